@@ -1,5 +1,5 @@
-// Package policy is Floodwall's language: it reads a policy file, and says all that is wrong with it at once, by line
-// and column. It knows no kernel and touches no file but the policy's own.
+// Package policy defines Floodwall's policy language. It parses a policy file, and reports all mistakes at once, by
+// line and column. It does not depend on the kernel, and reads no file except the policy itself.
 //
 //	p, err := policy.Parse("policy.yaml", text)
 //	var mistakes policy.Errors // all of them, each with place and remedy

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// TestDomain tries names at the limits of RFC 1035.
+// TestDomain checks names at the limits of RFC 1035.
 func TestDomain(t *testing.T) {
 	label := strings.Repeat("a", 63)
 	longest := strings.Join([]string{label, label, label, label[:61]}, ".")
@@ -25,7 +25,7 @@ func TestDomain(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "..", ".example", "a..b", "*.example", label + "a.example", longest + "a", "a b", "a/b", "b\u00fccher.example", "\x00",
-		// The Kelvin sign, whose lower case is an ASCII letter.
+		// The Kelvin sign is not ASCII, but its lower case is the ASCII letter k.
 		"\u212a.example",
 	} {
 		if got, err := policy.Domain(text); err == nil {

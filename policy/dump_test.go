@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// dump writes a policy out, a line for each thing in it, with its position.
+// dump returns a policy as text: one line for each part, with its position.
 func dump(p *policy.Policy) string {
 	var b strings.Builder
 	for _, d := range p.Devices {
@@ -119,7 +119,7 @@ func source(s policy.Set) string {
 	return text
 }
 
-// match lists the keys that are not nil.
+// match lists the keys of m that are not nil.
 func match(m policy.Match) string {
 	text, v := "", reflect.ValueOf(m)
 	for i := range v.NumField() {
@@ -162,7 +162,7 @@ func dns(d *policy.DNS) (text string) {
 	return text
 }
 
-// overs writes limits out, each with what of it is set.
+// overs returns limits as text. It leaves out fields that are not set.
 func overs(what string, all []policy.Over) (text string) {
 	for _, o := range all {
 		unit := map[bool]string{false: "packets", true: "bits"}[o.Bits]

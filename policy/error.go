@@ -13,11 +13,11 @@ import (
 type Error struct {
 	File      string
 	Line, Col int    // from 1; Col counts characters, not bytes
-	Msg       string // one line, begins with what it is about: `rule "web": …`
-	Hint      string // one line that says what to write instead; may be empty
+	Msg       string // one line, which begins with the part of the policy: `rule "web": …`
+	Hint      string // one line with the correction; may be empty
 }
 
-// Error is the mistake as `file:line:col: message`, and the hint in a line of its own.
+// Error returns the mistake as `file:line:col: message`, with the hint in a line of its own.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Col, e.Msg)
 	if e.Hint != "" {
@@ -30,7 +30,7 @@ func (e *Error) Error() string {
 // an error.
 type Errors []*Error
 
-// Error is all mistakes, one after the other, each beginning a line.
+// Error returns all mistakes, one after the other, each at the start of a line.
 func (es Errors) Error() string {
 	lines := make([]string, len(es))
 	for i, e := range es {
@@ -39,7 +39,7 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap gives the single mistakes to errors.As.
+// Unwrap returns the single mistakes, for errors.As.
 func (es Errors) Unwrap() []error {
 	errs := make([]error, len(es))
 	for i, e := range es {
@@ -48,8 +48,8 @@ func (es Errors) Unwrap() []error {
 	return errs
 }
 
-// sorted is es in the order of the file, without repetitions: what an alias repeats is one mistake. Control characters,
-// which quoted YAML can hold, do not get as far as a terminal.
+// sorted returns es in the order of the file, without repetitions: a mistake that a YAML alias repeats counts once. It
+// removes control characters, which quoted YAML can contain, so that they do not reach a terminal.
 func (es Errors) sorted() Errors {
 	for _, e := range es {
 		e.Msg, e.Hint = wording.Plain(e.Msg), wording.Plain(e.Hint)
@@ -60,21 +60,21 @@ func (es Errors) sorted() Errors {
 	return slices.CompactFunc(es, func(a, b *Error) bool { return *a == *b })
 }
 
-// flaw is what is wrong with one word of the policy. Its message goes on after the key: `port must be …`.
+// flaw is a mistake in one word of the policy. Its message continues a text that begins with the key: `port must be …`.
 type flaw struct{ msg, hint string }
 
-// Error is the message, which goes on after the name of the key.
+// Error returns the message, without the name of the key in front of it.
 func (f *flaw) Error() string { return f.msg }
 
-// Hint is how to mend it, "" when that is not known.
+// Hint returns the remedy, "" if none is known.
 func (f *flaw) Hint() string { return f.hint }
 
-// want is the flaw of a text that is not what.
+// want returns the flaw of a text that is not one of the values that what describes.
 func want(what, text string) *flaw {
 	return &flaw{msg: "must be " + what + ", got " + wording.Quote(text)}
 }
 
-// hintf says how to mend f.
+// hintf sets the hint of f.
 func (f *flaw) hintf(format string, args ...any) *flaw {
 	f.hint = fmt.Sprintf(format, args...)
 	return f

@@ -5,12 +5,12 @@ import "fmt"
 // FileRef is a place in a policy that names a file.
 type FileRef struct {
 	Pos  Pos
-	What string  // that has the file, for messages: set "blocked"
-	Name *string // as written, in the policy: to write it changes the policy
+	What string  // names the part of the policy that refers to the file, for messages: set "blocked"
+	Name *string // points to the name in the policy: an assignment changes the policy
 }
 
-// Files lists all files that the policy names, in the order of the policy's fields. The policy means what they hold, so
-// whoever keeps the policy has to keep them too.
+// Files lists all files that the policy names, in the order of the policy's fields. Their content is part of the
+// policy's meaning, so a copy of the policy needs copies of them, too.
 func (p *Policy) Files() (list []FileRef) {
 	add := func(at Pos, name *string, format string, args ...any) {
 		if *name != "" {

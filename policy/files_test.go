@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// TestFiles looks for fields of a policy that are files, by their names: all of them are listed.
+// TestFiles checks that Files lists all files that a policy refers to. It recognizes fields with the name of a file by the names of the fields.
 func TestFiles(t *testing.T) {
 	var fields []string
 	seen := map[reflect.Type]bool{}
@@ -32,7 +32,7 @@ func TestFiles(t *testing.T) {
 	}
 	visit(reflect.TypeFor[policy.Policy]())
 	slices.Sort(fields)
-	// The policy's own is no reference, and a key of TLS is not copied: it is named by an absolute path.
+	// Files leaves out two of the fields. Policy.File is the policy itself. TLS.Key is an absolute path, so the file is not copied.
 	want := []string{"Geo.DB", "Guard.Secret", "NameSet.File", "Policy.File", "Set.File", "TLS.Key"}
 	if !slices.Equal(fields, want) {
 		t.Errorf("a policy has the files %v; Files lists those of %v", fields, want)
@@ -58,7 +58,7 @@ services:
 	}
 }
 
-// TestBootDefault has a policy say nothing of boot: it follows the default.
+// TestBootDefault checks that BootClosed follows the default if a policy does not have the key boot.
 func TestBootDefault(t *testing.T) {
 	for text, want := range map[string]bool{
 		"default: drop": true, "default: pass": false, "": false, "{default: drop, boot: open}": false, "boot: closed": true,

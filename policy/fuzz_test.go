@@ -8,7 +8,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// FuzzParse checks for any input that there is a policy or else mistakes, in order, each on one line and in the file.
+// FuzzParse checks that Parse returns either a policy or mistakes for any input. The mistakes are in order. Each is one line, and its position is
+// in the file.
 func FuzzParse(f *testing.F) {
 	for _, pattern := range []string{"good/*.yaml", "bad/*.yaml"} {
 		for _, file := range files(f, pattern) {

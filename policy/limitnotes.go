@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// limitNotes are the remarks on limits that do not do what their author may expect.
+// limitNotes returns notes about limits whose effect their author may not expect.
 func limitNotes(pol *Policy) []Note {
 	var ns []Note
 	for _, r := range pol.Rules {
@@ -35,13 +35,13 @@ func limitNotes(pol *Policy) []Note {
 	return ns
 }
 
-// trusts reports whether a rule bans by the word of packets whose source anybody can write.
+// trusts reports whether a rule has a ban that can be caused by packets with a forged source.
 func trusts(r Rule) bool {
 	return slices.ContainsFunc(r.Over, func(o Over) bool { return o.Ban != nil && o.Ban.Forgeable })
 }
 
-// bansNobody reports whether a rule would ban only by packets that prove their source, and matches none: such are segments of
-// TCP connections, which have ACK and not SYN.
+// bansNobody reports whether a rule has a ban that requires a packet with a proven source, but matches no such packet. Only segments of TCP
+// connections, with ACK and without SYN, prove their source.
 func bansNobody(r Rule) bool {
 	proves := func(m Match) bool {
 		return (m.Proto == nil || slices.Contains(m.Proto, protoTCP)) && (m.Port == nil || hasTCP(m.Port)) &&
@@ -51,7 +51,7 @@ func bansNobody(r Rule) bool {
 		(!proves(r.Match) || slices.Contains(r.Not.Proto, protoTCP))
 }
 
-// inConnection reports whether some segment of a connection has flags as f asks for them.
+// inConnection reports whether any segment of an open connection can have flags that match f.
 func inConnection(f Flags) bool {
 	const fin, rst, psh, ack = 1, 4, 8, 16
 	return slices.ContainsFunc([]uint8{ack, ack | psh, ack | fin, ack | fin | psh, ack | rst}, func(have uint8) bool {
@@ -59,8 +59,8 @@ func inConnection(f Flags) bool {
 	})
 }
 
-// deadLayers are the limits of a rule that nobody exceeds, as all packets that they are charged with have kept to one
-// before them.
+// deadLayers returns notes about limits of a rule that no packet can exceed, because all packets that are charged to
+// them are within an earlier limit that is at least as strict.
 func deadLayers(r Rule) []Note {
 	var ns []Note
 	for i, o := range r.Over {
@@ -78,7 +78,8 @@ func deadLayers(r Rule) []Note {
 	return ns
 }
 
-// implies reports whether traffic that keeps to o keeps to another limit by the same prefixes too.
+// implies reports whether traffic that does not exceed the limit o cannot exceed the limit other either. This requires that both have the same
+// prefixes.
 func (o *Over) implies(other *Over) bool {
 	perOther, perThis := float64(other.Rate)/float64(other.Per), float64(o.Rate)/float64(o.Per)
 	return samePrefixes(o.From, other.From) && samePrefixes(o.To, other.To) && o.Bits == other.Bits &&
@@ -87,7 +88,7 @@ func (o *Over) implies(other *Over) bool {
 
 func samePrefixes(a, b *PrefixLen) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// asksFor reports whether a rule or service asks for sources in a set.
+// asksFor reports whether any rule or service tests whether the source is in the set.
 func asksFor(pol *Policy, set string) bool {
 	named := func(from []Addr) bool {
 		return slices.ContainsFunc(from, func(a Addr) bool { return a.Set == set })
@@ -96,7 +97,7 @@ func asksFor(pol *Policy, set string) bool {
 		slices.ContainsFunc(pol.Services, func(s Service) bool { return named(s.From) })
 }
 
-// guardNotes are the remarks on guarded services whose clients cannot come back over TCP.
+// guardNotes returns notes about guarded services whose clients cannot repeat a query over TCP.
 func guardNotes(services []Service) []Note {
 	var ns []Note
 	for _, s := range services {

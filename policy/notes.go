@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// notes are the remarks on a policy without mistakes.
+// notes returns the notes about a policy without mistakes.
 func notes(pol *Policy) []Note {
 	var ns []Note
 	if pol.Default == Drop && !passesSSH(pol) {
@@ -39,7 +39,8 @@ func notes(pol *Policy) []Note {
 	return ns
 }
 
-// closesNothing reports whether a policy names services to pass, and lets all else pass, too, without a word of it.
+// closesNothing reports whether a policy only names services that pass, and has no default, so that all other traffic
+// passes, too.
 func closesNothing(pol *Policy) bool {
 	onlyPasses := func(s Service) bool { return s.Guard == nil && s.Syn == nil && s.UDP == nil && s.Track == TrackAsIs }
 	return pol.DefaultPos == (Pos{}) && len(pol.Rules) == 0 && len(pol.Services) > 0 && !slices.ContainsFunc(pol.Services, func(s Service) bool { return !onlyPasses(s) })
@@ -49,25 +50,27 @@ func shared(at Pos, what, name string) Note {
 	return Note{at, fmt.Sprintf("%s %q has the name of a check: reasons and counters of the two look alike", what, name)}
 }
 
-// reflects is the note on the first rule that answersAll. One is enough: they are a habit.
+// reflects returns the note about the first rule for which answersAll is true. One note is enough, because an author
+// who writes one such rule writes many.
 func reflects(r Rule) Note {
 	return Note{r.Pos, fmt.Sprintf("rule %q rejects, whoever sends: a flood from forged addresses makes this host send "+
 		"answers to their owners; name the senders with from, or drop", r.Name)}
 }
 
-// answersAll reports whether a rule rejects packets whose source anybody can write. Where the default is pass, closed
-// ports answer anyway, so this matters with `default: drop` only.
+// answersAll reports whether a rule rejects packets whose source can be forged. This matters only with `default: drop`. With `default: pass`, closed
+// ports send errors to forged sources in any case.
 func answersAll(r Rule) bool {
 	m := r.Match
 	return r.Then == Reject && !r.Observe && m.From == nil && (m.State == nil || slices.ContainsFunc(m.State, canForge))
 }
 
-// canForge reports whether a packet of a state can be sent by one who sees no answer, and knows no connection.
+// canForge reports whether an attacker that sees no answers and knows no connection can send a packet with a given
+// state.
 func canForge(state uint32) bool {
 	return state != packet.StateEstablished && state != packet.StateRelated
 }
 
-// ReplyNotes are about rules for what comes back, where `replies` passes that already, or would.
+// ReplyNotes returns notes about rules for replies that `replies: pass` makes unnecessary, or would make unnecessary.
 func ReplyNotes(pol *Policy) (ns []Note) {
 	if pol.Default != Drop {
 		return nil
@@ -94,8 +97,8 @@ func ReplyNotes(pol *Policy) (ns []Note) {
 	return ns
 }
 
-// passesSSH reports whether anything passes a packet to TCP port 22. It looks at protocol and ports only: who may come
-// in is the policy's decision.
+// passesSSH reports whether a service or rule passes packets to TCP port 22. It tests protocol and ports only: the
+// allowed sources are the policy's decision.
 func passesSSH(pol *Policy) bool {
 	for _, s := range pol.Services {
 		if coversSSH(s.Port) {

@@ -42,7 +42,7 @@ func write(t testing.TB, file string, b []byte) {
 	}
 }
 
-// TestGood compares each policy under testdata/good, written out, with the file of the same name and .golden.
+// TestGood compares the dump of each policy under testdata/good with the file of the same name that ends in .golden.
 func TestGood(t *testing.T) {
 	for _, file := range files(t, "good/*.yaml") {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestGood(t *testing.T) {
 	}
 }
 
-// TestBad reads each policy under testdata/bad, which begins with all that Parse says about it, in comments.
+// TestBad parses each policy under testdata/bad. The comments at the start of each file are the expected messages of Parse.
 func TestBad(t *testing.T) {
 	names := files(t, "bad/*.yaml")
 	if len(names) < 60 {
@@ -80,7 +80,7 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// splitHeader takes the comments at the start of src off: they are the messages, one a line.
+// splitHeader splits src into the comments at its start, which are the messages, one a line, and the rest.
 func splitHeader(src []byte) (messages string, body []byte) {
 	for {
 		line, rest, found := bytes.Cut(src, []byte("\n"))
@@ -96,7 +96,8 @@ func header(messages string) []byte {
 	return []byte("# " + strings.ReplaceAll(messages, "\n", "\n# ") + "\n")
 }
 
-// rewrite puts the messages in front of body, whose lines they move down.
+// rewrite writes the messages, followed by body, to file. The messages contain line numbers. These depend on the number of messages, so rewrite
+// repeats until both agree.
 func rewrite(t *testing.T, file string, body []byte) string {
 	before := ""
 	for range 3 {
@@ -144,7 +145,7 @@ func TestReadNamesTheFile(t *testing.T) {
 	}
 }
 
-// TestColumnsCountCharacters is about users of editors, which count neither bytes nor carriage returns.
+// TestColumnsCountCharacters checks that columns count characters, as editors do, and neither bytes nor carriage returns.
 func TestColumnsCountCharacters(t *testing.T) {
 	for _, src := range []string{
 		"devices: [eth0] # x\n# é\nchecks: {\"land\": on, 'é': off, x: on}\n",

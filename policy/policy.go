@@ -11,43 +11,43 @@ import (
 // Policy is a policy file that was read without a mistake. Everything in it is resolved: sets that rules name exist,
 // numbers are in range, names are unique.
 type Policy struct {
-	File      string // as it was named; relative list files are relative to its directory
+	File      string // the name as given; relative list files are relative to its directory
 	Devices   []Device
 	Default   Verdict
-	Replies   bool // what answers a packet that left passes; beside Drop unless the policy says otherwise
+	Replies   bool // replies to outgoing packets pass; the default is true with Drop
 	Checks    packet.CheckSet
-	Named     packet.CheckSet // those of Checks that are switched on by their name, not by a profile
+	Named     packet.CheckSet // checks that are switched on by their name, not by a profile
 	Observed  packet.CheckSet // checks that only count; none of them is in Checks
 	Off       packet.CheckSet // checks that are switched off by their name
 	Sets      []Set
 	Names     []NameSet
 	Rules     []Rule
 	Services  []Service
-	Never     []Addr    // who is not banned, whatever exceeds a limit; of sets those whose content is fixed
-	Untracked []Traffic // what conntrack is kept away from, besides services: kinds of traffic,
-	Exempt    []Exempt  // and what matches keys
-	Placement Placement // of rules that have none of their own; "" is auto
+	Never     []Addr    // addresses that are never banned; sets in it have fixed content
+	Untracked []Traffic // traffic, apart from services, that is exempt from conntrack, by kind
+	Exempt    []Exempt  // traffic that is exempt from conntrack, by match keys
+	Placement Placement // the placement of rules that have none of their own; "" is auto
 	Essential []Essential
 	Daemon    Daemon
 
-	// DHCPServers are those that the host knows where the policy runs, gateways among them. No key sets them.
+	// DHCPServers are the DHCP servers that the policy's host uses, and its gateways. No key of the policy sets them.
 	DHCPServers []netip.Addr
 
-	// RepliesTracked has conntrack tell replies, where the kernel has no hook for what leaves. No key sets it.
+	// RepliesTracked means that conntrack identifies replies, because the kernel has no hook for outgoing packets. No key of the policy sets it.
 	RepliesTracked bool
 
-	Notes []Note // what is allowed but may not be meant
+	Notes []Note // notes about parts that are allowed but may be unintended
 
-	// BootClosed is what a host does at boot when none of the policies that were saved can be loaded: drop all but what is
-	// essential and the operator's way in. Else it drops nothing. A policy that does not say is closed when its default is
-	// drop: what it does not name was not to be reached.
+	// BootClosed decides what a host does at boot if no saved policy can be loaded. If it is true, the host drops all traffic except essential
+	// packets and the operator's access. If it is false, the host drops nothing. It is true by default if the policy's default is drop, because the
+	// policy then means to pass no other traffic.
 	BootClosed bool
 
-	// DefaultPos is where default stands; zero when the policy leaves it out.
+	// DefaultPos is the position of the key default; zero if the policy has no such key.
 	DefaultPos Pos
 }
 
-// DeviceNames are the names of the devices.
+// DeviceNames returns the names of the devices.
 func (p *Policy) DeviceNames() (names []string) {
 	for _, d := range p.Devices {
 		names = append(names, d.Name)
@@ -55,7 +55,7 @@ func (p *Policy) DeviceNames() (names []string) {
 	return names
 }
 
-// Note is something in a policy that is no mistake but that its author may want to know.
+// Note is a remark about a part of a policy that is allowed, but may have an effect that the author did not intend.
 type Note struct {
 	Pos Pos
 	Msg string // one line, lower case, without the position
@@ -64,66 +64,66 @@ type Note struct {
 // Pos is a place in the policy file, both numbers from 1.
 type Pos = yamltree.Pos
 
-// Device is a network device from which packets come in from outside.
+// Device is a network device on which packets arrive from outside.
 type Device struct {
 	Pos  Pos
 	Name string
 }
 
-// Verdict is what a rule or the default does with a packet.
+// Verdict is the decision of a rule or of the default about a packet.
 type Verdict uint8
 
 // The verdicts that are supported.
 const (
 	Pass Verdict = iota
 	Drop
-	Reject   // drop, and tell the sender
+	Reject   // drop, and send an error to the sender
 	Truncate // answer a DNS query with an empty, truncated response
 )
 
-// String is the policy's word for v.
+// String returns the policy's word for v.
 func (v Verdict) String() string { return verdicts[v] }
 
 var verdicts = []string{Pass: "pass", Drop: "drop", Reject: "reject", Truncate: "truncate"}
 
-// Placement is where a rule shall run: "auto", "earliest", or the stage before which it must not: "xdp", "ingress", "raw"
-// or "filter".
+// Placement says where a rule runs: "auto", "earliest", or the earliest allowed stage: "xdp", "ingress", "raw" or
+// "filter".
 type Placement string
 
-// Traffic is a kind of traffic that is named as a whole.
+// Traffic is a kind of traffic with a name of its own.
 type Traffic uint8
 
 // The kinds.
 const (
-	Loopback   Traffic = iota // of the host with itself
+	Loopback   Traffic = iota // traffic of the host with itself
 	Multicast                 // to a multicast address
 	Broadcast                 // to a broadcast address of IPv4
 	AllTraffic                // everything
 )
 
-// Exempt is traffic that is not tracked: the packets of a match, and those that go the other way. Of the match's keys it has addresses,
-// protocols, ports and the family only.
+// Exempt is traffic that conntrack does not track: packets that match, and the packets of the opposite direction. The match has only addresses,
+// protocols, ports and the family.
 type Exempt struct {
 	Pos   Pos
 	Match Match
 }
 
-// Set is a named set of addresses. Exactly one of Inline, File, Dynamic, Feed and Geo tells where its content comes from; Inline
-// of an empty list is empty, not nil.
+// Set is a named set of addresses. Its content has one source: exactly one of Inline, File, Dynamic, Feed and Geo is set. For an empty list, Inline
+// is empty, not nil.
 type Set struct {
 	Pos     Pos
 	Name    string
 	Inline  []AddrRange
-	File    string   // as written
+	File    string   // a path, as written in the policy
 	Dynamic *Dynamic // filled at run time
 	Feed    *Feed    // fetched over HTTP
 	Geo     *Geo     // of countries or autonomous systems
 	Max     int      // declared capacity in entries; 0 when not declared
 }
 
-// Dynamic says how a set that is filled at run time behaves.
+// Dynamic has the parameters of a set that is filled at run time.
 type Dynamic struct {
-	Timeout time.Duration // how long an entry holds when `block` says nothing; 0 for ever
+	Timeout time.Duration // the default lifetime of an entry; 0: for ever
 }
 
 // AddrRange is an address, a prefix or a range: all addresses from First to Last, of one family.
@@ -133,55 +133,55 @@ type AddrRange struct{ First, Last netip.Addr }
 type Rule struct {
 	Pos   Pos
 	Name  string
-	Named bool // false: the policy gives no name, and Name was made from the rule's number
+	Named bool // false: the policy gives no name, and Name is generated from the rule's number
 	Match Match
 	Not   Match
-	Over  []Over // the rule matches what exceeds any of these, asked in this order; nil: it does not ask
+	Over  []Over // the rule matches packets that exceed any of these limits, tested in this order; nil: no limits
 	Then  Verdict
 
-	Connections *ConnLimit // the rule matches what begins a connection beyond these; nil: it does not ask
+	Connections *ConnLimit // the rule matches packets that open a connection above this limit; nil: no limit
 
-	Observe bool   // count what matches, and go on as if it did not
-	Slip    uint32 // with Truncate: answer one in so many, and drop the others; 0 answers all
-	Sample  uint32 // hand one in so many of its packets to user space; 0 is none
+	Observe bool   // only count matching packets: they continue with the next rule
+	Slip    uint32 // with Truncate, n: answer one in n queries, and drop the others; 0: answer all
+	Sample  uint32 // n: deliver one in n of its packets to user space; 0: none
 
-	Placement Placement // "": the policy's
+	Placement Placement // "": the policy's Placement applies
 }
 
-// Over is a rate, and by what it is counted.
+// Over is a rate limit. Each prefix of From and To has its own rate.
 type Over struct {
 	Pos   Pos
 	Rate  uint64        // packets or bits in the time Per
 	Per   time.Duration // a second, minute, hour or day
 	Bits  bool          // Rate and Burst are in bits
-	Burst uint64        // packets or bits that may come at once; the default is worked in
-	From  *PrefixLen    // one rate for each prefix of sources, nil: not by source
-	To    *PrefixLen    // of destinations
-	Max   int           // prefixes to remember at a time, 0: as many as the rate calls for
+	Burst uint64        // packets or bits that may come at once; the default is filled in
+	From  *PrefixLen    // each source prefix of this length has its own rate; nil: sources are not distinguished
+	To    *PrefixLen    // likewise for destinations
+	Max   int           // the largest number of prefixes at a time, 0: derived from the rate
 	Ban   *Ban          // nil: offenders are not banned
 }
 
-// ConnLimit is how many connections there may be at a time, and by what they are counted: by sources, by destinations, or by pairs.
+// ConnLimit is a limit of simultaneous connections. Each prefix of sources or destinations, or each pair of them, has its own count.
 type ConnLimit struct {
 	Pos  Pos
 	Most uint32     // connections, at least 1
-	From *PrefixLen // one count for each prefix of sources, nil: not by source
-	To   *PrefixLen // of destinations
-	Max  int        // prefixes to remember at a time, 0: as many as is usual
+	From *PrefixLen // each source prefix of this length has its own count; nil: sources are not distinguished
+	To   *PrefixLen // likewise for destinations
+	Max  int        // the largest number of prefixes at a time; 0: the default of the target
 }
 
 // PrefixLen is the length of a prefix in each family.
 type PrefixLen struct{ V4, V6 int }
 
-// Ban puts offending prefixes of sources into a dynamic set: by packets of TCP connections that this host has, which prove
-// the address, or by any packet.
+// Ban adds source prefixes that exceed a limit to a dynamic set. Unless Forgeable is set, only packets of this host's TCP connections can cause a
+// ban, because these packets prove their source address.
 type Ban struct {
 	Set       string
 	For       time.Duration
-	Forgeable bool // by any packet, whose source anybody can write
+	Forgeable bool // any packet can cause a ban, though its source may be forged
 }
 
-// Service is a port that the host serves. From, when set, closes it to all others.
+// Service is a port that the host serves. If From is set, the port is closed to all sources that are not in From.
 type Service struct {
 	Pos   Pos
 	Name  string
@@ -190,71 +190,71 @@ type Service struct {
 	Track Tracking
 	Guard *Guard // nil: none
 	Syn   *Syn   // nil: not protected
-	UDP   *UDP   // likewise
+	UDP   *UDP   // nil: not protected
 }
 
-// UDP is how a service is protected from floods over UDP, its defaults worked in.
+// UDP has the parameters of a service's protection from UDP floods, with defaults filled in.
 type UDP struct {
 	Pos     Pos
 	Protect packet.Datagrams
-	Start   Over   // of packets of clients that are not known, beyond which a flood begins
-	Stop    Over   // below which it ends again
-	Known   Over   // by source: a known client that exceeds it during a flood is known no more
-	Limits  []Over // by prefixes of sources, of packets of all others during a flood
-	Total   *Over  // likewise, of all others together; nil: none
+	Start   Over   // a flood begins when the rate of packets from unknown clients exceeds this limit
+	Stop    Over   // the flood ends when this rate is below this limit
+	Known   Over   // limit for each known client; a client that exceeds it during a flood is no longer known
+	Limits  []Over // limits by source prefixes for packets of unknown clients during a flood
+	Total   *Over  // limit for all unknown clients together during a flood; nil: none
 	Observe bool
 }
 
-// Syn is how a service is protected from floods of SYNs and ACKs, its defaults worked in.
+// Syn has the parameters of a service's protection from floods of SYNs and ACKs, with defaults filled in.
 type Syn struct {
 	Pos    Pos
 	Always bool    // answer every SYN with a cookie; else only while Start is exceeded
-	Mode   SynMode // where the service lives
-	Start  *Over   // of SYNs that are not completed, and of packets of no connection, beyond which cookies begin; nil with Always
-	Stop   *Over   // below which they end again; nil with Always
-	Limits []Over  // of SYN-ACKs, by prefixes of sources: SYNs that exceed them are dropped
-	Total  *Over   // of SYN-ACKs, in all; nil: none
+	Mode   SynMode // where the service runs
+	Start  *Over   // rate of incomplete handshakes and of packets without a connection above which cookies begin; nil with Always
+	Stop   *Over   // rate below which cookies end; nil with Always
+	Limits []Over  // limits of SYN-ACKs by source prefixes: SYNs that exceed them are dropped
+	Total  *Over   // limit of all SYN-ACKs together; nil: none
 
-	Authenticated *Over        // of SYNs with TCP-AO or MD5 that the kernel answers; nil: they are answered as any other
-	MSS           uint16       // that is announced; 0: as the devices' MTU allows, or as the backends announce
-	WScale        int          // likewise; -1: as the host would, or as the backends do
-	Flows         int          // connections to remember at a time
-	Backends      []netip.Addr // of SynRouter: who is asked for the options of its connections; nil: those that are known
+	Authenticated *Over        // limit of SYNs with TCP-AO or MD5 that pass to the kernel; nil: they are answered like any other SYN
+	MSS           uint16       // the announced MSS; 0: the largest that the devices' MTU allows, or that of the backends
+	WScale        int          // the announced window scale; -1: that of the host or of the backends
+	Flows         int          // the largest number of connections that are remembered at a time
+	Backends      []netip.Addr // with SynRouter, servers whose TCP options Floodwall queries; nil: the servers that it discovers
 }
 
-// SynMode says where a protected service lives.
+// SynMode says where a protected service runs.
 type SynMode uint8
 
 // The modes.
 const (
-	SynModeAuto SynMode = iota // on this host when it listens on the port, else behind it
-	SynHost                    // on this host: XDP answers, and the kernel goes on as if it had
+	SynModeAuto SynMode = iota // on this host if it listens on the port, else behind it
+	SynHost                    // on this host: XDP answers, and the kernel continues the connection as if it had answered itself
 	SynRouter                  // behind this host, which forwards: XDP answers in front of the kernel's SYNPROXY
 )
 
-// Guard is the guard of a DNS resolver, its defaults worked in.
+// Guard has the parameters of the guard of a DNS resolver, with defaults filled in.
 type Guard struct {
 	Pos       Pos
-	Limits    []Over        // of queries of unverified clients: what exceeds them is truncated every second time, else dropped
-	Total     *Over         // of all unverified clients together, likewise; nil: none
-	Verified  []Over        // of queries of verified clients, which are dropped
-	Types     []uint32      // of queries that only verified clients get answered over UDP
-	Replies   *Over         // of truncated responses to queries of Types and below flooded zones, in all; those beyond are dropped
-	Names     *Over         // of responses of a zone that say a name does not exist; above it the zone is flooded; nil: none ever is
-	Responses *Over         // of the resolver's responses by destination, in bits; those beyond are dropped
-	Verify    time.Duration // how long a client that was answered over TCP is verified; 0: it is not
-	Secret    string        // file of DNS cookie secrets, as written; "": cookies are not looked at
+	Limits    []Over        // limits of queries from unverified clients; above them, every second query gets a truncated response, the others are dropped
+	Total     *Over         // limit for the queries of all unverified clients together; nil: none
+	Verified  []Over        // limits of queries from verified clients; queries above them are dropped
+	Types     []uint32      // query types that only verified clients get answered over UDP
+	Replies   *Over         // limit of all truncated responses to queries of Types and below flooded zones; queries above it are dropped
+	Names     *Over         // limit of responses for nonexistent names, by zone; above it the zone counts as flooded; nil: no zone ever does
+	Responses *Over         // limit of the resolver's responses by destination, in bits; responses above it are dropped
+	Verify    time.Duration // how long a client stays verified after an answer over TCP; 0: TCP verifies no client
+	Secret    string        // file of DNS cookie secrets, as written; "": cookies are ignored
 	Observe   bool
 }
 
-// Tracking is what conntrack does with a service.
+// Tracking says how conntrack handles a service.
 type Tracking uint8
 
 // The ways to track a service.
 const (
-	TrackAsIs Tracking = iota // what the host does anyway
+	TrackAsIs Tracking = iota // the host's own setting
 	TrackNot                  // its packets never enter the table
-	Track                     // they do, and packets of no connection are dropped
+	Track                     // its packets are tracked, and packets of no connection are dropped
 )
 
 // Match holds the keys of a rule. A key that is absent is nil. The values of one key are alternatives.
@@ -276,7 +276,7 @@ type Match struct {
 	State       []uint32 // packet.StateNew and so on
 }
 
-// Payload holds when all places of At hold and, unless Contains is empty, one of its patterns is there.
+// Payload holds if all tests of At hold and, unless Contains is empty, the payload contains one of its patterns.
 type Payload struct {
 	Contains []Pattern
 	At       []At
@@ -289,39 +289,39 @@ type Pattern struct {
 	Within uint16 // bytes of the payload
 }
 
-// At is bytes at a fixed place.
+// At tests bytes at a fixed offset.
 type At struct {
 	Header bool // Offset counts from the L4 header, not from the payload
 	Offset uint16
-	Value  []byte // no bit set that Mask has not
+	Value  []byte // only bits of Mask are set
 	Mask   []byte // of the same length
 }
 
-// DNS holds for messages in UDP, to port 53 unless the rule names ports of its own. Of both keys given each must hold.
+// DNS holds for messages in UDP, to port 53 unless the rule names ports of its own. If both keys are given, both must hold.
 type DNS struct {
-	Types []Range   // values of packet.DNS, also those that are no query's type; nil: any query
+	Types []Range   // values of packet.DNS, including those that are not query types; nil: any query
 	Names []DNSName // nil: any
 }
 
-// DNSName is a name that stands for itself and all below it, or a set of such names.
+// DNSName is a name, which matches itself and all names below it, or a set of such names.
 type DNSName struct {
 	Pos  Pos
-	Set  string // behind $
+	Set  string // name of the set, without the $
 	Name string // lower case, without the dot at the end; "" is the root
 }
 
-// NameSet is a named list of domain names.
+// NameSet is a named set of domain names.
 type NameSet struct {
 	Pos   Pos
 	Name  string
 	Names []string
-	File  string // as written
+	File  string // a path, as written in the policy
 }
 
 // Addr is one alternative of from or to: a set, the host's own addresses, or addresses written in place.
 type Addr struct {
 	Pos   Pos
-	Set   string // the name behind $
+	Set   string // the name of the set, without the $
 	Local bool
 	AddrRange
 }
@@ -335,10 +335,10 @@ type Port struct {
 	First, Last uint16
 }
 
-// Flags holds when the TCP flags byte and Mask equal Value.
+// Flags holds if the TCP flags byte, masked by Mask, equals Value.
 type Flags struct{ Value, Mask uint8 }
 
-// ICMP is a message type of ICMP or ICMPv6, with a code or, with Code -1, any.
+// ICMP is a message type of ICMP or ICMPv6 with a code. Code -1 means any code.
 type ICMP struct {
 	V6   bool
 	Type uint8

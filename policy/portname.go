@@ -8,8 +8,8 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// knownPorts are services by name, with the ports that they use today. The names are those of IANA's registry (RFC 6335), which /etc/services has,
-// and a few that people use instead. They are in the program, so that a policy means the same on each host.
+// knownPorts maps service names to the ports that the services use today. The names are those of IANA's registry (RFC 6335) and /etc/services, and a
+// few common aliases. They are in the program, so that a policy has the same meaning on each host.
 var knownPorts = func() map[string][]Port {
 	known := map[string][]Port{}
 	add := func(proto uint8, ports map[string]uint16) {
@@ -34,7 +34,8 @@ var knownPorts = func() map[string][]Port {
 	return known
 }()
 
-// namedPorts reads a port that is a service by name, with the number of the protocol before it, 0 for none. It returns nothing for a number.
+// namedPorts parses name, the name of a service. proto is the number of the protocol in front of the name, 0 if there is none. It returns nil if name
+// is a port number. The flaw quotes text, the complete word.
 func namedPorts(text string, proto uint8, name string) ([]Port, *flaw) {
 	if name == "" || name[0]|0x20 < 'a' || name[0]|0x20 > 'z' {
 		return nil, nil

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// rateHint explains a text that is no rate.
+// rateHint adds a hint to the flaw of a text that is not a rate.
 func rateHint(f *flaw, text string) *flaw {
 	if compact := strings.ReplaceAll(text, " ", ""); compact != text {
 		if _, g := readRate(compact); g == nil {
@@ -38,7 +38,8 @@ func rateHint(f *flaw, text string) *flaw {
 	}
 }
 
-// habit is what people mean by a number and a unit that the policy does not have: ours, and the time that is in theirs.
+// habit translates a number with the unit of another tool to the policy's notation. ours is the number with the policy's unit. time is the unit of
+// time, if unit implies one: pps is packets per second.
 func habit(digits, unit string) (ours, time string, ok bool) {
 	digits = plainNumber(digits)
 	lower := strings.ToLower(strings.TrimSpace(unit))
@@ -66,7 +67,7 @@ func habit(digits, unit string) (ours, time string, ok bool) {
 	return "", "", false
 }
 
-// bytesUnit reports whether a unit is of bytes, by the capital B that many write for them.
+// bytesUnit reports whether a unit means bytes. A capital B usually means bytes.
 func bytesUnit(unit string) bool { return unit == "KB" || unit == "kB" || unit == "MB" || unit == "GB" }
 
 func secondIn(unit string) string {
@@ -76,7 +77,7 @@ func secondIn(unit string) string {
 	return ""
 }
 
-// usualTime is the policy's word for a time that other tools write in another way.
+// usualTime returns the policy's word for a unit of time in the notation of other tools.
 func usualTime(time string) string {
 	switch strings.ToLower(time) {
 	case "", "s", "sec", "secs", "second", "seconds", "1s":

@@ -8,14 +8,14 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// setKind is what a set holds, by the key that its mapping begins with.
+// setKind is the kind of a set's content.
 type setKind uint8
 
 const (
 	noSet setKind = iota
 	addressSet
 	dynamicSet // of addresses
-	liveSet    // of addresses, which change while the policy runs as a list or a database does
+	liveSet    // of addresses that change while the policy runs: from a fetched list or a database
 	nameSet
 )
 
@@ -31,12 +31,12 @@ func kindOf(set *node) setKind {
 	return addressSet
 }
 
-// setsOf are the names of the sets of any of kinds.
+// setsOf returns the names of all sets that have one of the kinds.
 func (r *reader) setsOf(kinds ...setKind) []string {
 	return slices.DeleteFunc(sorted(r.sets), func(name string) bool { return !slices.Contains(kinds, r.sets[name]) })
 }
 
-// setFlaw is what is wrong with $name where a set of one of kinds belongs, or nil.
+// setFlaw checks the reference $name to a set. The set must have one of the kinds. It returns nil if the reference is valid.
 func (r *reader) setFlaw(name string, kinds ...setKind) *flaw {
 	declared := r.setsOf(kinds...)
 	if slices.Contains(declared, name) {
@@ -62,7 +62,7 @@ func (r *reader) setFlaw(name string, kinds ...setKind) *flaw {
 	return f
 }
 
-// otherKind is the flaw of a set of addresses where names belong, or the reverse.
+// otherKind returns the flaw of a reference to a set of the wrong content: addresses where domain names are required, or the reverse.
 func otherKind(name string, wantsNames bool) *flaw {
 	if wantsNames {
 		f := &flaw{msg: fmt.Sprintf("names a set of addresses, %s", wording.Quote("$"+name))}

@@ -26,7 +26,7 @@ import (
 // defaultBGP is the state directory of `floodwall-bgp run`.
 const defaultBGP = "/var/lib/floodwall-bgp"
 
-// side is this host's side of the socket in a directory.
+// side returns the daemon's end of the socket in the directory dir.
 func (e *env) side(dir string) (upstream.Side, error) {
 	h, err := e.Host()
 	return upstream.Side{RunningPolicy: h.RunningPolicy, Book: upstream.InState(h.State, e.BPFFS, datapath.DefaultDir), Dir: dir}, err
@@ -92,7 +92,7 @@ func bgpAnnounce(e *env, dir func() string) *cobra.Command {
 	return c
 }
 
-// addFlow adds the flags that say which packets an announcement is about.
+// addFlow adds the flags that select the packets of an announcement.
 func addFlow(c *cobra.Command, f *flowspec.Fields) {
 	flags := c.Flags()
 	flags.StringVar(&f.From, "from", "", "`prefix` of the sources")
@@ -106,7 +106,7 @@ func addFlow(c *cobra.Command, f *flowspec.Fields) {
 	flags.StringVar(&f.Rate, "rate", "", "let this `rate` through, as 10mbit/s, and drop the rest")
 }
 
-// bgpAnnounce enters an announcement, and says it to the process.
+// bgpAnnounce adds an announcement to the book and sends it to the process.
 func (e *env) bgpAnnounce(c *cobra.Command, f *announceFlags, destination, dir string) error {
 	request := upstream.Request{Kind: bgp.FlowSpec, Owner: e.operator(), Why: f.why, Now: f.now}
 	var err error
@@ -142,7 +142,7 @@ func (e *env) bgpAnnounce(c *cobra.Command, f *announceFlags, destination, dir s
 	return nil
 }
 
-// bgpDry prints the route of a request.
+// bgpDry prints the route that a request would announce.
 func (e *env) bgpDry(ctx context.Context, side upstream.Side, u *policy.Upstream, r upstream.Request) error {
 	a, err := side.Book.Plan(ctx, u, r, time.Now())
 	if err != nil {
@@ -163,7 +163,7 @@ func (e *env) bgpDry(ctx context.Context, side upstream.Side, u *policy.Upstream
 	return nil
 }
 
-// notTold is an error of telling the process of an announcement that is in the book.
+// notTold returns the error for an announcement that is in the book but could not be sent to the process.
 func notTold(err error, end time.Time) error {
 	text := fmt.Errorf("%w; the announcement is kept until %s, and goes out as soon as that is mended", err, utc(end))
 	if errors.Is(err, bgp.ErrNotRunning) {
@@ -179,7 +179,7 @@ func noUpstream(err error) error {
 	return err
 }
 
-// operator is the person who runs the command.
+// operator returns the name of the person who runs the command.
 func (e *env) operator() string {
 	if name := e.Getenv("SUDO_USER"); name != "" {
 		return name

@@ -1,4 +1,4 @@
-// Floodwall-bgp speaks BGP with the routers upstream, and says what they are to drop.
+// Floodwall-bgp speaks BGP with the routers upstream and announces the packets that these routers must drop.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 
 func main() { os.Exit(cli.Main(newRoot)) }
 
-// env is what a command has of the world around it.
+// env is the environment of a command.
 type env struct{ *cli.Env }
 
 // newRoot makes the command line of floodwall-bgp.

@@ -65,7 +65,7 @@ func fleetKey(e *env) *cobra.Command {
 	}
 }
 
-// releaseFlags are those of what releases a version.
+// releaseFlags adds the flags of commands that release a version.
 func (f *fleetFlags) releaseFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.key, "key", "", "`file` of the private key")
@@ -115,7 +115,7 @@ func fleetRollback(e *env, f *fleetFlags) *cobra.Command {
 	return c
 }
 
-// release checks the flags and what is on this host, has a version released, and waits for the nodes.
+// release checks the flags and the files on this host. Then it calls do, which releases a version, and waits for the nodes.
 func (e *env) release(c *cobra.Command, f *fleetFlags, readable func() error, do func(context.Context, policies.Hubs, policies.Plan) (uint64, error)) error {
 	switch {
 	case f.key == "":

@@ -55,7 +55,7 @@ func hubInit(e *env, f *hubFlags) *cobra.Command {
 	return c
 }
 
-// peers reads which hubs there shall be.
+// peers parses the list of all hubs.
 func (f *hubFlags) peers(c *cobra.Command) (list []hub.Peer, err error) {
 	names := f.cluster
 	switch {
@@ -124,7 +124,7 @@ func checkNATS(c *cobra.Command, list string) error {
 	return nil
 }
 
-// hubInitClient makes the state of a hub on an existing cluster, and prints what that cluster needs.
+// hubInitClient creates the state of a hub that uses an existing NATS cluster. It prints the settings that the cluster needs.
 func (e *env) hubInitClient(f *hubFlags) error {
 	made, err := hub.InitClient(f.dir, f.nats, f.creds)
 	if err != nil {
@@ -158,7 +158,7 @@ func hubRun(e *env, f *hubFlags) *cobra.Command {
 	}
 }
 
-// atHub does something over a connection to the hubs.
+// atHub calls fn with a connection to the hubs.
 func (f *hubFlags) atHub(fn func(*hub.Client) error) error {
 	config, err := hub.Read(f.dir)
 	if err != nil {
@@ -172,7 +172,7 @@ func (f *hubFlags) atHub(fn func(*hub.Client) error) error {
 	return fn(client)
 }
 
-// askHubs hands fn the names of all hubs that there should be, and the answers of those that answer.
+// askHubs requests the nodes from each hub. It calls fn with the names of all configured hubs and the answers that arrived.
 func (f *hubFlags) askHubs(ctx context.Context, fn func(names []string, all []hub.Nodes) error) error {
 	return f.atHub(func(h *hub.Client) error {
 		all, err := h.Nodes(ctx)
@@ -247,12 +247,12 @@ type fleetHub struct {
 	Answers   bool   `json:"answers"`
 	Connected int    `json:"connected"` // nodes
 	Prefixes  int    `json:"prefixes"`
-	Most      int    `json:"most"` // prefixes that the disk suffices for
-	Free      int64  `json:"free"` // bytes of the disk
+	Most      int    `json:"most"` // number of prefixes that fit on the disk
+	Free      int64  `json:"free"` // free bytes of the disk
 	Problem   string `json:"problem,omitempty"`
 }
 
-// printHubs prints how the hubs stand; names are those that there should be.
+// printHubs prints the state of the hubs. names are all configured hubs.
 func (e *env) printHubs(names []string, all []hub.Nodes) error {
 	list, wrong := []fleetHub{}, 0
 	for _, n := range all {
@@ -287,7 +287,7 @@ func (e *env) printHubs(names []string, all []hub.Nodes) error {
 // fleetNode is a row of `hub nodes`.
 type fleetNode struct {
 	hub.Member
-	Hub string `json:"hub,omitempty"` // to which it is connected
+	Hub string `json:"hub,omitempty"` // the hub to which the node is connected
 }
 
 func (e *env) printNodes(all []hub.Nodes) error {
@@ -371,7 +371,7 @@ func hubUnban(e *env, f *hubFlags) *cobra.Command {
 	return c
 }
 
-// hubSay has the controller ban prefixes, or lift their bans when the time is 0.
+// hubSay orders the controller to ban prefixes for the time length. If length is 0, the controller lifts the bans of these prefixes.
 func (e *env) hubSay(c *cobra.Command, f *hubFlags, args []string, length time.Duration) error {
 	var prefixes []netip.Prefix
 	for _, text := range args {

@@ -86,7 +86,8 @@ func attacksTable(v *wire.View) *wording.Table {
 	return t
 }
 
-// talkersTable has two errors for each source: packets that counting in bounded memory may have added, and that of sampling.
+// talkersTable makes the table of the sources that send most. Each row has two errors: the packets that counting in bounded memory may have added,
+// and the sampling error.
 func talkersTable(v *wire.View) *wording.Table {
 	t := wording.NewTable("source", ">packets/s", ">too many", ">sampling", "nodes", "most at")
 	for _, s := range v.Talkers {

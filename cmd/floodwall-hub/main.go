@@ -11,7 +11,7 @@ import (
 
 func main() { os.Exit(cli.Main(newRoot)) }
 
-// env is what a command has of the world around it.
+// env is the environment of a command.
 type env struct{ *cli.Env }
 
 // newRoot makes the command line of floodwall-hub.

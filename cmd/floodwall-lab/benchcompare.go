@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// benchCompareCommand is bench compare.
+// benchCompareCommand is the command bench compare.
 func benchCompareCommand(e *env) *cobra.Command {
 	var o report.CompareOptions
 	var all bool

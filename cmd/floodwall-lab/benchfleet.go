@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// benchFleetCommand is bench fleet.
+// benchFleetCommand is the command bench fleet.
 func benchFleetCommand(e *env) *cobra.Command {
 	var o experiment.FleetOptions
 	var strict bool
@@ -40,7 +40,7 @@ func benchFleetCommand(e *env) *cobra.Command {
 	return c
 }
 
-// insideFleet tells the process that runs in the namespace which one it is.
+// insideFleet is the environment variable that tells a process that it already runs in the new namespace.
 const insideFleet = "FLOODWALL_BENCH_FLEET"
 
 func (e *env) benchFleet(c *cobra.Command, o experiment.FleetOptions, strict bool) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// benchGuardCommand is bench guard.
+// benchGuardCommand is the command bench guard.
 func benchGuardCommand(e *env) *cobra.Command {
 	var lines string
 	c := &cobra.Command{
@@ -80,7 +80,7 @@ func (e *env) printFindings(findings []guard.Finding) {
 	e.Table(t)
 }
 
-// printLines prints what each function executes, and then what each line does.
+// printLines prints the number of instructions that each function executes. The same number for each source line follows.
 func (e *env) printLines(lines []guard.Line) {
 	functions := map[string]int{}
 	for _, l := range lines {
@@ -99,7 +99,7 @@ func (e *env) printLines(lines []guard.Line) {
 	e.Table(t)
 }
 
-// guardState is what is to be done about a finding.
+// guardState returns the text for a finding: that the bound is exceeded, that the bound should be lower, or nothing.
 func guardState(f *guard.Finding) string {
 	switch {
 	case f.Exceeded():

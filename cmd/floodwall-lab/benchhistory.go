@@ -22,7 +22,7 @@ type historyFlags struct {
 	allowed bool
 }
 
-// benchHistoryCommand is bench history.
+// benchHistoryCommand is the command bench history.
 func benchHistoryCommand(e *env) *cobra.Command {
 	var f historyFlags
 	c := &cobra.Command{
@@ -62,10 +62,10 @@ func (e *env) benchHistory(c *cobra.Command, path string, f historyFlags) error 
 	return report.WriteFile(chartOf(path), history.Chart(lines).WriteSVG)
 }
 
-// chartOf is the chart of a history.
+// chartOf is the path of the chart of a history.
 func chartOf(path string) string { return strings.TrimSuffix(path, filepath.Ext(path)) + ".svg" }
 
-// addAllowed adds the bounds of earlier commits.
+// addAllowed adds the bounds of earlier commits to the history. It returns the number of lines that it added.
 func (e *env) addAllowed(c *cobra.Command, tree history.Tree, path string, f historyFlags) (added int, err error) {
 	lines, err := tree.Bounds(c.Context(), f.bounds)
 	for _, l := range lines {
@@ -80,7 +80,7 @@ func (e *env) addAllowed(c *cobra.Command, tree history.Tree, path string, f his
 	return added, err
 }
 
-// addHead adds what the commit of the tree costs, unless it has a line.
+// addHead adds the costs of the tree's commit, unless the history has a line for it.
 func (e *env) addHead(c *cobra.Command, tree history.Tree, path string, f historyFlags) (added int, err error) {
 	commit, date, err := tree.Head(c.Context())
 	if err != nil {
@@ -121,14 +121,14 @@ func (e *env) addHead(c *cobra.Command, tree history.Tree, path string, f histor
 	return added, err
 }
 
-// of reports whether a version, as git describe writes it, is that of a commit without changes.
+// of reports whether a version was built from the given commit without changes. version has the format of git describe.
 func of(version, commit string) bool {
 	short := version[strings.LastIndexByte(version, '-')+1:]
 	short = strings.TrimPrefix(short, "g")
 	return len(short) >= 7 && strings.HasPrefix(commit, short)
 }
 
-// count counts what packets execute.
+// count counts the instructions that each kind of packet executes, and writes the counts to l.
 func (e *env) count(c *cobra.Command, path string, l *history.Line) error {
 	bounds, err := guard.Read(path)
 	if err != nil {

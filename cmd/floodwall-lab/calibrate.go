@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// calibrate measures what packets cost on this host, and keeps that for the placement of rules.
+// calibrate measures the cost of packets on this host and saves the costs. The placement of rules uses them.
 func (e *env) calibrate(c *cobra.Command, args []string, f *benchFlags) error {
 	if len(args) > 0 {
 		return cli.Usagef(c, "calibrate by itself: `floodwall-lab bench --calibrate`", "flag --calibrate: must be without experiments, got %q", args[0])

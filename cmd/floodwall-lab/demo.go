@@ -75,7 +75,7 @@ func (e *env) demo(c *cobra.Command, f *demoFlags) (err error) {
 	return nil
 }
 
-// find finds another program of Floodwall, which demonstrations run.
+// find returns the path of another program of Floodwall that a demonstration needs.
 func find(program string) (string, error) {
 	file, err := cli.Find(program)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +84,7 @@ func find(program string) (string, error) {
 	return file, err
 }
 
-// number is a variable of the environment that holds one; 0 without it.
+// number returns the numeric value of an environment variable, or 0 when the variable is not set.
 func (e *env) number(variable string) int {
 	n, _ := strconv.Atoi(e.Getenv(variable))
 	return n
@@ -93,7 +93,7 @@ func (e *env) number(variable string) int {
 // pageTime is how long the daemon's page stays at the end of a demonstration.
 const pageTime = 2 * time.Minute
 
-// demoDone prints the summary. Then somebody at a terminal may look at the daemon's page for a while.
+// demoDone prints the summary. On a terminal, it then keeps the daemon's page available for pageTime.
 func (e *env) demoDone(ctx context.Context, s *demo.Summary) error {
 	if e.JSON {
 		return e.PrintJSON(s)
@@ -107,7 +107,7 @@ func (e *env) demoDone(ctx context.Context, s *demo.Summary) error {
 	return nil
 }
 
-// demoFleet is demo --fleet.
+// demoFleet is the command demo --fleet.
 func (e *env) demoFleet(c *cobra.Command, f *demoFlags) error {
 	if e.Getenv(demo.InsideVar) == "" {
 		return e.elsewhere(c, demo.InsideVar, demo.Namespaces())
@@ -130,7 +130,7 @@ func (e *env) demoFleet(c *cobra.Command, f *demoFlags) error {
 	return err
 }
 
-// called is how the user calls another program, if that is beside this one.
+// called returns the command with which the user would run another program in the directory of this program.
 func (e *env) called(program string) string {
 	own := e.CommandLine[0]
 	name := own[:strings.LastIndex(own, "/")+1] + program

@@ -41,7 +41,7 @@ func loadCommand(e *env) *cobra.Command {
 	return c
 }
 
-// load asks, and prints what came of it, also when it was interrupted.
+// load sends requests and prints the results. After an interrupt, it prints the results up to then.
 func (e *env) load(c *cobra.Command, address string, p *lab.Plan) error {
 	target, err := lab.ParseTarget(address)
 	if err != nil {
@@ -76,10 +76,10 @@ func (e *env) load(c *cobra.Command, address string, p *lab.Plan) error {
 	return result.Trouble()
 }
 
-// live is a line on a terminal that is replaced while something goes on.
+// live is a line on a terminal that is overwritten while an action runs.
 type live struct{ out io.Writer }
 
-// newLive shows a line on a terminal, and nothing anywhere else.
+// newLive returns a live line on out. If out is not a terminal, the line is not shown.
 func newLive(out io.Writer) *live {
 	if cli.IsTerminal(out) {
 		return &live{out}

@@ -18,9 +18,9 @@ import (
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 )
 
-// TestLoadScripts runs the sessions of load, which needs no rights. In the environment of each is a web server: WEB and
-// SECURE are its URLs, NOTHING is one where nobody listens, SILENT one that never answers. `asked N` fails unless the
-// server got so many requests since the last time.
+// TestLoadScripts runs the scripts of load, which need no rights. Each script has environment variables with URLs: WEB and SECURE are web servers, no
+// server listens at NOTHING, and the server at SILENT never answers. `asked N` fails unless the server received N requests since the previous
+// `asked`.
 func TestLoadScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/load",
@@ -64,8 +64,7 @@ func TestLoadScripts(t *testing.T) {
 	})
 }
 
-// interrupt runs a command, sends it an interrupt when the server has been asked by it, and wants it to say so with its exit
-// status: interrupt COMMAND...
+// interrupt runs a command, interrupts it after the server received requests, and checks its exit status. Usage: interrupt COMMAND...
 func interrupt(ts *testscript.TestScript, _ bool, args []string) {
 	var stdout, stderr strings.Builder
 	cmd := exec.Command(args[0], args[1:]...)

@@ -1,4 +1,4 @@
-// Floodwall-lab measures, shows and proves what Floodwall does: benchmarks, a demonstration, a load of requests, and proofs.
+// Floodwall-lab measures, demonstrates and proves the effects of Floodwall. It has benchmarks, a demonstration, an HTTP load generator, and proofs.
 package main
 
 import (
@@ -11,11 +11,11 @@ import (
 )
 
 func main() {
-	experiment.Roles() // ends this process if it is one of a lab's
+	experiment.Roles() // runs and exits if this process has a role in a lab
 	os.Exit(cli.Main(newRoot))
 }
 
-// env is what a command has of the world around it.
+// env is the environment of a command.
 type env struct{ *cli.Env }
 
 // newRoot makes the command line of floodwall-lab.

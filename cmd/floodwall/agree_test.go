@@ -24,14 +24,16 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// The flood of TestViewsAgree: few enough for a busy machine, and enough for counters to differ by more than 2% when one view is wrong.
+// The flood of TestViewsAgree has so few packets that a busy machine can send it. It has so many packets that counters differ by more than 2% when
+// one view is wrong.
 const (
 	floodPackets, floodRate   = 40_000, 20_000
 	clientPackets, clientRate = 4_000, 2_000
 	leastCompared             = 1000 // packets of a rule; a few of neighbor discovery beside them are less than 2%
 )
 
-// flooded is a host with the policy of `floodwall-lab demo` and a daemon. Its flood comes to the device transit, and clients to peering.
+// flooded is a host that runs the policy of `floodwall-lab demo` and a daemon. The flood arrives at the device transit, and the packets of clients
+// arrive at the device peering.
 type flooded struct {
 	*apiHost
 	devices [2]*lab.Device
@@ -96,7 +98,7 @@ func newFlooded(t *testing.T) *flooded {
 	return f
 }
 
-// send sends the flood and the clients' packets, both for two seconds.
+// send sends the flood and the packets of the clients at the same time, for two seconds.
 func (f *flooded) send() {
 	f.Helper()
 	done := make(chan error)
@@ -110,11 +112,11 @@ func (f *flooded) send() {
 	}
 }
 
-// compared are the rules and checks whose figures are compared.
+// compared are the names of the rules and checks whose counters are compared.
 var compared = []string{"listed", "tcp-flags", "web", "default"}
 
-// sendUntil sends, until enough came since first at each of some names, and returns the last status: a busy machine loses most of a flood
-// before a device receives it.
+// sendUntil sends until each of the named rules has counted enough packets since the status first. It returns the last status and these counts. A
+// busy machine loses most of a flood before a device receives it, so one flood may not be enough.
 func (f *flooded) sendUntil(first *control.Status, names []string) (last *control.Status, came viewed) {
 	f.Helper()
 	for range 30 {
@@ -129,10 +131,10 @@ func (f *flooded) sendUntil(first *control.Status, names []string) (last *contro
 	return nil, nil
 }
 
-// viewed is what was counted, by a word or the name of a reason.
+// viewed has packet counts. The key is the name of a rule or check, or a name that the view has for a total.
 type viewed map[string]float64
 
-// tallied is what a status counts.
+// tallied returns the packet and byte counts in a status.
 func tallied(s *control.Status) viewed {
 	c := viewed{}
 	for _, r := range append(slices.Concat(s.Rules, s.Checks), s.Default) {
@@ -143,7 +145,7 @@ func tallied(s *control.Status) viewed {
 	return c
 }
 
-// since is what came after before, of all that is not rare.
+// since returns the difference between two sets of counts. It leaves out rules with fewer than leastCompared packets.
 func (c viewed) since(before viewed) viewed {
 	found := viewed{}
 	for name, n := range c {
@@ -154,7 +156,7 @@ func (c viewed) since(before viewed) viewed {
 	return found
 }
 
-// agrees compares what a source says with what `status` says.
+// agrees checks that the counts of a source equal the counts of `status`.
 func (f *flooded) agrees(source string, found, want viewed) {
 	f.Helper()
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -166,9 +168,10 @@ func (f *flooded) agrees(source string, found, want viewed) {
 
 func near(got, want float64) bool { return math.Abs(got-want) <= 0.02*want }
 
-// TestViewsAgree sends the flood of `floodwall-lab demo` to a host with its policy. Each view says a rate and the seconds that it is of. Their
-// product is what `status` has counted in this time, for `top`, /v1/series and the expressions of the dashboard; and `status` has counted
-// what the devices have received. The page is open all the time, and shows what `status` and /v1/series say.
+// TestViewsAgree sends the flood of `floodwall-lab demo` to a host that runs its policy. Each view shows a rate and a time span. For `top`,
+// /v1/series and the expressions of the dashboard, rate times time span must equal the packets that `status` counted in this time. The count of
+// `status` must equal the number of packets that the devices received. The page is open all the time, and must show the same numbers as `status` and
+// /v1/series.
 func TestViewsAgree(t *testing.T) {
 	if !inside(t) {
 		return
@@ -217,7 +220,7 @@ func TestViewsAgree(t *testing.T) {
 	p.dashboardAgrees(f, tallied(first)["listed"], want)
 }
 
-// received is how many packets the drivers of both devices have counted.
+// received returns the number of packets that the drivers of both devices have counted.
 func (f *flooded) received() (n float64) {
 	f.Helper()
 	for _, d := range f.devices {
@@ -230,8 +233,8 @@ func (f *flooded) received() (n float64) {
 	return n
 }
 
-// ratesAgree compares the totals in the page's table of rules with those of a status, and the rates in the table of its chart, which has a
-// row for each half minute, with the means of the steps of /v1/series.
+// ratesAgree compares the page with other sources. The totals in its table of rules must equal a status. The table of its chart has a row for each
+// half minute. The rates in this table must equal the means of the steps of /v1/series.
 func (b *browser) ratesAgree(h *apiHost, s *control.Status, names []string) {
 	b.Helper()
 	value[bool](b, `(() => { document.getElementById('chart-details').open = true
@@ -273,7 +276,7 @@ func (b *browser) ratesAgree(h *apiHost, s *control.Status, names []string) {
 	b.clean(pageAddress)
 }
 
-// commandStatus is what `floodwall status --json` prints.
+// commandStatus returns the output of `floodwall status --json`.
 func (h *apiHost) commandStatus() *control.Status {
 	h.Helper()
 	s := new(control.Status)
@@ -283,8 +286,8 @@ func (h *apiHost) commandStatus() *control.Status {
 	return s
 }
 
-// topAgrees sends the flood while `floodwall top` looks. Nothing says when it begins to look. So it may miss packets on a busy machine, and
-// is then asked again, for twice as long. It never says more than came.
+// topAgrees sends the flood while `floodwall top` observes. The test does not know when top starts to observe, so top may miss packets on a busy
+// machine. The test then repeats this with twice the time. top must never report more packets than were sent.
 func (f *flooded) topAgrees() {
 	f.Helper()
 	const attempts = 5
@@ -327,8 +330,8 @@ func (f *flooded) topAgrees() {
 	f.agrees(fmt.Sprintf("top, in the last of %d attempts,", attempts), found, want)
 }
 
-// dashboardAgrees evaluates the expressions of the dashboard that are rates of packets. Their range begins and ends at a scrape, so
-// that Prometheus has nothing to extrapolate.
+// dashboardAgrees evaluates the dashboard's expressions for packet rates. The time range starts and ends at a scrape, so that Prometheus does not
+// extrapolate.
 func (p *prometheus) dashboardAgrees(f *flooded, first float64, want viewed) {
 	p.Helper()
 	var data struct {

@@ -51,7 +51,7 @@ func startDaemonIn(t *testing.T, dir string, args ...string) *apiHost {
 	return h
 }
 
-// kill ends the daemon without a chance to clean up.
+// kill ends the daemon without cleanup.
 func (h *apiHost) kill() {
 	h.daemon.Process.Kill()
 	h.daemon.Wait()
@@ -63,7 +63,7 @@ const (
 	controlSocket = "/run/floodwall/control.sock"
 )
 
-// client connects to a unix socket, or to an address of TCP.
+// client returns an HTTP client that connects to a unix socket or to a TCP address.
 func client(address string) *http.Client {
 	network := "unix"
 	if !strings.HasPrefix(address, "/") {
@@ -77,7 +77,7 @@ func client(address string) *http.Client {
 	}}
 }
 
-// answer is what the API said.
+// answer is an answer of the API.
 type answer struct {
 	status int
 	header http.Header
@@ -86,7 +86,7 @@ type answer struct {
 
 func (a answer) String() string { return fmt.Sprintf("%d %s", a.status, a.body) }
 
-// get asks for a path.
+// get sends a GET request for a path.
 func get(address, path string) (answer, error) {
 	return request(client(address), http.MethodGet, path, nil)
 }
@@ -117,7 +117,7 @@ func request(c *http.Client, method, path string, body []byte) (answer, error) {
 	return answer{response.StatusCode, response.Header, string(text)}, err
 }
 
-// must has a question answered with a status.
+// must sends a GET request and checks the status of the answer.
 func (h *apiHost) must(status int, address, path string) answer {
 	h.Helper()
 	a, err := get(address, path)
@@ -127,7 +127,7 @@ func (h *apiHost) must(status int, address, path string) answer {
 	return a
 }
 
-// values reads JSON.
+// values parses a JSON object.
 func values(t *testing.T, text string) (v map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
@@ -136,12 +136,12 @@ func values(t *testing.T, text string) (v map[string]any) {
 	return v
 }
 
-// status is the status by the API.
+// status returns the status from the API.
 func (h *apiHost) status() map[string]any {
 	return lasting(values(h.T, h.must(200, readSocket, "/v1/status").body))
 }
 
-// lasting is what of a status is not measured anew each time.
+// lasting removes from a status the values that change between two requests.
 func lasting(status map[string]any) map[string]any {
 	for _, key := range []string{"mix", "measured", "predicted"} {
 		delete(status["placement"].(map[string]any), key)
@@ -149,12 +149,12 @@ func lasting(status map[string]any) map[string]any {
 	return status
 }
 
-// TestAPIStatus asks the API and the command on each target: they give the same answer, and the answer has what came by wire.
+// TestAPIStatus compares the API with the command on each target. Both must give the same answer, with the packets that arrived on the wire.
 func TestAPIStatus(t *testing.T) {
 	if !inside(t) {
 		return
 	}
-	sh(t, "ip link set fw0 address 02:00:00:00:00:02") // to which testutil.Send sends
+	sh(t, "ip link set fw0 address 02:00:00:00:00:02") // the destination address of testutil.Send
 	h := startDaemon(t)
 	for _, path := range []string{"/v1/status", "/v1/rules"} {
 		if a := h.must(http.StatusNotFound, readSocket, path); values(t, a.body)["hint"] == nil {
@@ -189,8 +189,8 @@ func TestAPIStatus(t *testing.T) {
 	}
 }
 
-// TestAPIKilled kills the daemon: its sockets stay behind, and the next daemon takes their place. A second one is refused, and the
-// first goes on.
+// TestAPIKilled kills the daemon. Its sockets stay, and the next daemon must replace them. While a daemon runs, a second daemon must not start, and
+// the first one must continue.
 func TestAPIKilled(t *testing.T) {
 	if !inside(t) {
 		return
@@ -235,7 +235,7 @@ func TestAPIKilled(t *testing.T) {
 	}
 }
 
-// lines collect what a process says.
+// lines collects the output of a process.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer

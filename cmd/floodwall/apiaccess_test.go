@@ -21,10 +21,10 @@ import (
 // someone is a user of the host without any capability.
 type someone struct {
 	name  string
-	group string // beside his own
+	group string // a second group, besides the user's own
 }
 
-// memberGroup is the number of the group floodwall in these tests.
+// memberGroup is the ID of the group floodwall in these tests.
 const memberGroup = "4321"
 
 // withGroup gives the host the group floodwall, for the rest of the test.
@@ -44,7 +44,7 @@ func withGroup(t *testing.T) {
 	t.Cleanup(func() { unix.Unmount("/etc/group", unix.MNT_DETACH) })
 }
 
-// asks has a user ask, and returns the status, 0 when he cannot connect.
+// asks sends a request as a user. It returns the body and the HTTP status. The status is 0 if the user cannot connect.
 func (s someone) asks(t *testing.T, socket, method, path string) (status int, body string) {
 	t.Helper()
 	args := []string{"--reuid=12345", "--regid=12345", "--clear-groups", "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all"}
@@ -60,14 +60,14 @@ func (s someone) asks(t *testing.T, socket, method, path string) (status int, bo
 	return statusOf(out)
 }
 
-// statusOf reads what curl prints whose last line is the status, 0 when there was no answer.
+// statusOf parses the output of curl, whose last line is the status. The status is 0 if there was no answer.
 func statusOf(out []byte) (status int, body string) {
 	end := strings.LastIndex(string(out), "\n") + 1
 	fmt.Sscan(string(out[end:]), &status)
 	return status, string(out[:end])
 }
 
-// questionOf is a request of a route that changes nothing and ends at once, where it is allowed.
+// questionOf returns a request for a route. Even if the user may send this request, the request changes nothing and ends at once.
 func questionOf(r api.Route) (method, path string) {
 	path = strings.ReplaceAll(r.Path, "{name}", "bans")
 	if r.Type == "text/event-stream" {
@@ -79,7 +79,7 @@ func questionOf(r api.Route) (method, path string) {
 	return r.Method, "/v1" + path
 }
 
-// questionBody is the body of such a request: JSON that no route takes.
+// questionBody returns the body for a request of questionOf. The body is valid JSON that no route accepts.
 func questionBody(method string) []byte {
 	if method == http.MethodPost {
 		return []byte("[]")
@@ -87,7 +87,7 @@ func questionBody(method string) []byte {
 	return nil
 }
 
-// TestAuthorisation asks every route as root, as a member of the group floodwall and as somebody else, on both sockets.
+// TestAuthorisation sends a request to every route as root, as a member of the group floodwall and as another user, on both sockets.
 func TestAuthorisation(t *testing.T) {
 	if !inside(t) {
 		return
@@ -136,8 +136,8 @@ func TestAuthorisation(t *testing.T) {
 	h.must(http.StatusMethodNotAllowed, readSocket, "/v1/explain")
 }
 
-// TestSlowClients has clients that connect and send nothing, that send half a request, and that ask for much and read nothing, as
-// many as the socket takes and more. Others are answered all the time, on both sockets.
+// TestSlowClients opens three kinds of connections: some send nothing, some send half a request, and some send many requests and read no answer. It
+// opens more of them than the socket allows. Other clients must get answers all the time, on both sockets.
 func TestSlowClients(t *testing.T) {
 	if !inside(t) {
 		return
@@ -176,8 +176,8 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// TestSocketWithUnitRights starts the daemon with the capabilities of its unit, in the group floodwall and not. In it the daemon gives its
-// socket to the group. Else it warns, and serves root.
+// TestSocketWithUnitRights starts the daemon with the capabilities of its systemd unit. If the daemon is in the group floodwall, it must give its
+// socket to the group. If it is not, it must warn and serve only root.
 func TestSocketWithUnitRights(t *testing.T) {
 	if !inside(t) {
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
-// change asks on the control socket for a change, which must have a status.
+// change sends a change to the control socket, and checks the status of the answer.
 func (h *apiHost) change(status int, path string, body any) answer {
 	h.Helper()
 	a, err := post(controlSocket, path, body)
@@ -28,7 +28,7 @@ func (h *apiHost) change(status int, path string, body any) answer {
 	return a
 }
 
-// audited has a line in the audit.
+// audited waits for a line of the audit log that contains all the words.
 func (h *apiHost) audited(words ...string) {
 	h.Helper()
 	waitFor(h.T, fmt.Sprintf("a line of the audit with %q", words), func() bool {
@@ -45,7 +45,7 @@ func (h *apiHost) audited(words ...string) {
 	})
 }
 
-// inSession asks on the control socket from a process of the SSH session, and returns the answer with its status in the last line.
+// inSession sends a request to the control socket from a process of the SSH session. It returns the answer, with its status in the last line.
 func inSession(t *testing.T, path string, body any) string {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -60,8 +60,8 @@ func inSession(t *testing.T, path string, body any) string {
 	return string(out)
 }
 
-// TestAPIChange applies, blocks, tries, confirms and rolls back through the API. The loaded program and the command tell what came of
-// it, and the audit who did it.
+// TestAPIChange sends each kind of change through the API: apply, block, apply on trial, confirm and rollback. It checks the results in the loaded
+// program and with the command. It also checks the user in the audit log.
 func TestAPIChange(t *testing.T) {
 	if !inside(t) {
 		return
@@ -133,7 +133,7 @@ func TestAPIChange(t *testing.T) {
 	}
 }
 
-// TestAPIRefusals has orders that must change nothing: policies with mistakes, that are not there, and that cut the session of who asks.
+// TestAPIRefusals sends orders that must change nothing: policies with errors, missing policies, and policies that cut the client's session.
 func TestAPIRefusals(t *testing.T) {
 	if !inside(t) {
 		return
@@ -179,12 +179,12 @@ func TestAPIRefusals(t *testing.T) {
 	}
 }
 
-// TestUnknownSession has a daemon that may not look at the processes of who asks. It applies nothing without a trial.
+// TestUnknownSession uses a daemon that may not inspect its clients' processes. It must apply nothing without a trial.
 func TestUnknownSession(t *testing.T) {
 	if !inside(t) {
 		return
 	}
-	os.Unsetenv("SSH_CONNECTION") // which the daemon could read of a process of its own user
+	os.Unsetenv("SSH_CONNECTION") // the daemon could read it from a process of its own user
 	u := newUser(t, 1234, unitRights)
 	if err := os.Chown("/run/floodwall", u.uid, u.uid); err != nil {
 		t.Fatal(err)
@@ -229,7 +229,8 @@ func TestUnknownSession(t *testing.T) {
 	u.must("unloaded", "unload")
 }
 
-// TestAPIUnsaved has changes whose policy cannot be saved for the next boot. They are done, and the answer and the audit say what is not.
+// TestAPIUnsaved makes changes while the policy cannot be saved for the next boot. The changes must be made. The answer and the audit log must say
+// that saving failed.
 func TestAPIUnsaved(t *testing.T) {
 	if !inside(t) {
 		return
@@ -246,7 +247,7 @@ func TestAPIUnsaved(t *testing.T) {
 	two.Confirm = "60s"
 	h.change(200, "/v1/apply", two)
 	trial := filepath.Join(saved, "trial")
-	if err := errors.Join(os.Remove(trial), os.MkdirAll(filepath.Join(trial, "full"), 0o700)); err != nil { // in the place of a link
+	if err := errors.Join(os.Remove(trial), os.MkdirAll(filepath.Join(trial, "full"), 0o700)); err != nil { // a directory in place of a link
 		t.Fatal(err)
 	}
 	for _, row := range []struct {

@@ -11,10 +11,11 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// openPages is how many pages ask for the top talkers at a time.
+// openPages is the number of pages that request the top talkers at the same time.
 const openPages = 30
 
-// TestAPITop looks at traffic by the API while packets come: the rates of rules, who sends them, and a rule against them.
+// TestAPITop observes traffic through the API while packets arrive. It checks the rates of rules, the senders, and a suggested rule against the
+// senders.
 func TestAPITop(t *testing.T) {
 	if !inside(t) {
 		return

@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestAPIExplain asks the API and the command about packets.
+// TestAPIExplain checks that the API and the command explain packets in the same way.
 func TestAPIExplain(t *testing.T) {
 	if !inside(t) {
 		return
@@ -51,7 +51,7 @@ func TestAPIExplain(t *testing.T) {
 	h.must(200, readSocket, "/v1/health")
 }
 
-// TestAPIEntries reads a set page by page, on each target: together the pages are what the command lists.
+// TestAPIEntries reads a set page by page, on each target. All pages together must equal the list of the command.
 func TestAPIEntries(t *testing.T) {
 	if !inside(t) {
 		return
@@ -91,7 +91,7 @@ func TestAPIEntries(t *testing.T) {
 	h.must(http.StatusBadRequest, readSocket, "/v1/sets/bans/entries?after=x")
 }
 
-// sampling writes a policy whose rule hands out its packets, and returns its path.
+// sampling writes a policy with a rule that has `sample`, and returns its path.
 func sampling(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "sampling.yaml")
@@ -102,8 +102,8 @@ func sampling(t *testing.T) string {
 	return file
 }
 
-// TestAPICapture captures packets: as many as were asked for, and those of the rule. A second capture meanwhile is refused, and when the
-// client goes, the next one is not.
+// TestAPICapture captures packets. The capture must have the requested number of packets, all of the rule. A second capture at the same time must be
+// refused. After the client has disconnected, the next capture must succeed.
 func TestAPICapture(t *testing.T) {
 	if !inside(t) {
 		return
@@ -149,7 +149,7 @@ func TestAPICapture(t *testing.T) {
 	}
 }
 
-// TestAPIEvents follows events, leaves, and goes on where it was. An event of a ban by the daemon is among them.
+// TestAPIEvents follows events, disconnects, and reconnects. The stream must continue with the next event. One event is a ban by the daemon.
 func TestAPIEvents(t *testing.T) {
 	if !inside(t) {
 		return
@@ -181,7 +181,7 @@ rules:
 	}
 }
 
-// followed reads events until there is one that is looked for.
+// followed reads events until an event fulfils a condition, and returns this event.
 func (h *apiHost) followed(path string, is func(api.Event) bool) (e api.Event) {
 	h.Helper()
 	response, err := client(readSocket).Get("http://floodwall" + path)
@@ -203,7 +203,7 @@ func (h *apiHost) followed(path string, is func(api.Event) bool) (e api.Event) {
 	return e
 }
 
-// TestOpenAPI compares answers with the schemas of the document that the API hands out, which is docs/openapi.json.
+// TestOpenAPI compares answers with the schemas of the API's OpenAPI document, which is docs/openapi.json.
 func TestOpenAPI(t *testing.T) {
 	if !inside(t) {
 		return

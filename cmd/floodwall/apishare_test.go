@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
-// socketsOf runs a function in a thread that makes sockets as a user of this host. Its sockets are his for the kernel.
+// socketsOf runs a function in a thread whose sockets belong to the user uid. The kernel counts these sockets for that user.
 func socketsOf(uid int, do func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -28,7 +28,7 @@ func socketsOf(uid int, do func()) {
 	<-ended
 }
 
-// dialAs connects as a user, and sends a request.
+// dialAs connects as the user uid and sends a request.
 func dialAs(uid int, address, request string) (c net.Conn, err error) {
 	socketsOf(uid, func() {
 		if c, err = net.Dial("tcp", address); err == nil {
@@ -38,7 +38,8 @@ func dialAs(uid int, address, request string) (c net.Conn, err error) {
 	return c, err
 }
 
-// flood opens connections as a user without a pause, each with a request, and closes none. ended closes them.
+// flood opens connections as the user uid without pause, and sends a request on each. It closes none of them. The function end stops the flood and
+// closes the connections.
 func flood(uid int, address, request string, opened *atomic.Int64) (end func()) {
 	var over atomic.Bool
 	ended := make(chan struct{})
@@ -70,8 +71,9 @@ func flood(uid int, address, request string, opened *atomic.Int64) (end func()) 
 	}
 }
 
-// TestLoopbackIsShared has user nobody open connections to the loopback address as fast as he can, with requests that never end. Each request
-// of root and of another user is answered the first time. Connections of theirs stay: one that is used again, and eight that follow events.
+// TestLoopbackIsShared floods the loopback address: user nobody opens connections as fast as possible and sends endless requests. Each request of
+// root and of another user must be answered at the first attempt. Existing connections of these two users must stay open: a persistent connection,
+// and eight connections that follow events.
 func TestLoopbackIsShared(t *testing.T) {
 	if !inside(t) {
 		return
@@ -134,7 +136,7 @@ func TestLoopbackIsShared(t *testing.T) {
 	}
 }
 
-// askAgain asks on a connection that stays open.
+// askAgain sends a request on a persistent connection.
 func askAgain(c net.Conn, in *bufio.Reader, request string) (string, error) {
 	if _, err := io.WriteString(c, request); err != nil {
 		return "", err

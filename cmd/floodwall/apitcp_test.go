@@ -38,7 +38,7 @@ func listening(t *testing.T, daemon string) string {
 	return file
 }
 
-// reachable reports whether somebody listens on an address of TCP.
+// reachable reports whether a server listens on a TCP address.
 func reachable(address string) bool {
 	c, err := net.Dial("tcp", address)
 	if err == nil {
@@ -47,8 +47,8 @@ func reachable(address string) bool {
 	return err == nil
 }
 
-// TestAPILoopback has a policy with `daemon: {listen: …}`. All that can be read is there for who names this host; nothing can be
-// changed, and no packets are handed out. The daemon follows the policy to another port, and stops.
+// TestAPILoopback uses a policy with `daemon: {listen: …}`. A request whose Host header names this host can read everything except packets. It can
+// change nothing. The daemon must follow the policy to another port, and must stop listening when the policy has no `listen`.
 func TestAPILoopback(t *testing.T) {
 	if !inside(t) {
 		return
@@ -126,14 +126,14 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// newAuthority makes one, whose certificate is in the file name.pem.
+// newAuthority makes a certificate authority. Its certificate is in the file name.pem.
 func newAuthority(t *testing.T, dir, name string) *authority {
 	a := &authority{T: t, dir: dir}
 	a.cert, a.key = a.issue(name, &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	return a
 }
 
-// issue makes a certificate with its key, in the files name.pem and name.key.
+// issue makes a certificate and a key, in the files name.pem and name.key.
 func (a *authority) issue(name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	template.SerialNumber, template.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
@@ -157,8 +157,9 @@ func (a *authority) issue(name string, template *x509.Certificate) (*x509.Certif
 	return cert, key
 }
 
-// TestAPIRemote asks every route from another host: with a certificate of the right authority, of another one, and without. The first may
-// read all, packets too, and change nothing; the others get no answer at all. A renewed certificate is served without a restart.
+// TestAPIRemote sends a request to every route from another host: with a certificate of the right authority, with a certificate of another authority,
+// and without a certificate. The first client may read everything, including packets, but change nothing. The other two must get no answer at all.
+// The daemon must use a renewed certificate without a restart.
 func TestAPIRemote(t *testing.T) {
 	if !inside(t) {
 		return
@@ -190,7 +191,7 @@ func TestAPIRemote(t *testing.T) {
 		out, _ := exec.Command("nsenter", append(args, "https://192.0.2.1:9810"+path)...).CombinedOutput()
 		return statusOf(out)
 	}
-	ended := regexp.MustCompile(`curl: \((35|52|55|56)\)`) // in the handshake, or when the client has sent, or received: see libcurl-errors(3)
+	ended := regexp.MustCompile(`curl: \((35|52|55|56)\)`) // the connection ended in the handshake, or while the client sent or received: see libcurl-errors(3)
 	before := h.commandStatus().Generation
 	for _, r := range api.Routes() {
 		method, path := questionOf(r)
@@ -210,7 +211,7 @@ func TestAPIRemote(t *testing.T) {
 		status, said := asks("client", method, path)
 		if answers := []int{http.StatusOK, http.StatusInternalServerError}; strings.HasPrefix(path, "/v1/suggest") && slices.Contains(answers, own.status) &&
 			slices.Contains(answers, status) {
-			continue // each question is answered from the packets of its own time: a rule, or that none is to be suggested
+			continue // each answer depends on the packets of its own time: it may suggest a rule or not
 		}
 		if status != want {
 			t.Errorf("%s %s with a certificate: status %d, want %d: %s", method, path, status, want, said)

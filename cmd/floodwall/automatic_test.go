@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// temporaryRules asks the command.
+// temporaryRules lists the temporary rules with the command.
 func temporaryRules(t *testing.T) (list []control.RuleStatus) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(mustFloodwall(t, "temporary", "--json")), &list); err != nil {
@@ -21,8 +21,9 @@ func temporaryRules(t *testing.T) (list []control.RuleStatus) {
 	return list
 }
 
-// TestAutomatic has the daemon, with the capabilities of its unit, add a rule against a flood by itself: it observes, then it drops, it goes
-// on dropping while the daemon is dead and through an apply, and it is removed when the flood is over. The packets of clients arrive.
+// TestAutomatic runs the daemon with the capabilities of its unit. Against a flood, the daemon must add a rule that first only observes and then
+// drops. The rule must stay in force without the daemon and across an apply. It must be removed when the flood is over. The packets of clients must
+// arrive all the time.
 func TestAutomatic(t *testing.T) {
 	if !inside(t) {
 		return
@@ -83,8 +84,9 @@ func TestAutomatic(t *testing.T) {
 	}
 }
 
-// TestImitation has an attacker who sends what the clients send, from other addresses, beside an amplification: a rule against the former would
-// drop the clients, too. The daemon drops the latter alone. When a client of before begins to send such packets as well, the rule goes.
+// TestImitation simulates an attacker that sends the same packets as the clients, from other addresses, in addition to an amplification attack. A
+// rule against the imitation would also drop the clients, so the daemon must drop only the amplification. When a known client starts to send such
+// packets, the rule must be removed.
 func TestImitation(t *testing.T) {
 	if !inside(t) {
 		return
@@ -96,7 +98,7 @@ func TestImitation(t *testing.T) {
 	sendMeanwhile(t, "fw1", 75*time.Millisecond, legitimate...)
 	h := startUnitDaemon(t, "--json")
 	r, packets := testutil.Random(t), []string{}
-	for i := range 300 { // from everywhere, so that addresses tell nothing
+	for i := range 300 { // sources from everywhere, so that no rule can distinguish them by address
 		from := fmt.Sprintf("%d.%d.%d.%d", 1+r.IntN(220), r.IntN(256), r.IntN(256), 1+r.IntN(254))
 		packets = append(packets, strings.Replace(legitimate[i%3], legitimate[i%3][4:len("udp 203.0.113.7")], from, 1),
 			fmt.Sprintf("udp %s:123 > 192.0.2.1:%d len=468 payload=0xd700032a", from, 4000+i))
@@ -123,7 +125,7 @@ func TestImitation(t *testing.T) {
 	}
 	before := got.Load()
 	waitFor(t, "packets of clients", func() bool { return got.Load() > before+100 })
-	const new = "udp 203.0.113.7:123 > 192.0.2.1:4150 len=468 payload=0xd700032a" // from a client, to a port that the rule has for certain
+	const new = "udp 203.0.113.7:123 > 192.0.2.1:4150 len=468 payload=0xd700032a" // from a client, to a port that the rule certainly matches
 	if got := verdict(t, new); !strings.HasPrefix(got, "drop auto-") {
 		t.Errorf("what is like the attack: %s, with %+v", got, temporaryRules(t))
 	}

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestBansOutliveReboot blocks by hand with and without an end, reboots (an unload that keeps what comes back stands for it),
-// and asks the kernel: what goes on is blocked, what was unblocked or has ended is not. A damaged file keeps no policy from
-// coming back.
+// TestBansOutliveReboot makes manual bans with and without an end, and reboots. The reboot is simulated by an unload that keeps the saved state.
+// Afterwards the kernel must have the bans that still apply. It must not have bans that were lifted or have ended. A damaged file of bans must not
+// prevent the policy from being restored.
 func TestBansOutliveReboot(t *testing.T) {
 	if !inside(t) {
 		return
@@ -32,7 +32,7 @@ func TestBansOutliveReboot(t *testing.T) {
 		h.write("policy.yaml", "devices: [fw0]\nsets: {bans: {dynamic: true, max: 1000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
 		must("apply", "--boot", "--target", target, filepath.Join(h.files, "policy.yaml"))
 		must("block", "198.51.100.1", "--for", "forever", "--why", "a scan")
-		must("block", "198.51.100.1", "--for", "1h", "--origin", "fail2ban") // which leaves that of the person as it is
+		must("block", "198.51.100.1", "--for", "1h", "--origin", "fail2ban") // this must not change the ban by hand
 		must("block", "198.51.100.2", "--for", "1h")
 		must("block", "198.51.100.3", "--for", "1s")
 		must("block", "192.0.3.0/24", "2001:db8:9::/48", "198.51.100.4")
@@ -83,7 +83,7 @@ func TestBansOutliveReboot(t *testing.T) {
 	}
 }
 
-// TestBanStream blocks many entries: the file grows by what is new.
+// TestBanStream blocks many entries. The file must only grow by the new entries.
 func TestBanStream(t *testing.T) {
 	if !inside(t) {
 		return
@@ -112,7 +112,8 @@ func TestBanStream(t *testing.T) {
 	}
 }
 
-// TestBlockLines has lines with an end and a reason of their own. A line that cannot be read is named, and changes nothing.
+// TestBlockLines blocks lines with durations and reasons of their own. A line that cannot be parsed must be named in an error, and must change
+// nothing.
 func TestBlockLines(t *testing.T) {
 	if !inside(t) {
 		return
@@ -144,8 +145,8 @@ func TestBlockLines(t *testing.T) {
 	}
 }
 
-// TestBansAfterFullDisk blocks while the disk is full: the command says that the bans do not last over a reboot. Once the disk has space, the
-// daemon saves them, and they come back after a reboot.
+// TestBansAfterFullDisk makes bans while the disk is full. The command must say that the bans will not survive a reboot. When the disk has space
+// again, the daemon must save the bans, and they must be in force after a reboot.
 func TestBansAfterFullDisk(t *testing.T) {
 	if !inside(t) {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// upstreamRouter is a BIRD one hop before this host, in a network namespace of its own: 192.0.2.254, 2001:db8::fe.
+// upstreamRouter is a BIRD router one hop away from this host, in a network namespace of its own. Its addresses are 192.0.2.254 and 2001:db8::fe.
 type upstreamRouter struct {
 	t    *testing.T
 	ns   *testutil.Elsewhere
@@ -70,7 +70,7 @@ func newUpstreamRouter(t *testing.T, password string) *upstreamRouter {
 	return r
 }
 
-// table is what the router has from this host.
+// table returns the routes that the router received from this host.
 func (r *upstreamRouter) table() string {
 	out, err := exec.Command("birdc", "-r", "-s", filepath.Join(r.dir, "ctl"), "show route protocol host table all all").CombinedOutput()
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *upstreamRouter) table() string {
 	return string(out)
 }
 
-// has waits until the router has a route, or has it no more. It returns a time at which that was not so yet, if it was seen.
+// has waits until the router has a route, or until it has lost the route if want is false. It returns the last time at which that was not yet so.
 func (r *upstreamRouter) has(route string, want bool) (notYet time.Time) {
 	r.t.Helper()
 	end := time.Now().Add(3 * time.Minute)
@@ -98,7 +98,7 @@ func (r *upstreamRouter) has(route string, want bool) (notYet time.Time) {
 	}
 }
 
-// speakerProcess is `floodwall-bgp run`, by a user without any capability.
+// speakerProcess is the process `floodwall-bgp run`. Its user has no capability.
 type speakerProcess struct {
 	t          *testing.T
 	run, state string
@@ -146,13 +146,13 @@ upstream:
     - {address: 192.0.2.254, as: 64501, password_file: %s, ttl_security: 1, hold_time: 9s, graceful_restart: 3s, max: 4}
 `
 
-// floodwallAt runs a command, and returns what it printed and its exit code.
+// floodwall runs a command and returns its output and exit code.
 func (s *speakerProcess) floodwall(args ...string) (string, int) {
 	out, err := exec.Command("floodwall", append(append([]string{"bgp"}, args...), "--run", s.run)...).CombinedOutput()
 	return string(out), exitCode(err)
 }
 
-// says runs a command that ends with a code and says something.
+// says runs a command and checks its exit code and output.
 func (s *speakerProcess) says(code int, want string, args ...string) string {
 	s.t.Helper()
 	out, is := s.floodwall(args...)
@@ -162,8 +162,8 @@ func (s *speakerProcess) says(code int, want string, args ...string) string {
 	return out
 }
 
-// newSpeakerProcess has the directories of a `floodwall-bgp run` that does not run yet, a file with the password of its session, and the name
-// of a file for its policy.
+// newSpeakerProcess prepares `floodwall-bgp run` without starting it. It makes the directories and a file with the password of the BGP session. It
+// also returns a path for the policy file.
 func newSpeakerProcess(t *testing.T, password string) (s *speakerProcess, key, file string) {
 	dir := t.TempDir()
 	s = &speakerProcess{t: t, run: filepath.Join(dir, "run"), state: filepath.Join(dir, "state")}
@@ -174,7 +174,8 @@ func newSpeakerProcess(t *testing.T, password string) (s *speakerProcess, key, f
 	return s, key, filepath.Join(dir, "policy.yaml")
 }
 
-// TestBGP has a BIRD as the router upstream, in a session with MD5 and TTL security, and looks into its tables for what this host announces.
+// TestBGP uses BIRD as the router upstream, in a BGP session with TCP MD5 signatures and TTL security (GTSM). It checks this host's announcements in
+// the router's tables.
 func TestBGP(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -211,7 +212,7 @@ func TestBGP(t *testing.T) {
 	testKills(s, router, daemon)
 }
 
-// testDryRun announces nothing, and says which routes would go out.
+// testDryRun checks that a dry run prints the routes but announces nothing.
 func testDryRun(s *speakerProcess) {
 	s.says(0, "dry run: 192.0.2.254 would get ipv4-flowspec [destination: 192.0.2.7/32][protocol: ==udp][source-port: ==53]", "announce", "192.0.2.7", "--proto", "udp", "--sport", "53")
 	out := s.says(0, "dry run: 192.0.2.254 would get ipv4 192.0.2.7/32", "announce", "192.0.2.7", "--rtbh")
@@ -220,7 +221,7 @@ func testDryRun(s *speakerProcess) {
 	}
 }
 
-// testAnnounce looks for announcements of each kind in the router's tables, until their ends.
+// testAnnounce makes an announcement of each kind. It checks each in the router's tables until its end.
 func testAnnounce(s *speakerProcess, r *upstreamRouter) {
 	s.says(0, "to 192.0.2.254", "announce", "192.0.2.7", "--proto", "udp", "--sport", "53,1000-2000", "--length", "1000-1500", "--for", "1h", "--why", "test")
 	r.has("flow4 { dst 192.0.2.7/32; proto 17; sport 53,1000..2000; length 1000..1500; }", true)
@@ -241,7 +242,7 @@ func testAnnounce(s *speakerProcess, r *upstreamRouter) {
 	r.has("192.0.2.7/32", true)
 }
 
-// testRefused asks for what is never announced.
+// testRefused requests announcements that the command must refuse.
 func testRefused(s *speakerProcess) {
 	s.says(1, "198.51.100.7/32 is not within `announce:`", "announce", "198.51.100.7")
 	s.says(1, "192.0.0.0/16 is not within `announce:`", "announce", "192.0.0.0/16", "--proto", "udp")
@@ -261,7 +262,7 @@ func testRefused(s *speakerProcess) {
 	if !strings.Contains(out, "test") || !strings.Contains(out, "established") {
 		s.t.Errorf("status lacks a reason or a session:\n%s", out)
 	}
-	// A client that is neither root nor the process's user is shown the door: the socket is open for all.
+	// The mode of the socket allows all users to connect. The process must still disconnect a client that is neither root nor its own user.
 	if err := os.Chmod(s.run, 0o755); err != nil {
 		s.t.Fatal(err)
 	}
@@ -279,7 +280,7 @@ func testRefused(s *speakerProcess) {
 	}
 }
 
-// testReceived looks whether the router's FlowSpec route comes to this side.
+// testReceived checks that the router's FlowSpec route arrives here.
 func testReceived(s *speakerProcess) {
 	var routes []bgp.Route
 	waitFor(s.t, "the router's FlowSpec route is received", func() bool {
@@ -294,7 +295,7 @@ func testReceived(s *speakerProcess) {
 	}
 }
 
-// testKills kills the process and the daemon: what is announced comes back, and nothing outlives its end.
+// testKills kills the process and the daemon. Announcements must return after a restart. No announcement may outlive its end.
 func testKills(s *speakerProcess, r *upstreamRouter, daemon *exec.Cmd) {
 	for range testutil.Scaled(1, 5) {
 		s.kill()
@@ -303,14 +304,15 @@ func testKills(s *speakerProcess, r *upstreamRouter, daemon *exec.Cmd) {
 		waitFor(s.t, "the session is back", func() bool { _, code := s.floodwall("status"); return code == 0 })
 	}
 	r.has("192.0.2.7/32", true)
-	// Without the daemon an end is an end.
+	// Without the daemon, an announcement must still end.
 	s.says(0, "withdrawn", "withdraw", "192.0.2.7", "--now")
 	s.says(0, "until", "announce", "192.0.2.12", "--rtbh", "--for", "4s", "--now")
 	daemon.Process.Kill()
 	daemon.Wait()
 	r.has("192.0.2.12/32", true)
 	r.has("192.0.2.12/32", false)
-	// Without the process routes go with the time of graceful restart. What ended meanwhile does not come back.
+	// Without the process, the router must remove the routes after the graceful restart time. Announcements that ended in the meantime must not
+	// return.
 	s.says(0, "withdrawn", "withdraw", "2001:db8::7", "--now")
 	s.says(0, "until", "announce", "192.0.2.13", "--rtbh", "--for", "2s", "--now")
 	s.kill()
@@ -325,7 +327,7 @@ func testKills(s *speakerProcess, r *upstreamRouter, daemon *exec.Cmd) {
 	}
 }
 
-// testWithoutRights reads from the kernel what a process and its threads may do.
+// testWithoutRights checks in /proc that no thread of a process has any rights.
 func testWithoutRights(t *testing.T, pid int) {
 	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -345,12 +347,12 @@ func testWithoutRights(t *testing.T, pid int) {
 	}
 }
 
-// TestBGPDropsRights runs the process as root: it refuses, and with --user it is that user without a way back.
+// TestBGPDropsRights runs the process as root. The process must refuse to run. With --user it must switch to that user irrevocably.
 func TestBGPDropsRights(t *testing.T) {
 	testutil.RequireRoot(t)
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the user has to come to its directories
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the user must be able to enter its directories
 		t.Fatal(err)
 	}
 	run, state := filepath.Join(dir, "run"), filepath.Join(dir, "state")
@@ -373,7 +375,7 @@ func TestBGPDropsRights(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), "Uid:\t65534\t65534\t65534\t65534") || !strings.Contains(string(text), "NoNewPrivs:\t1") {
 		t.Errorf("%v: %s", err, text)
 	}
-	// Whoever can write to the directory could be asked in its place.
+	// If others can write to the directory, another user could replace the socket.
 	if err := os.Chmod(run, 0o777); err != nil {
 		t.Fatal(err)
 	}

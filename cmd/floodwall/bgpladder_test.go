@@ -28,8 +28,8 @@ upstream:
   peers: [{address: 192.0.2.254, as: 64501, password_file: %s, ttl_security: 1, hold_time: 9s}]
 `
 
-// TestLadder has a flood that the filter drops, on a line that it does not fill: nothing is announced. Then the line is full: the router gets
-// the flow of the attack.
+// TestLadder sends a flood that the filter drops. As long as the uplink is not full, nothing may be announced. When the uplink is full, the router
+// must get a FlowSpec route for the attack.
 func TestLadder(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -89,7 +89,7 @@ func TestLadder(t *testing.T) {
 	}
 }
 
-// ladder is a host with a router upstream, whose daemon has learned what is usual.
+// ladder is a host with a router upstream. Its daemon has learned the usual rate.
 type ladder struct {
 	router *upstreamRouter
 	s      *speakerProcess
@@ -118,13 +118,13 @@ func newLadder(t *testing.T, text string) ladder {
 		}
 	})
 	waitFor(t, "the session is established", func() bool { _, code := s.floodwall("status"); return code == 0 })
-	time.Sleep(12 * time.Second) // quiet seconds, of which the daemon learns what is usual
+	time.Sleep(12 * time.Second) // quiet seconds, in which the daemon learns the usual rate
 	return ladder{router, s}
 }
 
-// TestLadderBlackHole has a flood that fills the line and whose packets have nothing in common but their destination, so no FlowSpec route would
-// spare the clients. With `auto: rtbh` the router gets the black hole, keeps it for the minimum hold although the flood ends at once, and loses
-// it after `for`.
+// TestLadderBlackHole sends a flood that fills the uplink. Its packets have only the destination in common, so each FlowSpec route that matches the
+// flood would also drop clients. With `auto: rtbh` the router must get a black hole route. The flood ends at once, but the router must keep the route
+// for the minimum hold. It must lose the route after `for`.
 func TestLadderBlackHole(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -166,7 +166,7 @@ func TestLadderBlackHole(t *testing.T) {
 		}
 	}()
 	const hole = "(65535,666)"      // the community BLACKHOLE of RFC 7999
-	out := l.router.has(hole, true) // or up to a look later
+	out := l.router.has(hole, true) // the daemon may announce it up to one interval later
 	close(end)
 	<-ended
 	for _, c := range conns {

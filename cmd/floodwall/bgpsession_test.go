@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestBGPSessionFails has a session with a BIRD fail by a wrong password, and then by packets that have come one hop further than the policy
-// allows. The status names the settings to look at, and nothing counts as announced. With the right settings what was announced goes out.
+// TestBGPSessionFails makes a session with BIRD fail: first by a wrong password, then by packets from one hop further away than the policy allows.
+// The status must name the settings to check, and must count no announcement. With the right settings, the announcements must be sent.
 func TestBGPSessionFails(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -69,8 +69,8 @@ func TestBGPSessionFails(t *testing.T) {
 	router.has("192.0.2.8/32", true)
 }
 
-// TestNextHopOffLink has black holes whose next hop is on no link to a BIRD, which refuses them, and then on the link. The status and the metrics count
-// what the BIRD has.
+// TestNextHopOffLink announces black holes to BIRD. Their next hop is first on no link of BIRD, so BIRD refuses the routes. Then the next hop is on
+// the link. The status and the metrics must count only routes that BIRD has.
 func TestNextHopOffLink(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootHost is a host whose policy comes back after a reboot, which an unload that keeps the copy stands for.
+// bootHost is a host whose policy is restored after a reboot. An unload that keeps the saved copy simulates the reboot.
 type bootHost struct {
 	t     *testing.T
 	files string
@@ -60,7 +60,7 @@ func (h *bootHost) run(args ...string) (string, error) {
 	return floodwall(append([]string{"--state", h.state}, args...)...)
 }
 
-// apply applies a version of the policy with more keys.
+// apply applies a version of the policy. The parameter more has additional keys of the policy.
 func (h *bootHost) apply(version, more string) {
 	h.t.Helper()
 	h.write("policy.yaml", more+strings.Replace(bootPolicy, "VERSION", version, 1))
@@ -69,7 +69,7 @@ func (h *bootHost) apply(version, more string) {
 	}
 }
 
-// reboot unloads and restores, and returns what that said.
+// reboot simulates a reboot: it unloads and restores. It returns the output of the restore.
 func (h *bootHost) reboot() (string, error) {
 	h.t.Helper()
 	if out, err := h.run("unload", "--keep-boot"); err != nil && !strings.Contains(out, "nothing is loaded") {
@@ -78,7 +78,7 @@ func (h *bootHost) reboot() (string, error) {
 	return h.run("apply", "--boot-restore")
 }
 
-// wantVerdicts asks the loaded program.
+// wantVerdicts checks the verdicts of the loaded program on packets.
 func (h *bootHost) wantVerdicts(when string, want map[string]string) {
 	h.t.Helper()
 	for packet, wanted := range want {
@@ -88,7 +88,7 @@ func (h *bootHost) wantVerdicts(when string, want map[string]string) {
 	}
 }
 
-// damage cuts a file of a copy short.
+// damage truncates a file of a saved copy to half its size.
 func (h *bootHost) damage(link, name string) {
 	h.t.Helper()
 	file := filepath.Join(h.state, "boot", link, name)
@@ -101,8 +101,8 @@ func (h *bootHost) damage(link, name string) {
 	}
 }
 
-// TestBootFaults loses, changes and damages what a policy is made of. What was confirmed comes back; where that cannot be,
-// what was confirmed before; and then the fail-safe, which lets the operator in.
+// TestBootFaults deletes, changes and damages the files of a policy. The restore must use the last confirmed policy. If that fails, it must use the
+// policy that was confirmed before it. If that also fails, it must use the fail-safe, which lets the operator log in.
 func TestBootFaults(t *testing.T) {
 	if !inside(t) {
 		return
@@ -128,7 +128,7 @@ func TestBootFaults(t *testing.T) {
 		"udp 192.0.2.9:5 > 192.0.2.1:53 dns=A,new.example":     "pass dns",
 	}
 	for _, name := range []string{"names.txt", "secret.txt", "list.txt", "office.txt", "policy.yaml"} {
-		h.write(name, "new.example\n") // for some it is content, for others nonsense
+		h.write(name, "new.example\n") // some of the files are valid with this text, and others are not
 	}
 	out, err := h.reboot()
 	if err != nil {
@@ -174,7 +174,7 @@ func TestBootFaults(t *testing.T) {
 	})
 }
 
-// TestBootOpen is the fail-safe of a policy that says so.
+// TestBootOpen checks the fail-safe of a policy with `boot: open`.
 func TestBootOpen(t *testing.T) {
 	if !inside(t) {
 		return
@@ -188,7 +188,7 @@ func TestBootOpen(t *testing.T) {
 	}
 }
 
-// shell runs the command by a shell, which redirects its input.
+// shell runs a floodwall command in a shell, which can redirect the command's input.
 func (h *bootHost) shell(line string) (string, error) {
 	out, err := exec.Command("sh", "-c", "floodwall --state "+h.state+" "+line).CombinedOutput()
 	return string(out), err

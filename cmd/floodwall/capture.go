@@ -27,10 +27,10 @@ type captureFlags struct {
 	file     string
 }
 
-// capturing is what a capture has come to.
+// capturing is the result of a capture.
 type capturing struct {
 	Packets int    `json:"packets"`
-	Lost    uint64 `json:"lost"` // that came faster than they can be handed out
+	Lost    uint64 `json:"lost"` // packets that came faster than they could be written
 	File    string `json:"file"`
 }
 
@@ -105,7 +105,7 @@ func (e *env) checkCapture(c *cobra.Command, f *captureFlags) error {
 	return nil
 }
 
-// captureFile opens what to write to.
+// captureFile opens the output file.
 func (e *env) captureFile(name string) (io.WriteCloser, error) {
 	if name == "-" {
 		return nopCloser{e.Stdout}, nil
@@ -117,7 +117,7 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// sampledRules says what is captured: 1 in 100 packets of rule listed.
+// sampledRules describes the captured rules, for example "1 in 100 packets of rule listed".
 func sampledRules(oneIn map[string]uint32) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(oneIn)) {
@@ -130,15 +130,15 @@ func sampledRules(oneIn map[string]uint32) string {
 	return strings.Join(list, ", ")
 }
 
-// complete reports whether an error only says that no more packets come, as of a policy that was unloaded, and what there
-// is can be used.
+// complete reports whether an error only means that no more packets will arrive, for example because the policy was unloaded. The packets captured
+// before the error are then valid.
 func (r *capturing) complete(err error) bool {
 	var none *sample.CaptureError
 	over := errors.Is(err, datapath.ErrNotLoaded) || errors.As(err, &none)
 	return over && (r.Packets > 0 || r.File != "-")
 }
 
-// captured says what the capture has come to: on standard error when the packets went to standard output.
+// captured prints the result of a capture. If the packets were written to standard output, the result goes to standard error.
 func (e *env) captured(r capturing) error {
 	text := "captured " + wording.Things(r.Packets, "packet", "packets")
 	if r.Lost > 0 {

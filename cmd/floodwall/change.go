@@ -18,40 +18,40 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// change is a block or unblock.
+// change is a run of the command block or unblock.
 type change struct {
 	*env
 	verb, preposition string
-	spares            func(netip.Prefix) error // who is not to be touched; nil: nobody
+	spares            func(netip.Prefix) error // returns an error for a prefix that must not be changed; nil: all may be changed
 	do                func(context.Context, []piece) (control.Fill, error)
-	terms             func(line []byte) (operate.Terms, error) // what a line says beside the prefix; nil: nothing
+	terms             func(line []byte) (operate.Terms, error) // parses the terms of a line after the prefix; nil: lines have none
 
 	lined    bool    // errors name the line
-	waiting  []piece // read and not yet changed
+	waiting  []piece // read, but not changed yet
 	fill     control.Fill
 	changed  int
 	refused  int
 	fullSaid bool
 	lossSaid bool
-	hinted   string // the last hint
+	hinted   string // the last hint that was printed
 }
 
-// piece is a prefix that an entry consists of.
+// piece is one of the prefixes of an entry.
 type piece struct {
 	prefix netip.Prefix
-	line   int  // or argument, from 1, where the entry is
-	part   bool // it is one of several
+	line   int  // line, or argument, of the entry, from 1
+	part   bool // the entry has other prefixes besides this one
 	terms  operate.Terms
 }
 
-// Entries that are read from a stream are changed in batches, since each batch costs a lock and an opening of the set:
-// when so many are waiting, or the first of them has waited so long.
+// Entries from a stream are changed in batches, because each batch takes a lock and opens the set. A batch is complete when it has batchEntries
+// entries, or batchWait after its first entry.
 const (
 	batchEntries = 32768
 	batchWait    = 50 * time.Millisecond
 )
 
-// mostReported is how many bad lines of a stream are reported one by one.
+// mostReported is the maximum number of bad lines of a stream that are reported individually.
 const mostReported = 20
 
 func (c *change) run(ctx context.Context, args []string) (err error) {
@@ -86,7 +86,7 @@ func (c *change) summary() error {
 	return nil
 }
 
-// arguments changes what the command line names. When any of it cannot be read, nothing is changed.
+// arguments changes the prefixes on the command line. If one of them cannot be parsed, nothing is changed.
 func (c *change) arguments(ctx context.Context, args []string) error {
 	var errs []error
 	for i, a := range args {
@@ -106,21 +106,21 @@ func (c *change) add(line int, list []netip.Prefix, terms operate.Terms) {
 	}
 }
 
-// parsed is a line of a stream.
+// parsed is a parsed line of a stream.
 type parsed struct {
 	number int
 	list   []netip.Prefix
 	terms  operate.Terms
 	err    error
-	last   bool // err, or the end of the stream, came in its place
+	last   bool // no line, but err or the end of the stream
 }
 
-// stream changes what standard input names, line by line, until that ends.
+// stream changes the prefixes on standard input, line by line, until its end.
 func (c *change) stream(ctx context.Context, args []string) error {
 	if len(args) > 1 {
 		return wording.Hinted("- stands for standard input, and goes with no other argument", "leave - or the others out")
 	}
-	if err := c.flush(ctx); err != nil { // of nothing: it tells whether there is a set at all
+	if err := c.flush(ctx); err != nil { // an empty change, which shows whether the set exists
 		return err
 	}
 	c.lined = true
@@ -154,7 +154,7 @@ func (c *change) stream(ctx context.Context, args []string) error {
 	}
 }
 
-// take adds a line to what is waiting, or reports it.
+// take adds the prefixes of a line to the waiting entries, or reports the error of the line.
 func (c *change) take(l parsed) {
 	if l.err != nil {
 		c.refuse(fmt.Sprintf("line %d: ", l.number), l.err)
@@ -162,7 +162,7 @@ func (c *change) take(l parsed) {
 	c.add(l.number, l.list, l.terms)
 }
 
-// read sends the lines of standard input, and ends with ctx.
+// read parses the lines of standard input and sends them to a channel, until the input or ctx ends.
 func (c *change) read(ctx context.Context, to chan<- parsed) {
 	send := func(l parsed) bool {
 		select {
@@ -192,7 +192,7 @@ func (c *change) read(ctx context.Context, to chan<- parsed) {
 	send(parsed{err: err, last: true})
 }
 
-// flush changes what is waiting.
+// flush changes the waiting entries.
 func (c *change) flush(ctx context.Context) error {
 	fill, err := c.do(ctx, c.waiting)
 	var refused ban.Refusals
@@ -220,14 +220,14 @@ func (c *change) flush(ctx context.Context) error {
 	return nil
 }
 
-// refuse reports an entry that was not changed.
+// refuse reports an entry that could not be changed.
 func (c *change) refuse(place string, err error) {
 	if c.refused++; c.refused > mostReported {
 		return
 	}
 	p := operate.Problems(err)[0]
 	c.StderrLine("error", place+p.String())
-	if p.Hint != c.hinted { // a full set says the same for each
+	if p.Hint != c.hinted { // the hint for a full set is the same for each entry
 		c.StderrLine("hint", p.Hint)
 		c.hinted = p.Hint
 	}

@@ -33,12 +33,12 @@ func checkCommand(e *env) *cobra.Command {
 	return c
 }
 
-// checkReport is the answer of check as JSON.
+// checkReport is the output of check as JSON.
 type checkReport struct {
 	Policy string       `json:"policy"`
 	OK     bool         `json:"ok"`
-	Late   []lateRule   `json:"late,omitempty"`       // rules that do not run at the first stage, for XDP
-	Holds  []leftCheck  `json:"structural,omitempty"` // checks that hold whatever the policy says, and why
+	Late   []lateRule   `json:"late,omitempty"`       // rules that do not run at the first stage, on XDP
+	Holds  []leftCheck  `json:"structural,omitempty"` // checks that always apply, and why
 	Errors []checkError `json:"errors"`
 	Notes  []string     `json:"notes"`
 	*checkCounts
@@ -51,7 +51,7 @@ type lateRule struct {
 }
 
 type checkError struct {
-	Line int    `json:"line"` // 0 when the message says where
+	Line int    `json:"line"` // 0 when the message contains the line
 	Col  int    `json:"col"`
 	Msg  string `json:"msg"`
 	Hint string `json:"hint,omitempty"`
@@ -98,12 +98,12 @@ func check(ctx context.Context, e *env, file string) error {
 	return nil
 }
 
-// checkNotes is what there is to say of a policy, whose target is chosen when it is applied.
+// checkNotes returns notes about a policy. The notes cannot depend on the target, because the target is chosen when the policy is applied.
 func checkNotes(c *control.Compiled) []string {
 	return slices.Concat(c.NotesFor(plan.TargetXDP), plan.ElsewhereNotes(c.Program))
 }
 
-// lateRules are the rules that do not run at a plan's first stage.
+// lateRules returns the rules of a plan that do not run at its first stage.
 func lateRules(pl *plan.Plan) []lateRule {
 	late := []lateRule{}
 	for i, place := range pl.Rules {
@@ -114,7 +114,7 @@ func lateRules(pl *plan.Plan) []lateRule {
 	return late
 }
 
-// late lists rules that run late, or the first of them.
+// late prints the rules that do not run at the first stage. It prints at most 10 of them.
 func (e *env) late(rules []lateRule) {
 	const most = 10
 	for _, r := range rules[:min(len(rules), most)] {
@@ -125,7 +125,7 @@ func (e *env) late(rules []lateRule) {
 	}
 }
 
-// checkJSON prints the report, and fails silently when the report says what is wrong.
+// checkJSON prints the report. If the report contains an error, checkJSON returns ErrFailed, so that no other message follows.
 func checkJSON(e *env, file string, c *control.Compiled, o *compile.Output, err error) error {
 	report := checkReport{Policy: file, OK: err == nil, Late: []lateRule{}, Errors: []checkError{}, Notes: []string{}}
 	if err == nil {
@@ -146,12 +146,12 @@ func checkJSON(e *env, file string, c *control.Compiled, o *compile.Output, err 
 	return errors.Join(e.PrintJSON(report), cli.ErrFailed)
 }
 
-// addedChecks explains the checks that hold though the policy does not switch them on; "" when there are none.
+// addedChecks explains the checks that apply although the policy does not enable them; "" when there are none.
 func addedChecks(c *control.Compiled) string {
 	return ir.StructuralText(slices.DeleteFunc(c.Program.Structural(), func(s ir.Structural) bool { return c.Policy.Checks.Has(s.Check) }))
 }
 
-// structural are the checks that hold whatever the policy says.
+// structural returns the checks that apply even if the policy disables them.
 func structural(p *ir.Program) (list []leftCheck) {
 	for _, s := range p.Structural() {
 		list = append(list, leftCheck{s.Check.String(), s.Why})
@@ -159,7 +159,7 @@ func structural(p *ir.Program) (list []leftCheck) {
 	return list
 }
 
-// counts counts what the policy's author wrote, and the checks that hold.
+// counts counts the policy's rules and other elements, and the checks that apply.
 func counts(c *control.Compiled) checkCounts {
 	n := checkCounts{
 		Sets: len(c.Policy.Sets) + len(c.Policy.Names), Rules: len(c.Policy.Rules), Services: len(c.Policy.Services),

@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// dropped is what an agent has entered, in place of a kernel's set.
+// dropped stores the bans of an agent. It replaces a set in the kernel.
 type dropped struct {
 	mu  sync.Mutex
 	has map[string]bool
@@ -49,8 +49,8 @@ func (d *dropped) drops(p string) bool {
 	return d.has[p]
 }
 
-// TestExistingCluster runs a nats-server with the configuration that the guide shows, the keys of the commands put in, and a hub and two
-// nodes on it. A ban goes from one to the other. Neither says anything in the other's name, hears the other's answers, or speaks as a hub.
+// TestExistingCluster runs a nats-server with the configuration in the guide and the keys from the commands, a hub and two nodes. A ban must get from
+// one node to the other. No node may send messages in the name of another node, receive answers to another node, or act as a hub.
 func TestExistingCluster(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -149,7 +149,7 @@ func TestExistingCluster(t *testing.T) {
 	}
 }
 
-// hostileUser connects by the key of a node, and does what it may not. The server refuses each.
+// hostileUser connects with the key of a node and tries forbidden actions. The server must refuse each of them.
 func hostileUser(t *testing.T, url, state string) {
 	t.Helper()
 	file, err := node.Read(state)

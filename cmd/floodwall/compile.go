@@ -39,7 +39,7 @@ func compileCommand(e *env) *cobra.Command {
 	return c
 }
 
-// checkTarget sorts out the targets that there are not.
+// checkTarget returns a usage error for an unknown target.
 func checkTarget(c *cobra.Command, target string, known []string) error {
 	if slices.Contains(known, target) {
 		return nil
@@ -47,15 +47,15 @@ func checkTarget(c *cobra.Command, target string, known []string) error {
 	return cli.Usagef(c, "the targets are "+strings.Join(known, ", "), "unknown target %q", target)
 }
 
-// complete offers the values of a flag to the shell.
+// complete registers the values of a flag for shell completion.
 func complete(c *cobra.Command, flag string, values ...string) {
 	err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
-		panic(fmt.Sprintf("completion of --%s: %v", flag, err)) // there is no such flag: a mistake in this program
+		panic(fmt.Sprintf("completion of --%s: %v", flag, err)) // the flag does not exist: a bug in this program
 	}
 }
 
-// compileReport is the answer of compile as JSON.
+// compileReport is the output of compile as JSON.
 type compileReport struct {
 	Target  plan.Target   `json:"target"`
 	Form    xdpgen.Form   `json:"form,omitempty"`
@@ -63,8 +63,8 @@ type compileReport struct {
 	Default compileRule   `json:"default"`
 	Listing string        `json:"listing,omitempty"`    // of the XDP program
 	Script  string        `json:"script,omitempty"`     // for nft, or for ipset and iptables
-	Holds   []leftCheck   `json:"structural,omitempty"` // checks that hold whatever the policy says, and why
-	Left    []leftCheck   `json:"left"`                 // checks that this target does not do
+	Holds   []leftCheck   `json:"structural,omitempty"` // checks that always apply, and why
+	Left    []leftCheck   `json:"left"`                 // checks that this target lacks
 	Costs   []stageCost   `json:"costs,omitempty"`      // by the host's cost model
 	Notes   []string      `json:"notes"`
 }
@@ -75,7 +75,7 @@ type compileRule struct {
 	Why     string     `json:"why"`
 	Verdict string     `json:"verdict"`
 	Line    int        `json:"line,omitempty"`
-	Protect bool       `json:"protect,omitempty"` // what it passes goes through a protection
+	Protect bool       `json:"protect,omitempty"` // packets that the rule passes go through a protection
 }
 
 type leftCheck struct {
@@ -126,7 +126,7 @@ func newCompileReport(c *control.Compiled, o *compile.Output) compileReport {
 	return report
 }
 
-// placements writes where each rule runs and why, as comments that all tools of netfilter skip.
+// placements returns the stage of each rule, and the reason for that stage, as comments that all netfilter tools ignore.
 func placements(p *ir.Program, o *compile.Output) string {
 	var b strings.Builder
 	for i, r := range p.Rules {

@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// connectionsPolicy limits connections of TCP by sources, those of UDP by networks, and those to one port by destinations.
+// connectionsPolicy limits TCP connections per source, UDP flows per network, and connections to one port per destination.
 const connectionsPolicy = `devices: [fw0]
 rules:
   - {name: crowd, port: [tcp/7, tcp/8], over: {connections: 20, per: from/32}, then: reject}
@@ -23,7 +23,8 @@ rules:
   - {name: server, port: tcp/10, over: {connections: 2, per: to/32/128}, then: reject}
 `
 
-// TestConnections opens connections to a host that allows so many of a prefix, on each target: real ones of TCP and UDP, by IPv4 and IPv6.
+// TestConnections opens connections to a host that limits connections per prefix. It uses real TCP and UDP connections over IPv4 and IPv6, on each
+// target.
 func TestConnections(t *testing.T) {
 	for _, target := range []string{"xdp", "nftables", "iptables"} {
 		t.Run(target, func(t *testing.T) {
@@ -60,8 +61,8 @@ func lineOf(text, word string) string {
 	return ""
 }
 
-// crowdFamily has the addresses of a family: two of the host, and clients of which near is in the network of first, and far is not.
-// For from/32/64 all of them are apart.
+// crowdFamily has the addresses of one address family: host and other are addresses of the host, and first, near and far are clients. near is in the
+// same network as first, and far is in another network. With from/32/64, each client counts separately.
 type crowdFamily struct{ host, other, first, near, far string }
 
 var crowdFamilies = []crowdFamily{
@@ -69,10 +70,10 @@ var crowdFamilies = []crowdFamily{
 	{"2001:db8::1", "2001:db8::100", "2001:db8::2", "2001:db8:0:1::2", "2001:db8:1::2"},
 }
 
-// crowdSite is a host that echoes, and clients.
+// crowdSite is a host with an echo server, and its clients.
 type crowdSite struct {
 	clients *testutil.Elsewhere
-	heard   chan string // sources of datagrams to the port that answers nothing
+	heard   chan string // sources of datagrams to the port that does not answer
 }
 
 func newCrowdSite(t *testing.T) crowdSite {
@@ -97,7 +98,7 @@ func newCrowdSite(t *testing.T) crowdSite {
 	return s
 }
 
-// datagrams hands what comes to an address to a function.
+// datagrams listens on a UDP address and calls each with every datagram.
 func (s crowdSite) datagrams(t *testing.T, address string, each func(c *net.UDPConn, from net.Addr, data []byte)) {
 	c, err := net.ListenPacket("udp", address)
 	if err != nil {
@@ -116,7 +117,7 @@ func (s crowdSite) datagrams(t *testing.T, address string, each func(c *net.UDPC
 	}()
 }
 
-// dial opens a connection from an address of the clients.
+// dial opens a connection to the host from an address of a client.
 func (s crowdSite) dial(network, from, to, port string) (c net.Conn, err error) {
 	s.clients.Do(func() {
 		local, port := net.JoinHostPort(from, "0"), net.JoinHostPort(to, port)
@@ -133,7 +134,7 @@ func (s crowdSite) dial(network, from, to, port string) (c net.Conn, err error) 
 	return c, err
 }
 
-// opened opens connections that must be there, and stay to the end of the test.
+// opened opens n connections, which must all succeed. They stay open until the end of the test.
 func (s crowdSite) opened(t *testing.T, n int, from, to, port string) (all []net.Conn) {
 	t.Helper()
 	for i := range n {
@@ -148,7 +149,7 @@ func (s crowdSite) opened(t *testing.T, n int, from, to, port string) (all []net
 	return all
 }
 
-// refused checks that one more is refused.
+// refused checks that the host refuses one more connection.
 func (s crowdSite) refused(t *testing.T, from, to, port string) {
 	t.Helper()
 	c, err := s.dial("tcp", from, to, port)
@@ -160,7 +161,7 @@ func (s crowdSite) refused(t *testing.T, from, to, port string) {
 	}
 }
 
-// echoed checks that what is sent comes back on each connection.
+// echoed checks that the echo server answers on each connection.
 func echoed(t *testing.T, all []net.Conn) {
 	t.Helper()
 	for i, c := range all {
@@ -174,8 +175,8 @@ func echoed(t *testing.T, all []net.Conn) {
 	}
 }
 
-// perSource has one client use up its connections, over two ports that one rule names. Others are not concerned, nor is what it has open;
-// when it closes one, it may open one.
+// perSource opens as many connections of one client as a rule allows. The rule covers two ports. Other clients and the client's open connections must
+// not be affected. When the client closes a connection, it must be able to open another.
 func (s crowdSite) perSource(t *testing.T, f crowdFamily) {
 	all := append(s.opened(t, 12, f.first, f.host, "7"), s.opened(t, 8, f.first, f.host, "8")...)
 	for range 5 {
@@ -203,7 +204,7 @@ func (s crowdSite) perSource(t *testing.T, f crowdFamily) {
 	}
 }
 
-// perNetwork has two clients of a network use up its flows of UDP together.
+// perNetwork opens as many UDP flows from two clients of a network as the rule allows for the network.
 func (s crowdSite) perNetwork(t *testing.T, f crowdFamily) {
 	var all []net.Conn
 	for _, from := range []string{f.first, f.near, f.near, f.far} {
@@ -231,15 +232,17 @@ func (s crowdSite) flow(t *testing.T, from, to, port string) net.Conn {
 	return c
 }
 
-// perDestination uses up the connections to an address of the host, from several clients, and asks for another address.
+// perDestination opens as many connections to one address of the host as the rule allows, from several clients. Connections to another address must
+// succeed.
 func (s crowdSite) perDestination(t *testing.T, f crowdFamily) {
 	all := append(s.opened(t, 1, f.first, f.host, "10"), s.opened(t, 1, f.far, f.host, "10")...)
 	s.refused(t, f.near, f.host, "10")
 	echoed(t, append(all, s.opened(t, 1, f.near, f.other, "10")...))
 }
 
-// silent sends datagrams that nobody answers, so that their flows stay new to conntrack, while the limit refuses others: those that are
-// within it go on to arrive. The flows of perNetwork hold three of a network that is therefore full, but for that of far.
+// silent sends datagrams that get no answer, so that their flows stay new in conntrack. At the same time, the limit refuses other flows. Datagrams of
+// flows within the limit must still arrive. perNetwork still holds all three flows of the network of first. It holds only one flow of the network of
+// far, so two more are within the limit.
 func (s crowdSite) silent(t *testing.T, f crowdFamily) {
 	within := []net.Conn{s.flow(t, f.far, f.host, "9"), s.flow(t, f.far, f.host, "9")}
 	for round := range 20 {

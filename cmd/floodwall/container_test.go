@@ -19,7 +19,7 @@ import (
 // containerDir has the files that docs/guides/containers.md describes.
 const containerDir = top + "/contrib/container"
 
-// composed is what compose.yaml says of the service.
+// composed is the service in compose.yaml.
 type composed struct {
 	NetworkMode string   `yaml:"network_mode"`
 	ReadOnly    bool     `yaml:"read_only"`
@@ -43,7 +43,7 @@ func readComposed(t *testing.T) composed {
 	return file.Services["floodwall"]
 }
 
-// flags are those of podman for the same.
+// flags returns the flags of podman that have the same meaning as the service in compose.yaml.
 func (c composed) flags(t *testing.T, policies string) (list []string) {
 	t.Helper()
 	profile, err := filepath.Abs(containerDir)
@@ -69,14 +69,15 @@ func (c composed) flags(t *testing.T, policies string) (list []string) {
 	return list
 }
 
-// containers is a place with the image, in which buildah and podman keep all that is theirs.
+// containers is a directory with the image. buildah and podman store all their files in it.
 type containers struct {
 	*testing.T
 	dir    string
-	podman string // the command, for run and must
+	podman string // the podman command, for run and must
 }
 
-// newContainers builds the image from the Dockerfile and this binary. In policies is a policy without the key state, as the image has no nft.
+// newContainers builds the image from the Dockerfile and this binary. Its directory policies contains a policy without the key state, because the
+// image has no nft.
 func newContainers(w *watch) *containers {
 	w.Helper()
 	for _, tool := range []string{"buildah", "podman", "crun"} {
@@ -98,13 +99,13 @@ func newContainers(w *watch) *containers {
 chown 0:0 /sys/fs/bpf /run/floodwall /var/lib/floodwall
 cp ` + self + ` context/floodwall; cp ` + recipe + ` context; cp ` + w.policy + ` policies/policy.yaml; sed -i '/state: invalid/d' policies/policy.yaml
 buildah` + storage + `build --isolation chroot --network host -t floodwall context`)
-	c.Cleanup(func() { // before the storage goes; each container has a process that ends with it
+	c.Cleanup(func() { // before the storage is removed; each container has a process that ends with it
 		c.must(c.podman + "pod rm --all --force --time 0; " + c.podman + "rm --all --force --time 0; for i in $(seq 100); do ! pgrep -f \"[c]onmon .* $PWD/run/\" >/dev/null || sleep 0.1; done")
 	})
 	return c
 }
 
-// run runs a script of the shell as root, in the directory.
+// run runs a shell script as root in the directory.
 func (c *containers) run(script string) (string, error) {
 	cmd := exec.Command("bash", "-euc", "cd "+c.dir+"\n"+script)
 	cmd.Env = append(os.Environ(), "TMPDIR="+c.dir+"/tmp", "HOME="+c.dir)
@@ -113,7 +114,7 @@ func (c *containers) run(script string) (string, error) {
 	return string(out), err
 }
 
-// must is run for scripts that have to succeed.
+// must runs a script that must succeed, and returns its output.
 func (c *containers) must(script string) string {
 	c.Helper()
 	out, err := c.run(script)
@@ -123,7 +124,7 @@ func (c *containers) must(script string) string {
 	return out
 }
 
-// serves waits until a daemon says that the policy is in force.
+// serves waits until a daemon reports that the policy is in force.
 func (c *containers) serves() {
 	c.Helper()
 	waitFor(c.T, "the daemon in a container", func() bool {
@@ -132,8 +133,8 @@ func (c *containers) serves() {
 	})
 }
 
-// TestContainer builds the image with buildah, and runs it with podman as compose.yaml says, in the network namespace of the test. The
-// policy that it applies filters, also when the daemon's container is killed.
+// TestContainer builds the image with buildah and runs it with podman, with the settings of compose.yaml, in the network namespace of the test. Its
+// policy must filter packets. It must still filter after the daemon's container was killed.
 func TestContainer(t *testing.T) {
 	if !inside(t) {
 		return
@@ -163,8 +164,8 @@ func TestContainer(t *testing.T) {
 	w.arrives()
 }
 
-// TestPod has podman play the pod of the DaemonSet: its init container applies the policy of the ConfigMap, then the daemon serves. The policy
-// filters on when the pod is gone.
+// TestPod runs the DaemonSet's pod with podman. Its init container applies the policy of the ConfigMap. Then the daemon runs. The policy must still
+// filter packets after the pod has ended.
 func TestPod(t *testing.T) {
 	testutil.RequireTool(t, "busybox")
 	if !inside(t) {
@@ -178,7 +179,7 @@ func TestPod(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "pod.yaml")
 	writeFile(t, file, podOf(t, string(policy)))
-	// The container that holds the pod's namespaces only sleeps. Cgroups and limits are the machine's, which this root may not set.
+	// The container that holds the pod's namespaces only sleeps. Cgroups and limits belong to the machine, and this root may not set them.
 	c.must(`mkdir pause; cp "$(type -p busybox)" pause/busybox
 printf 'FROM scratch\nCOPY busybox /bin/busybox\nENTRYPOINT ["/bin/busybox", "sleep", "1000000"]\n' >pause/Dockerfile
 printf '[engine]\ninfra_image = "localhost/pause:latest"\n[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n' >containers.conf
@@ -200,8 +201,8 @@ buildah --root $PWD/store --runroot $PWD/run --storage-driver vfs build --isolat
 	}
 }
 
-// podOf is daemonset.yaml with another policy, for podman 4.3: it plays the pod, knows seccompProfile by its older annotation, and starts an init
-// container anew whatever its status is unless the pod says that nothing is.
+// podOf returns the pod of daemonset.yaml with another policy, in a form for podman 4.3. That version knows seccompProfile only by its older
+// annotation. It restarts an init container whatever its exit status is, unless the pod's restart policy is Never.
 func podOf(t *testing.T, policy string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(containerDir, "daemonset.yaml"))
@@ -230,7 +231,8 @@ func podOf(t *testing.T, policy string) string {
 	return string(one) + "---\n" + string(two)
 }
 
-// TestDaemonSet has the manifest for Kubernetes give what compose.yaml gives. In the long form the types of Kubernetes read it.
+// TestDaemonSet checks that the Kubernetes manifest gives the same rights as compose.yaml. The long form also parses the manifest with the types of
+// Kubernetes.
 func TestDaemonSet(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(containerDir, "daemonset.yaml"))
 	if err != nil {

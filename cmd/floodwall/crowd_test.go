@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// echoes answers what comes to an address as it came, to whoever sent it: there is a way to all of them.
+// echoes starts a UDP server that returns each packet to its sender. It sets routes so that answers to all senders leave the host.
 func echoes(t *testing.T, address string) {
 	t.Helper()
 	sh(t, "ip link set fw0 address 02:00:00:00:00:02; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.fw0.rp_filter=0; "+
@@ -30,8 +30,9 @@ func echoes(t *testing.T, address string) {
 	}()
 }
 
-// TestCrowd has newcomers at a service, ten times as many packets as usual, whom the host answers. The daemon says that this is a crowd, calls it no
-// attack, and adds no rule. A flood of the same rate, which is not answered, is an attack beside it, and its rule drops no newcomer.
+// TestCrowd simulates a crowd: newcomers send ten times as many packets as usual to a service, and the host answers them. The daemon must report a
+// crowd and no attack, and add no rule. Then a flood of the same rate that gets no answers arrives in addition. It must count as an attack, and the
+// rule against it must drop no newcomer.
 func TestCrowd(t *testing.T) {
 	if !inside(t) {
 		return
@@ -47,7 +48,7 @@ func TestCrowd(t *testing.T) {
 		}
 	})
 	sendMeanwhile(t, "fw1", 75*time.Millisecond, legitimate...)
-	time.Sleep(12 * time.Second) // it learns who is answered
+	time.Sleep(12 * time.Second) // the daemon learns which clients are answered
 	var crowd []string
 	for i := range 100 {
 		crowd = append(crowd, fmt.Sprintf("udp 45.83.12.%d:%d > 192.0.2.1:5000 len=%d payload=0x%08x", 1+i%50, 4000+i%50, 60+i, 0x1000*i))

@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// localAPI is that of CrowdSec of Debian's, with its files in a directory of the test. It serves its local API, and reads no log.
+// localAPI is Debian's CrowdSec, with its files in a directory of the test. It serves only its local API, and reads no log.
 type localAPI struct {
 	*testing.T
 	dir, bin string
@@ -51,7 +51,7 @@ prometheus: {enabled: false}
 	return c
 }
 
-// cscli runs the command of crowdsec, again where the server's SQLite says that a reader has the database.
+// cscli runs the command of crowdsec. It tries again when the server's SQLite database is locked.
 func (c *localAPI) cscli(args ...string) string {
 	c.Helper()
 	run := func() ([]byte, error) {
@@ -76,7 +76,7 @@ func (c *localAPI) start() {
 	}
 	c.Cleanup(c.kill)
 	waitFor(c.T, "crowdsec", func() bool {
-		_, err := get(crowdsecAddress, "/health") // which over TLS answers that this is no TLS
+		_, err := get(crowdsecAddress, "/health") // a server with TLS answers that the request is not TLS
 		return err == nil
 	})
 }
@@ -86,8 +86,8 @@ func (c *localAPI) kill() {
 	c.server.Wait()
 }
 
-// TestCrowdSec enforces the decisions of a real local API: with packets at a real socket, over a server that is gone, a daemon that is killed,
-// and decisions for whom no program may ban.
+// TestCrowdSec checks that decisions of a real CrowdSec local API take effect on packets to a real socket. It also stops the server, kills the
+// daemon, and makes decisions for addresses that no program may ban.
 func TestCrowdSec(t *testing.T) {
 	bin := testutil.Debian(t, "crowdsec")
 	if !inside(t) {
@@ -146,12 +146,12 @@ func TestCrowdSec(t *testing.T) {
 		t.Errorf("the webhook is told addresses: %s", told)
 	}
 
-	// Of two decisions one is left, which ends sooner.
+	// Two decisions ban this address. After one is deleted, the other remains, and the ban ends sooner.
 	c.cscli("decisions", "delete", "--id", "2")
 	waitFor(t, "the shorter ban", func() bool { return matches(one+` +bans +(1h|59m)\S* +crowdsec +short`, mustFloodwall(t, "blocked")) })
 	s.banned("with one decision left", all, one, two, six, hand)
 
-	// Without the server nothing changes, also for a daemon that starts meanwhile. What it misses it does later.
+	// While the server is down nothing may change, even if the daemon restarts. The daemon must apply the missed changes later.
 	c.kill()
 	h.kill()
 	h = startDaemon(t)
@@ -162,17 +162,18 @@ func TestCrowdSec(t *testing.T) {
 	c.cscli("decisions", "delete", "-i", hand)
 	s.banned("after the last decision is deleted", all, two, six, hand)
 
-	// A new set is filled again, and without the key nothing more comes.
+	// A new set must get all bans again. Without the key, no more decisions may arrive.
 	mustFloodwall(t, "unload")
 	mustFloodwall(t, "apply", policy)
 	s.banned("in a new set", all, two, six)
 	scrape := h.must(200, readSocket, "/v1/metrics").body
-	// The two of the new set, and of the three before it those that ended later than when the daemon before this one had heard of them.
+	// The counter includes the two bans of the new set. It may include some of the three earlier bans: those with a later end than the previous
+	// daemon knew.
 	if !regexp.MustCompile(`floodwall_bans_total\{origin="crowdsec"\} [2-5]\n`).MatchString(scrape) {
 		t.Errorf("metrics: %s", grep(scrape, "bans_total"))
 	}
 
-	// A hundred thousand decisions, of which the set takes three quarters of what it has space for.
+	// The server now has a hundred thousand decisions. The set accepts bans up to three quarters of its capacity.
 	writeFile(t, policy, strings.ReplaceAll(string(must(os.ReadFile(policy))), "max: 1000,", "max: 100000,"))
 	mustFloodwall(t, "apply", policy)
 	n := 2000
@@ -204,7 +205,7 @@ func TestCrowdSec(t *testing.T) {
 	c.testTLS(t, s, policy, said)
 }
 
-// testTLS has the local API take certificates of clients in place of a key.
+// testTLS configures the local API to use client certificates in place of a key.
 func (c *localAPI) testTLS(t *testing.T, s *served, policy string, said func(string)) {
 	t.Helper()
 	c.kill()

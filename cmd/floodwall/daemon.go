@@ -63,7 +63,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	events := api.NewEvents()
 	if e.JSON {
 		lines := json.NewEncoder(e.Stdout)
-		events.Each = func(event api.Event) { lines.Encode(event) } // nobody may read them any more; the daemon goes on
+		events.Each = func(event api.Event) { lines.Encode(event) } // the reader may have gone, but the daemon goes on
 	}
 	audit := slog.New(slog.NewTextHandler(e.Stderr, nil))
 	if !e.JSON && integrations.Connected() {
@@ -72,7 +72,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	}
 	tell := func(kind, text string, data ...any) {
 		switch {
-		case events.Each != nil: // it writes all events
+		case events.Each != nil: // Each writes all events
 		case kind == api.KindWarning:
 			e.Warning(text)
 		default:
@@ -120,7 +120,7 @@ func runDaemon(ctx context.Context, e *env, run, bgpDir string) error {
 	return daemon.Watch(ctx, h.Instance, run, h.Costs, report, serve, tapped, looking, fleet.Run, decided.Run, alerts.Run, hook.Run, upstreams.tell, upstreams.climb, upstreams.obeyed.Run)
 }
 
-// enactPolicies applies the policies of the fleet.
+// enactPolicies follows the fleet: it applies each policy that the fleet releases, until ctx ends.
 func enactPolicies(ctx context.Context, h operate.Host, file *node.File, agent *node.Agent, report func(daemon.Event)) {
 	f := daemon.Follower{
 		Node: file.Name, Key: file.Policies, Dir: daemon.Dir(file.State, file.Policies), Hub: agent, Host: daemon.OnHost{Host: h},
@@ -129,7 +129,7 @@ func enactPolicies(ctx context.Context, h operate.Host, file *node.File, agent *
 	f.Run(ctx)
 }
 
-// fleetFigures reads the figures of a node.
+// fleetFigures returns a function that reads the metrics of a node.
 func fleetFigures(f *daemon.Fleet) func() *metrics.FleetFigures {
 	return func() *metrics.FleetFigures {
 		s := f.Status()

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// upstreamParts are the parts of the daemon that are for routers upstream.
+// upstreamParts are the parts of the daemon for routers upstream.
 type upstreamParts struct {
 	side   upstream.Side
 	ladder *upstream.Ladder
@@ -29,16 +29,16 @@ func newUpstreamParts(h operate.Host, side upstream.Side, attacks *attack.Watche
 	}
 }
 
-// tell tells `floodwall-bgp run` what is wanted, until ctx ends.
+// tell sends the wanted announcements to `floodwall-bgp run`, until ctx ends.
 func (p *upstreamParts) tell(ctx context.Context) error {
 	p.side.Keep(ctx, func(err error) { p.report(daemon.Event{Err: err}) })
 	return nil
 }
 
-// climb announces as far as the policy says, until ctx ends.
+// climb runs the ladder, which makes announcements during attacks, until ctx ends. The policy limits the announcements.
 func (p *upstreamParts) climb(ctx context.Context) error { p.ladder.Run(ctx); return nil }
 
-// figures reads the figures of the routers upstream, nil when the policy has none.
+// figures reads the metrics about the routers upstream. It returns nil when the policy has no routers upstream.
 func (p *upstreamParts) figures(ctx context.Context) *metrics.UpstreamFigures {
 	u, err := p.side.Policy(ctx)
 	if err != nil {

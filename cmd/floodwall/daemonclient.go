@@ -1,4 +1,4 @@
-// This file asks the daemon of this host for the samples that it takes.
+// This file requests samples from the daemon of this host.
 
 package main
 
@@ -19,8 +19,9 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// WatchTop begins to watch what comes. Where the policy has samples taken for the daemon and one runs, the daemon has them, and is asked:
-// next asks it each time. It looks itself otherwise, and when the daemon has no samples. span is the longest time that next is asked for.
+// WatchTop starts to observe the traffic. It returns the function next, which returns the traffic of a time span. If the policy takes samples for a
+// running daemon, next requests each result from the daemon. If the daemon has no samples, or does not run, next takes samples itself. span is the
+// longest time span for which next is called.
 func WatchTop(ctx context.Context, h operate.Host, socket string, span time.Duration) (next func(context.Context, time.Duration) (*operate.Top, error), end func() error, err error) {
 	settings, err := h.DaemonSettings(ctx)
 	if err != nil {
@@ -46,7 +47,7 @@ func WatchTop(ctx context.Context, h operate.Host, socket string, span time.Dura
 	return w.Next, w.Close, nil
 }
 
-// answers reports whether somebody listens on a unix socket.
+// answers reports whether a process listens on a unix socket.
 func answers(socket string) bool {
 	c, err := net.DialTimeout("unix", socket, time.Second)
 	if err == nil {
@@ -55,11 +56,11 @@ func answers(socket string) bool {
 	return err == nil
 }
 
-// mostAnswer is how much of an answer is read, in bytes.
+// mostAnswer is the maximum number of bytes that are read from an answer.
 const mostAnswer = 16 << 20
 
-// Samples has the daemon hand out the samples that the policy has taken for it, of packets that are dropped, too. It is nil where
-// nothing runs, the policy has none taken, it is for other devices, or no daemon answers: one looks oneself then.
+// Samples requests the samples that the policy takes for the daemon. They include dropped packets. Samples returns nil when no policy runs, when the
+// policy takes no samples, when the policy is for other devices, or when no daemon answers. The caller must then take samples itself.
 func Samples(ctx context.Context, h operate.Host, socket string, devices []string, span time.Duration) *sample.Stream {
 	settings, err := h.DaemonSettings(ctx)
 	if err != nil || settings.Sample == 0 {
@@ -82,10 +83,10 @@ func Samples(ctx context.Context, h operate.Host, socket string, devices []strin
 	return stream
 }
 
-// sampleAnswerTime is how long the daemon may take in addition to the time for which it looks.
+// sampleAnswerTime is the time that an answer of the daemon may take in addition to the sampling time.
 const sampleAnswerTime = 20 * time.Second
 
-// askTop asks the daemon what comes in some time.
+// askTop requests the traffic of the next time span from the daemon.
 func askTop(ctx context.Context, socket string, span time.Duration) (*operate.Top, error) {
 	answer, err := askDaemon(ctx, socket, "/v1/top", span)
 	if err != nil {
@@ -99,7 +100,7 @@ func askTop(ctx context.Context, socket string, span time.Duration) (*operate.To
 	return &t, nil
 }
 
-// askDaemon asks the daemon for what comes in some time. The caller closes the answer's body.
+// askDaemon sends a request for samples of the next time span to the daemon. The caller must close the body of the answer.
 func askDaemon(ctx context.Context, socket, path string, span time.Duration) (*http.Response, error) {
 	client := http.Client{Timeout: span + sampleAnswerTime, Transport: &http.Transport{
 		DisableKeepAlives: true,

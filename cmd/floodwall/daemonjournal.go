@@ -8,10 +8,10 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/integrations"
 )
 
-// levels are those of the kinds of events.
+// levels are the log levels of the kinds of events.
 var levels = map[string]integrations.Level{api.KindDone: integrations.Info, api.KindWarning: integrations.Warning, api.KindAttack: integrations.Notice}
 
-// toJournal writes events to the journal. Changes are not among them: the audit writes them.
+// toJournal returns a function that writes events to the journal. It skips changes, because the audit log writes them.
 func toJournal(log integrations.Log) func(api.Event) {
 	return func(event api.Event) {
 		level, ok := levels[event.Kind]

@@ -12,16 +12,16 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// daemonKills is a daemon that is killed again and again while packets come that the policy drops.
+// daemonKills is a daemon that is killed repeatedly. Packets that the policy drops arrive all the time.
 type daemonKills struct {
 	*watch
 	random *rand.Rand
-	bans   map[string]bool // that the API has acknowledged
+	bans   map[string]bool // bans that the API has acknowledged
 	cut    int             // answers that a kill cut off
 }
 
-// TestDaemonKills kills the daemon at random moments: while it starts, rests, bans, and applies. No packet comes in that the policy
-// drops, and the next daemon finds the policy, its bans and its API again.
+// TestDaemonKills kills the daemon at random moments: while it starts, is idle, bans, and applies. No packet that the policy drops may pass. The next
+// daemon must use the existing policy and bans, and serve the API again.
 func TestDaemonKills(t *testing.T) {
 	if !inside(t) {
 		return
@@ -50,7 +50,7 @@ func TestDaemonKills(t *testing.T) {
 		k.sent.Load()-sent, k.received.Load()-received, len(k.bans))
 }
 
-// killStarting kills a daemon within the time in which it starts.
+// killStarting starts a daemon and kills it during its start.
 func (k *daemonKills) killStarting() {
 	k.Helper()
 	cmd := exec.Command("floodwall", "daemon")
@@ -62,7 +62,7 @@ func (k *daemonKills) killStarting() {
 	cmd.Wait()
 }
 
-// killServing kills a daemon that has found all again, while it bans an address or applies the policy.
+// killServing kills a daemon that is ready, while it bans an address or applies the policy.
 func (k *daemonKills) killServing(when, address string) {
 	k.Helper()
 	h := startDaemon(k.T)
@@ -89,7 +89,7 @@ func (k *daemonKills) killServing(when, address string) {
 	}
 }
 
-// foundAgain waits until the API says that the policy is in force, and wants every acknowledged ban.
+// foundAgain waits until the API reports that the policy is in force, and checks every acknowledged ban.
 func (k *daemonKills) foundAgain(h *apiHost, when string) {
 	k.Helper()
 	var last answer
@@ -117,7 +117,7 @@ func (k *daemonKills) foundAgain(h *apiHost, when string) {
 	}
 }
 
-// rest waits for up to so many milliseconds.
+// rest sleeps for a random time of at most the given number of milliseconds.
 func (k *daemonKills) rest(most int) {
 	time.Sleep(time.Duration(k.random.IntN(1000*most)) * time.Microsecond)
 }

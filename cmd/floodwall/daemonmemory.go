@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// daemonGC has the daemon's heap grow by half between collections: 4 MB are in use, so collections are cheap, and hosts have many daemons.
+// daemonGC is the value of GOGC for the daemon: its heap may grow by half between garbage collections. Only 4 MB are in use, so collections are
+// cheap. A fleet has many daemons, so their memory counts.
 const daemonGC = 50
 
-// startTime is how long a daemon takes to start, and to take in what there is.
+// startTime is the time that a daemon needs to start and to read its state.
 const startTime = 5 * time.Second
 
-// giveUpStart gives back the memory of the heap that only the start of a daemon needed.
+// giveUpStart waits for startTime. Then it returns the heap memory to the system that was needed only during the start.
 func giveUpStart(ctx context.Context) {
 	select {
 	case <-ctx.Done():

@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// debian is a Debian system in which systemd runs, in the network namespace of the test and in other namespaces of its own. It is
-// what scripts/debian makes, in memory where it is changed.
+// debian is a Debian system with systemd. It uses the network namespace of the test, and other namespaces of its own. scripts/debian makes the file
+// system. Changes to the file system are stored in memory.
 type debian struct {
 	*testing.T
 	dir     string // the tmpfs; root is the system's root directory
@@ -23,7 +23,7 @@ type debian struct {
 	systemd int // process ID of systemd, as this test sees it
 }
 
-// prepareDebian makes the system. Its file system is that of one host: boot may come again after kill.
+// prepareDebian mounts the file system of one Debian system. It outlives kill, so boot may be called again.
 const prepareDebian = `
 mount -t tmpfs debian DIR
 mkdir DIR/upper DIR/work DIR/root DIR/cgroup
@@ -37,8 +37,8 @@ done
 mkdir -p ../../../opt/test
 echo 'force-unsafe-io' >../../dpkg/dpkg.cfg.d/test`
 
-// bootDebian begins the namespaces. /sys and /proc/sys can only be read, but for what is the network namespace's: the rest is the
-// machine's.
+// bootDebian creates the namespaces and starts systemd. /sys and /proc/sys are read-only, because they belong to the machine. Only the part of the
+// network namespace is writable.
 const bootDebian = `
 mkdir DIR/cgroup/NAME
 echo $$ >DIR/cgroup/NAME/cgroup.procs
@@ -83,7 +83,7 @@ func newDebian(t *testing.T, lower string) *debian {
 	return d
 }
 
-// script runs a script beside the system.
+// script runs a script outside of the system.
 func (d *debian) script(text string) {
 	d.Helper()
 	cmd := d.shell(text)
@@ -99,7 +99,7 @@ func (d *debian) shell(text string) *exec.Cmd {
 	return cmd
 }
 
-// boot starts systemd, and waits until it has started what is enabled.
+// boot starts systemd, and waits until it has started all enabled units.
 func (d *debian) boot() {
 	d.Helper()
 	d.cgroup = filepath.Join(d.dir, "cgroup", fmt.Sprintf("floodwall-test-%d-%d", os.Getpid(), time.Now().UnixNano()))
@@ -126,19 +126,19 @@ func (d *debian) boot() {
 	}
 }
 
-// console is the end of what systemd has printed and logged.
+// console returns the output of systemd and the end of its log.
 func (d *debian) console() string {
 	text, _ := os.ReadFile(filepath.Join(d.dir, "console"))
 	logged, _ := d.run("journalctl -o cat -n 40")
 	return string(text) + logged
 }
 
-// kill ends the system at once, as when the power is off. Its mount namespace ends, and with it what its BPF file system keeps.
+// kill ends the system at once, like a power failure. Its mount namespace ends, and so do the objects in its BPF file system.
 func (d *debian) kill() {
 	if d.process == nil || d.process.Process == nil {
 		return
 	}
-	d.process.Process.Kill() // and with it, by --kill-child, systemd and all of its namespace
+	d.process.Process.Kill() // --kill-child then kills systemd and all processes of its namespace
 	d.process.Wait()
 	d.process, d.systemd = nil, 0
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -149,7 +149,7 @@ func (d *debian) kill() {
 	d.Errorf("%s is left", d.cgroup)
 }
 
-// run runs a command line in the system, and returns what it prints.
+// run runs a command line in the system, and returns its output.
 func (d *debian) run(line string) (string, error) {
 	cmd := exec.Command("nsenter", "--target", fmt.Sprint(d.systemd), "--mount", "--pid", "--cgroup", "--ipc", "--uts", "--root", "--wd",
 		"env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", "sh", "-ec", line)
@@ -158,7 +158,7 @@ func (d *debian) run(line string) (string, error) {
 	return string(out), err
 }
 
-// must is run for what must succeed.
+// must runs a command line that must succeed, and returns its output.
 func (d *debian) must(line string) string {
 	d.Helper()
 	out, err := d.run(line)
@@ -168,7 +168,7 @@ func (d *debian) must(line string) string {
 	return out
 }
 
-// says checks what a command line prints, whatever its exit status is.
+// says checks the output of a command line, whatever its exit status.
 func (d *debian) says(line, want string) {
 	d.Helper()
 	if out, _ := d.run("set +e\n" + line); strings.TrimSpace(out) != want {

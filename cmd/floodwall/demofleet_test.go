@@ -20,8 +20,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestDemoFleet gives a short demonstration of a fleet, and ends others from outside. How many requests are answered, and how long bans
-// take, depends on what else this machine does; what becomes of the packets does not. Nothing is left of any.
+// TestDemoFleet runs a short fleet demonstration to its end, and ends other demonstrations by signals. The number of answered requests and the time
+// until bans take effect depend on the load of the machine, but the verdicts on packets do not. No demonstration may leave anything behind.
 func TestDemoFleet(t *testing.T) {
 	testutil.RequireRoot(t)
 	t.Parallel()
@@ -135,7 +135,7 @@ func checkDemoFleet(t *testing.T, out []byte) {
 	}
 }
 
-// demoObject is something that a demonstration has: a process or a program in the kernel.
+// demoObject is a process of a demonstration, or a program in the kernel.
 type demoObject struct {
 	kind string
 	id   int
@@ -152,7 +152,7 @@ func (o demoObject) exists() bool {
 	return err == nil
 }
 
-// demoObjects finds the processes below a process, and the programs that are pinned in their BPF file systems.
+// demoObjects returns the descendants of a process, and the programs that are pinned in their BPF file systems.
 func demoObjects(t *testing.T, pid int) (found []demoObject) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -183,7 +183,7 @@ func demoObjects(t *testing.T, pid int) (found []demoObject) {
 	return found
 }
 
-// uplinks are the receive threads of the demonstration's devices, which live as long as the devices and their namespaces.
+// uplinks returns the receive threads of the demonstration's devices. A thread exists as long as its device and namespace.
 func uplinks(t *testing.T) (found []string) {
 	t.Helper()
 	comms, err := filepath.Glob("/proc/[0-9]*/comm")

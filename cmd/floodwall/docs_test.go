@@ -10,10 +10,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// top is the top of the tree.
+// top is the path of the repository's root directory.
 const top = "../.."
 
-// documents are the pages whose files and commands the tests run, by their path from the top.
+// documents returns the paths of all pages, relative to the root of the repository.
 func documents(t *testing.T) (list []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
@@ -32,8 +32,8 @@ func documents(t *testing.T) (list []string) {
 	return list
 }
 
-// TestDocuments does what each document tells its reader: it writes the files and runs the commands, in order, on a host of
-// the document's own, and compares what they print. See fence for how a document says so.
+// TestDocuments follows the instructions of each document on a host of its own. It writes the files, runs the commands in order, and compares their
+// output. The type fence describes the notation.
 func TestDocuments(t *testing.T) {
 	for _, name := range documents(t) {
 		if runs := console(fences(t, name)); len(runs) > 0 {
@@ -46,7 +46,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// follow does what a document says.
+// follow writes the files and runs the commands of one document.
 func follow(t *testing.T, name string) {
 	dir := t.TempDir()
 	h := newDocHost(t, dir)
@@ -74,7 +74,7 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// notHere are the commands of the documents that this test does not run, and why.
+// notHere are patterns of commands in the documents that this test does not run, with the reasons.
 var notHere = []struct{ command, why string }{
 	{`^scp `, "the command is in the path already"},
 	{`^git clone `, "it takes the network"},
@@ -86,7 +86,7 @@ var notHere = []struct{ command, why string }{
 	{`^journalctl `, "test/guest boots systemd"},
 }
 
-// runElsewhere reports whether a command is one that this test leaves out.
+// runElsewhere reports whether this test leaves a command out.
 func runElsewhere(command string) bool {
 	for _, e := range notHere {
 		if regexp.MustCompile(e.command).MatchString(command) {

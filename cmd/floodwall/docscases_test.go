@@ -15,13 +15,13 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestDocumentPolicies compiles each policy of the documents. One target at least must have it.
+// TestDocumentPolicies compiles each policy of the documents. At least one target must support it.
 func TestDocumentPolicies(t *testing.T) {
 	seen := 0
 	for _, name := range documents(t) {
 		dir := t.TempDir()
 		blocks := fences(t, name)
-		for _, db := range []string{"GeoLite2-Country.mmdb", "GeoLite2-ASN.mmdb"} { // which no document can hold
+		for _, db := range []string{"GeoLite2-Country.mmdb", "GeoLite2-ASN.mmdb"} { // no document can contain these files
 			err := testutil.Write(filepath.Join(dir, db), testutil.Network{Prefix: "192.0.2.0/24", Country: "XX", ASN: 64500},
 				testutil.Network{Prefix: "198.51.100.0/24", Country: "YY", ASN: 64501})
 			if err != nil {
@@ -38,7 +38,7 @@ func TestDocumentPolicies(t *testing.T) {
 				continue
 			}
 			seen++
-			this := filepath.Join(dir, filepath.Dir(f.file), "this.yaml") // beside the lists that it names
+			this := filepath.Join(dir, filepath.Dir(f.file), "this.yaml") // next to the lists that the policy names
 			writeFile(t, this, f.text)
 			compiles := func(target string) bool { return compiled(target, this) }
 			if !slices.ContainsFunc(targets(false), compiles) {
@@ -51,12 +51,12 @@ func TestDocumentPolicies(t *testing.T) {
 	}
 }
 
-// compiled reports whether a target can have a policy.
+// compiled reports whether a target supports a policy.
 func compiled(target, policy string) bool {
 	return exec.Command("floodwall", "compile", "--target", target, policy).Run() == nil
 }
 
-// targetsOf are the targets that can have a policy.
+// targetsOf returns the targets that support a policy.
 func targetsOf(t *testing.T, policy string) (list []string) {
 	t.Helper()
 	for _, target := range targets(false) {
@@ -67,7 +67,7 @@ func targetsOf(t *testing.T, policy string) (list []string) {
 	return list
 }
 
-// command runs floodwall and returns what it prints.
+// command runs floodwall and returns its output. If must is set, a failure of the command ends the test.
 func command(t *testing.T, must bool, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("floodwall", args...).CombinedOutput()
@@ -77,8 +77,8 @@ func command(t *testing.T, must bool, args ...string) string {
 	return string(out)
 }
 
-// TestDocumentCases sends the packets of each document's cases past its policy in the kernel, on each target that has
-// the policy, and reads in the counters which rule decided them.
+// TestDocumentCases sends the packets of each document's test cases to the document's policy in the kernel, on each target that supports the policy.
+// The counters show which rule decided each packet.
 func TestDocumentCases(t *testing.T) {
 	for _, name := range documents(t) {
 		has := false
@@ -94,7 +94,7 @@ func TestDocumentCases(t *testing.T) {
 			}
 			dir := t.TempDir()
 			testutil.Veth(t, "eth0", "far", "192.0.2.1/24", "2001:db8::1/64")
-			// The frames are for this address, and a sender to whom no route leads is no sender.
+			// The frames have this destination MAC address. The kernel does not accept packets from a source address without a route.
 			for _, line := range []string{"link set eth0 address 02:00:00:00:00:02", "route add default dev eth0", "-6 route add default dev eth0"} {
 				if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
 					t.Fatalf("ip %s: %v: %s", line, err, out)
@@ -116,7 +116,7 @@ func TestDocumentCases(t *testing.T) {
 	}
 }
 
-// imports runs those commands of a block that write the policy.
+// imports runs the commands of a block that import a policy.
 func imports(t *testing.T, dir string, f fence) {
 	t.Helper()
 	for _, c := range f.commands(t) {
@@ -136,7 +136,7 @@ const (
 	casesFile  = "cases.txt"
 )
 
-// sendCases sends the packets of a block of cases, but for those of which conntrack is to think something, to a policy.
+// sendCases sends the packets in a block of test cases to a policy. It leaves out packets that need a conntrack state.
 func sendCases(t *testing.T, f fence, policy string) {
 	t.Helper()
 	want := map[string]uint64{}
@@ -171,15 +171,15 @@ func sendCases(t *testing.T, f fence, policy string) {
 	}
 }
 
-// await waits until rules have decided as many packets as they must, which takes the kernel a moment. It says which have
-// not, "" when all have.
+// await waits until the rules have counted the expected packets, because counting takes the kernel a moment. It returns a description of the rules
+// with other counts, or "" if there are none.
 func await(t *testing.T, want map[string]uint64) (wrong string) {
 	t.Helper()
 	testutil.Eventually(time.Minute, func() bool {
 		got := decided(t)
 		wrong = ""
 		for reason, n := range want {
-			// The host's own IPv6 has packets for the default, too.
+			// IPv6 packets of the host itself also reach the default.
 			if reason != "" && (got[reason] < n || got[reason] > n && reason != "default") {
 				wrong += fmt.Sprintf("%s decided %d packets, want %d; ", reason, got[reason], n)
 			}
@@ -189,7 +189,7 @@ func await(t *testing.T, want map[string]uint64) (wrong string) {
 	return wrong
 }
 
-// decided is how many packets each rule and check has decided.
+// decided returns the packet count of each rule and check.
 func decided(t *testing.T) map[string]uint64 {
 	t.Helper()
 	status, err := control.Instance{Dir: datapath.DefaultDir}.Status(t.Context())

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// fence is a block between ``` in a document. The word behind the language names the file that a reader writes: ```yaml
-// policy.yaml. In a block of the language console, lines with a prompt are commands, those that begin with > go on with
-// one, and those below are what it prints. The prompt laptop$ is the client's; any other is the server's. A line ... stands
-// for any lines, and ... in a line for any text. Times, sizes and numbers of packets are not compared, as they differ from run
-// to run. A command that fails says so: # exits with 1.
+// fence is a block between ``` in a document. The word after the language is the name of the file that a reader writes: ```yaml policy.yaml. In a
+// block of the language console, a line with a prompt is a command. Lines that start with > continue the command. The lines below the command are its
+// output. The prompt laptop$ is that of the client, and any other prompt is that of the server. A line with only ... matches any number of lines, and
+// ... within a line matches any text. Times, sizes and numbers of packets are not compared, because they differ from run to run. A command that fails
+// has a comment: # exits with 1.
 type fence struct {
 	at         string // document and line
 	lang, file string
@@ -46,7 +46,7 @@ func fences(t *testing.T, name string) (list []fence) {
 	return list
 }
 
-// console are the blocks with commands that are run.
+// console returns the blocks that contain commands.
 func console(blocks []fence) (list []fence) {
 	for _, f := range blocks {
 		if f.lang == "console" {
@@ -56,10 +56,10 @@ func console(blocks []fence) (list []fence) {
 	return list
 }
 
-// docCommand is a command of a document and what it prints.
+// docCommand is a command of a document, with its output.
 type docCommand struct {
 	at      string
-	prompt  string // what stands before $
+	prompt  string // the text before $
 	command string
 	want    []string
 	fails   bool
@@ -72,7 +72,7 @@ var (
 
 const failure = "# exits with 1"
 
-// commands are those of a console block.
+// commands returns the commands of a console block.
 func (f fence) commands(t *testing.T) (list []docCommand) {
 	t.Helper()
 	for line := range strings.Lines(f.text) {
@@ -94,8 +94,8 @@ func (f fence) commands(t *testing.T) (list []docCommand) {
 	return list
 }
 
-// differs says how what a command printed differs from the document, "" when it does not. A document that says nothing
-// of what a command prints says only that it succeeds.
+// differs describes the difference between the output of a command and the document. It returns "" if they are equal, and if the document has no
+// output for the command.
 func (c docCommand) differs(got string) string {
 	if len(c.want) == 0 {
 		return ""
@@ -115,7 +115,7 @@ func (c docCommand) differs(got string) string {
 	return "got:\n" + got + "\nthe document has:\n" + strings.Join(c.want, "\n")
 }
 
-// changing are the parts of what commands print that are not the same each time.
+// changing are replacements for the parts of output that differ from run to run.
 var changing = []struct {
 	pattern *regexp.Regexp
 	by      string
@@ -129,7 +129,7 @@ var changing = []struct {
 	{regexp.MustCompile(`(?m) +$`), ""},
 }
 
-// normal is text without what changes.
+// normal replaces the parts of text that differ from run to run.
 func normal(text string) string {
 	text = strings.TrimRight(text, "\n")
 	for _, c := range changing {

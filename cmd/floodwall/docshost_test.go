@@ -14,9 +14,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// docHost is a server with a device eth0 (192.0.2.1), a web server on port 80, which has the files below www also at 203.0.113.80, and
-// an SSH server on port 22, and at the
-// other end of its cable a client (203.0.113.5 and 198.51.100.7).
+// docHost is a server with a device eth0 (192.0.2.1), a web server on port 80, and an SSH server on port 22. The web server also serves the files in
+// the directory www at 203.0.113.80. A client (203.0.113.5 and 198.51.100.7) is at the other end of the cable.
 type docHost struct {
 	server, client *shell
 	remote         *shell // on the server, in one SSH session of the client
@@ -26,7 +25,7 @@ type docHost struct {
 func newDocHost(t *testing.T, dir string) *docHost {
 	h := &docHost{dir: dir, server: newShell(t, dir, "bash", "--norc"), client: newShell(t, dir, "unshare", "-n", "bash", "--norc")}
 	testutil.Veth(t, "eth0", "far", "192.0.2.1/24", "2001:db8::1/64")
-	detach, err := testutil.AttachForeign("far") // the documents show a network card, which sends back what XDP answers
+	detach, err := testutil.AttachForeign("far") // the documents show a network card, which can send the answers of XDP
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +40,7 @@ func newDocHost(t *testing.T, dir string) *docHost {
 	}
 	h.server.must(t, "export SYSTEMD_OFFLINE=1")
 	var config net.ListenConfig
-	config.SetMultipathTCP(false) // a socket that takes MPTCP cannot be given connections by SYN protection
+	config.SetMultipathTCP(false) // SYN protection cannot give connections to an MPTCP socket
 	listener, err := config.Listen(t.Context(), "tcp", ":80")
 	if err != nil {
 		t.Fatal(err)
@@ -57,13 +56,13 @@ func newDocHost(t *testing.T, dir string) *docHost {
 	return h
 }
 
-// ssh starts an SSH server, and a session of the client in which the server's commands run from then on.
+// ssh starts an SSH server and opens a session of the client. From then on, commands of the server run in this session.
 func (h *docHost) ssh(t *testing.T) {
 	t.Helper()
 	testutil.RequireTool(t, "dropbear")
 	path := os.Getenv("PATH")
-	// The user of this test has no entry in the list of users, so root logs in. The directory /root of this mount namespace is
-	// another than the machine's; without that, the key must not be written.
+	// The user of this test is not in /etc/passwd, so root logs in. The key is written to /root, so this mount namespace must have a /root of its
+	// own.
 	if err := unix.Mount("tmpfs", "/root", "tmpfs", 0, "mode=0700,uid=0,gid=0"); err != nil {
 		t.Fatalf("covering /root: %v", err)
 	}
@@ -84,10 +83,10 @@ set +e`)
 	h.client.must(t, `ssh() { [ "$1" != -N ] || exec dbclient -y -i keys/user "$@" 2>/dev/null; host=$1; shift; dbclient -y -i keys/user "$host" "PATH=$PATH; $*" 2>/dev/null; }`)
 	t.Cleanup(func() { exec.Command("sh", "-c", "kill $(cat "+h.dir+"/keys/pid)").Run() }) // sessions end with their connections
 	h.remote = h.client.inner(t, "dbclient -y -i keys/user root@192.0.2.1 'cd "+h.dir+"; SYSTEMD_OFFLINE=1 PATH="+path+" exec bash --norc 2>&1'")
-	h.remote.must(t, "true") // what the client says of the server's key comes before
+	h.remote.must(t, "true") // the message of the client about the server's key comes before
 }
 
-// run runs a command of a document where its prompt says, and compares what it prints.
+// run runs a command of a document on the host that its prompt names, and compares the output.
 func (h *docHost) run(t *testing.T, c docCommand) {
 	t.Helper()
 	if c.command == "systemctl start floodwall" { // no systemd runs here

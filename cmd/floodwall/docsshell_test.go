@@ -17,10 +17,10 @@ type shell struct {
 	end func()
 }
 
-// patience is how long a command may take on a machine with other work.
+// patience is the longest time that a command may take. It allows for a busy machine.
 const patience = 2 * time.Minute
 
-// newShell starts a shell in a directory, which ends with the test.
+// newShell starts a shell in a directory. The shell ends with the test.
 func newShell(t *testing.T, dir, command string, args ...string) *shell {
 	t.Helper()
 	cmd := exec.Command(command, args...)
@@ -46,7 +46,8 @@ func newShell(t *testing.T, dir, command string, args ...string) *shell {
 	return s
 }
 
-// inner is a shell that a command of this one starts. The outer one is of no use meanwhile, so it is another process of it.
+// inner returns a new shell that runs command in the network namespace and the directory of this shell. A separate process is needed because this
+// shell can run only one command at a time.
 func (s *shell) inner(t *testing.T, command string) *shell {
 	t.Helper()
 	pid := strings.TrimSpace(s.must(t, "echo $$"))
@@ -56,7 +57,7 @@ func (s *shell) inner(t *testing.T, command string) *shell {
 
 const endMark = "-- end of the command, status"
 
-// run runs a command and returns what it prints, on both outputs, and its status.
+// run runs a command, and returns its output on standard output and standard error, and its exit status.
 func (s *shell) run(t *testing.T, command string) (out string, status int) {
 	t.Helper()
 	fmt.Fprintf(s.in, "{ %s\n} </dev/null; printf '\\n%%s %%d\\n' '%s' $?\n", command, endMark)
@@ -75,7 +76,7 @@ func (s *shell) run(t *testing.T, command string) (out string, status int) {
 	}
 }
 
-// must runs a command that the test needs.
+// must runs a command that must succeed, and returns its output.
 func (s *shell) must(t *testing.T, command string) string {
 	t.Helper()
 	out, status := s.run(t, command)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestMakeTargets has the documents name only targets that the Makefile has.
+// TestMakeTargets checks that the Makefile has all targets that the documents name.
 func TestMakeTargets(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
 	if err != nil {
@@ -30,12 +30,12 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// TestLinks has links of the documents lead to files that are there, and to their headings.
+// TestLinks checks that the documents' links lead to existing files and headings.
 func TestLinks(t *testing.T) {
 	checkLinks(t, top, documents(t))
 }
 
-// checkLinks has the links of documents in a directory lead to files that are there, and to their headings.
+// checkLinks checks that links of documents in a directory lead to existing files and headings.
 func checkLinks(t *testing.T, dir string, names []string) {
 	t.Helper()
 	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
@@ -60,7 +60,7 @@ func checkLinks(t *testing.T, dir string, names []string) {
 	}
 }
 
-// anchors are the places of a document that links can name: its headings, in GitHub's form, and what has an id.
+// anchors returns the link targets of a document: its headings, in GitHub's form, and elements with an id.
 func anchors(text string) map[string]bool {
 	list := map[string]bool{}
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
@@ -73,7 +73,7 @@ func anchors(text string) map[string]bool {
 	return list
 }
 
-// TestPaths has the files and packages that documents name in code be there.
+// TestPaths checks that the files and packages that documents name in code exist.
 func TestPaths(t *testing.T) {
 	path := regexp.MustCompile("`((?:internal|bpf|cmd|scripts|policy|docs)/[A-Za-z0-9_./*-]+)`")
 	for _, name := range documents(t) {
@@ -89,27 +89,27 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// retired are words that the project no longer uses: a reader does not know what they mean here.
+// retired are words that the project no longer uses, because a reader would not know what they mean here.
 var retired = regexp.MustCompile(`(?i)\b(octets?|ipt|xt|former|begun|prospects?|modesty|silenced|occupants?|house|rooms?|walks?|walked|bars? missed)\b`)
 
-// TestWords has the documents use the field's words.
+// TestWords checks that the documents use the field's words.
 func TestWords(t *testing.T) {
 	for _, name := range documents(t) {
 		checkWords(t, name, retired, "the former") // and the latter
 	}
 }
 
-// retiredInCode are those words as parts of names, too.
+// retiredInCode are the same words, also as parts of names.
 var retiredInCode = regexp.MustCompile(`(?i)octet|occupant|silenced|modesty|\bprospects?\b|\bformer|begun|\bhouse\b|\brooms?\b|\bwalk(s|ed|ers?)?\b`)
 
-// keptNames have a retired word and stay: other versions and users' scripts know them, or the standard library has them.
+// keptNames are names that contain a retired word but must stay. Other versions and users' scripts know them, or the standard library defines them.
 var keptNames = []string{"the former", "The former", `json:"octets"`, `"octets": 8`, "__u64 octets;", "->octets", "one-octet", // formats
 	`namePrefix() + "begun"`, `chain = "begun"`, `tables, "begun"`, "Begun ", "Begun:", ".Begun", "filepath.Walk("}
 
-// unchecked still have retired words.
+// unchecked are directories that still contain retired words.
 var unchecked = []string{"internal/lab/experiment", "internal/compile/nftables", "internal/compile/iptables"}
 
-// TestWordsOfCode has the code, its comments, its messages and its tests use the field's words.
+// TestWordsOfCode checks that the code, its comments, its messages and its tests use the field's words.
 func TestWordsOfCode(t *testing.T) {
 	checked := 0
 	for _, dir := range []string{"bpf", "cmd", "internal", "policy", "test", "scripts", "Makefile"} {
@@ -140,7 +140,7 @@ func TestWordsOfCode(t *testing.T) {
 	}
 }
 
-// checkWords has a file of the repository not use words, the kept ones aside.
+// checkWords checks that a file of the repository does not contain the words. Texts in kept may contain them.
 func checkWords(t *testing.T, name string, words *regexp.Regexp, kept ...string) {
 	text, err := os.ReadFile(filepath.Join(top, name))
 	if err != nil {

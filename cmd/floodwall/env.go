@@ -18,24 +18,24 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// daemonSocket is the socket at which the daemon of this instance answers questions: `daemon --run` may have put it anywhere.
+// daemonSocket is the API socket of this instance's daemon. `daemon --run` can change its directory.
 func (e *env) daemonSocket() string {
 	dir := cmp.Or(instance.LockOf(e.BPFFS).Sockets(), api.Dir(e.BPFFS, datapath.DefaultDir))
 	return filepath.Join(dir, api.ReadSocket)
 }
 
-// costs is the cost model of this host, nil when there is none that can be used.
+// costs returns the cost model of this host, or nil when no usable model exists.
 func (e *env) costs() *cost.Model {
 	return operate.NewHost(e.BPFFS, e.StateOrDefault(), e.WarnOf).Costs()
 }
 
-// stdinWord is the word for standard input in place of a policy file.
+// stdinWord is the argument that selects standard input instead of a policy file.
 const stdinWord = "-"
 
-// policyArg is what commands call their argument that names a policy.
+// policyArg is the name of the policy argument in usage messages.
 const policyArg = "POLICY, a file (- is standard input)"
 
-// policyName is what messages call a policy.
+// policyName is the name of a policy in messages.
 func policyName(file string) string {
 	if file == stdinWord {
 		return policy.Stdin
@@ -43,7 +43,7 @@ func policyName(file string) string {
 	return file
 }
 
-// compiled reads and lowers a policy.
+// compiled parses a policy and compiles it to its intermediate representation.
 func (e *env) compiled(ctx context.Context, file string) (*control.Compiled, error) {
 	return periodic.Within(ctx, func() (*control.Compiled, error) {
 		p, err := e.readSound(file)
@@ -54,7 +54,8 @@ func (e *env) compiled(ctx context.Context, file string) (*control.Compiled, err
 	})
 }
 
-// readSound reads a policy from its file or from standard input. Beside mistakes it returns what is sound, as policy.ParseSound does.
+// readSound parses a policy from its file or from standard input. If parts of the policy are invalid, it returns the errors together with the valid
+// part, as policy.ParseSound does.
 func (e *env) readSound(file string) (*policy.Policy, error) {
 	read := policy.Source
 	if file == stdinWord {
@@ -67,7 +68,8 @@ func (e *env) readSound(file string) (*policy.Policy, error) {
 	return policy.ParseSound(policyName(file), text)
 }
 
-// inputPolicy reads the text of a policy from standard input. Nothing at all is an error of its own: the command before the pipe failed.
+// inputPolicy reads the text of a policy from standard input. Empty input has an error of its own, because it means that the command before the pipe
+// failed.
 func (e *env) inputPolicy() ([]byte, error) {
 	text, err := io.ReadAll(e.Stdin)
 	if err != nil {

@@ -47,7 +47,7 @@ func explainCommand(e *env) *cobra.Command {
 	return c
 }
 
-// explain asks a policy file, or with "" the program that runs.
+// explain prints the verdict of a policy on the packet in line. An empty file name selects the running policy.
 func explain(ctx context.Context, e *env, file, line string, target plan.Target) error {
 	spec, err := operate.ParsePacket(line)
 	if err != nil {
@@ -80,13 +80,13 @@ func explain(ctx context.Context, e *env, file, line string, target plan.Target)
 	return nil
 }
 
-// paths say which part of the XDP program decided.
+// paths describes, for each path, the part of the XDP program that decided.
 var paths = map[control.Path]string{
 	control.PathEntry:   "entry, generated for usual frames of this policy",
 	control.PathGeneral: "general, the C program for every frame",
 }
 
-// throughProtection is what becomes of packets that a protected rule passes.
+// throughProtection describes the effect of SYN cookies on packets that a protected rule passes.
 func throughProtection(x control.Explanation) string {
 	text := "in a flood (above `start`) its SYNs are answered with cookies, and what belongs to no connection is dropped"
 	if x.Always {
@@ -102,7 +102,7 @@ func throughProtection(x control.Explanation) string {
 	return text
 }
 
-// placed is a name with its place in the policy, if it has one.
+// placed returns a name with its line in the policy, or the name alone when line is 0.
 func placed(name, policy string, line int) string {
 	if line == 0 {
 		return name
@@ -110,7 +110,7 @@ func placed(name, policy string, line int) string {
 	return fmt.Sprintf("%s (%s:%d)", name, policy, line)
 }
 
-// wouldDecide says what becomes of packets that a rule let pass by.
+// wouldDecide returns the verdict that another rule would have given, with its condition.
 func wouldDecide(p control.Passed) string {
 	limit := "its rate"
 	if p.Connections > 0 {

@@ -14,11 +14,11 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// served is a real socket that packets on the wire at fw1 come to, if the kernel lets them.
+// served is a real socket that receives the packets sent at fw1, if the kernel passes them.
 type served struct {
 	*testing.T
 	socket net.PacketConn
-	also   func() string // what else a failure tells
+	also   func() string // adds text to a failure
 }
 
 // serve listens on port 9 of fw0, for any source.
@@ -35,8 +35,8 @@ for f in all fw0; do echo 0 >/proc/sys/net/ipv4/conf/$f/rp_filter; done`)
 	return &served{t, socket, func() string { return "" }}
 }
 
-// reach reports which of these sources reach the socket. A packet of a source that is never banned follows theirs: when it is there,
-// theirs are lost.
+// reach sends a packet from each source, and returns the sources whose packets reach the socket. The last packet is from a source that is never
+// banned. When it has arrived, missing packets are lost.
 func (s *served) reach(from ...string) (got []string) {
 	s.Helper()
 	packets := []string{}
@@ -65,7 +65,7 @@ func (s *served) reach(from ...string) (got []string) {
 	}
 }
 
-// banned waits until exactly these of the sources do not reach the socket.
+// banned waits until exactly the sources in want cannot reach the socket. The parameter of has all sources.
 func (s *served) banned(when string, of []string, want ...string) {
 	s.Helper()
 	var got []string
@@ -84,7 +84,7 @@ func (s *served) banned(when string, of []string, want ...string) {
 	s.Fatalf("%s: packets of %v do not arrive, want those of %v\n%s\n%s", when, got, want, mustFloodwall(s.T, "blocked"), s.also())
 }
 
-// fail2ban is Debian's, with all its files in a directory of the test.
+// fail2ban is Debian's fail2ban, with all its files in a directory of the test.
 type fail2ban struct {
 	*testing.T
 	dir      string
@@ -135,7 +135,7 @@ func (f *fail2ban) log() string {
 	return string(text)
 }
 
-// attempts has the log say, as sshd does, that an address tried names.
+// attempts writes log lines of sshd in which an address tries user names.
 func (f *fail2ban) attempts(from string, n int) {
 	f.Helper()
 	log, err := os.OpenFile(f.dir+"/auth.log", os.O_APPEND|os.O_WRONLY, 0)
@@ -144,7 +144,7 @@ func (f *fail2ban) attempts(from string, n int) {
 	}
 	defer log.Close()
 	for i := range n {
-		f.sessions++ // fail2ban takes lines of one process for those of one client
+		f.sessions++ // fail2ban takes all lines of one process for one client
 		fmt.Fprintf(log, "%s host sshd[%d]: Failed password for invalid user admin from %s port %d ssh2\n",
 			time.Now().Format("Jan _2 15:04:05"), f.sessions, from, 40000+i)
 	}
@@ -156,8 +156,8 @@ sets: {bans: {dynamic: true, max: 1000, timeout: 1h}}
 rules: [{name: banned, from: $bans, then: drop}]
 `
 
-// TestFail2ban has Debian's fail2ban read what sshd writes: a client that guesses passwords does not reach a real socket any more, and
-// does again when its jail says so. Neither a restart of fail2ban, nor its death, nor `floodwall unload` leaves or loses a ban.
+// TestFail2ban runs Debian's fail2ban on the log of sshd. A client that guesses passwords must not reach a real socket any more. It must reach the
+// socket again when its jail unbans it. A restart of fail2ban, a kill of fail2ban, and `floodwall unload` may neither leave nor lose a ban.
 func TestFail2ban(t *testing.T) {
 	if !inside(t) {
 		return
@@ -199,7 +199,7 @@ func TestFail2ban(t *testing.T) {
 	f.must("set", "sshd", "unbanip", one, hand)
 	s.banned("after an unban", all, six, hand)
 
-	// The set is lost, and the address goes on.
+	// `unload` deletes the set. The client at the address continues.
 	mustFloodwall(t, "unload")
 	mustFloodwall(t, "apply", policy)
 	s.banned("after unload and apply", all)
@@ -212,7 +212,7 @@ func TestFail2ban(t *testing.T) {
 		t.Errorf("the log:\n%s", f.log())
 	}
 
-	// No policy runs: fail2ban says so, and the next ban has effect again.
+	// While no policy runs, fail2ban logs an error. After the next apply, bans take effect again.
 	mustFloodwall(t, "unload")
 	f.attempts(one, 4)
 	waitFor(t, "an error", func() bool { return strings.Contains(f.log(), "nothing is loaded") })

@@ -12,9 +12,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestFetchThatThePolicyDrops fetches lists from a server whose answers the running policy drops: the error names what drops them, and a packet
-// that a rule must pass. Replies, or a rule that passes them, mend it. A server that answers with an error, or not at all beside a policy that passes
-// its answers, is no matter of the policy.
+// TestFetchThatThePolicyDrops fetches lists from a server whose answers the running policy drops. The error must name the rule or check that drops
+// the answers, and a packet that a rule must pass. With `replies`, or with a rule that passes the answers, the fetch must succeed. The policy may
+// pass the answers, but the server sends an error or no answer. Then the error must not blame the policy.
 func TestFetchThatThePolicyDrops(t *testing.T) {
 	for _, target := range []string{"xdp", "nftables"} {
 		t.Run(target, func(t *testing.T) {

@@ -123,7 +123,7 @@ func acceptFeed(ctx context.Context, e *env, set string) error {
 	return e.refreshed(done)
 }
 
-// refreshed says what became of lists.
+// refreshed prints the result of fetching lists.
 func (e *env) refreshed(done *operate.Refreshed) error {
 	if e.JSON {
 		return e.PrintJSON(done)

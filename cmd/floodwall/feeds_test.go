@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// feedHost has a policy with a list of a server, which can be down, and one of a country.
+// feedHost is a host whose policy uses two lists: one from a server that can be down, and the list of a country.
 type feedHost struct {
 	*bootHost
 	body   atomic.Value // string; "" is down
@@ -60,10 +60,10 @@ func (h *feedHost) country(prefix string) {
 	}
 }
 
-// listKey is in the URL of the list, and no command prints it: other users of the host may see what is printed.
+// listKey is a secret in the URL of the list. No command may print it, because other users of the host may see the output.
 const listKey = "sesame"
 
-// says runs a command, and wants these texts in what it prints.
+// says runs a command and checks that its output contains all the texts.
 func (h *feedHost) says(ok bool, command string, texts ...string) {
 	h.t.Helper()
 	out, err := h.run(strings.Fields(strings.ReplaceAll(command, "POLICY", filepath.Join(h.files, "policy.yaml")))...)
@@ -80,7 +80,7 @@ func (h *feedHost) says(ok bool, command string, texts ...string) {
 	}
 }
 
-// drops asks the kernel which of these sources are dropped.
+// drops checks for each source whether the kernel drops its packets.
 func (h *feedHost) drops(when string, want map[string]bool) {
 	h.t.Helper()
 	for from, drop := range want {
@@ -90,7 +90,7 @@ func (h *feedHost) drops(when string, want map[string]bool) {
 	}
 }
 
-// From the first fetch to a reboot: what commands say of a list, and what the kernel does.
+// TestFeeds uses a list from the first fetch to a reboot. It checks the output of commands and the verdicts of the kernel.
 func TestFeeds(t *testing.T) {
 	if !inside(t) {
 		return
@@ -126,7 +126,7 @@ func TestFeeds(t *testing.T) {
 	h.says(false, "feeds accept drop", "no list is held", "hint: `floodwall feeds` shows which lists are held; one that was accepted is in force")
 	h.drops("accepted", map[string]bool{"9.9.9.1": false, "9.9.9.9": true})
 
-	h.body.Store("10.1.2.3\n192.168.0.0/16\n") // nothing is left of it: there is nothing to accept
+	h.body.Store("10.1.2.3\n192.168.0.0/16\n") // no entry of this list is usable, so there is nothing to accept
 	h.says(false, "feeds refresh", "nothing is left of the list")
 	h.says(false, "feeds accept drop", "no list is held")
 	h.body.Store("<html>")
@@ -134,7 +134,7 @@ func TestFeeds(t *testing.T) {
 	h.says(true, "feeds", "failing")
 	h.drops("after a failure", map[string]bool{"9.9.9.9": true})
 
-	// The daemon fetches what is due, and reads a database that has changed.
+	// The daemon must fetch lists that are due, and read a database that has changed.
 	daemon := startDaemon(t, "--state", h.state)
 	states, err := filepath.Glob(h.state + "/feeds/*/state")
 	if err != nil || len(states) != 1 {
@@ -165,7 +165,7 @@ func TestFeeds(t *testing.T) {
 	h.says(true, "unload")
 }
 
-// wantFeeds asks the API: it says what the command says, and does what the command does.
+// wantFeeds checks that the API gives the same answers and makes the same changes as the command.
 func (h *apiHost) wantFeeds(f *feedHost) {
 	h.Helper()
 	said := h.must(200, readSocket, "/v1/feeds").body
@@ -201,7 +201,8 @@ func (h *apiHost) wantFeeds(f *feedHost) {
 	f.drops("accepted by the API", map[string]bool{"9.9.9.6": true})
 }
 
-// An exchange that is killed at any moment leaves the old list or the new one, under the same generation, and the next one works.
+// TestKilledExchange kills the exchange of a list at a random moment. The kernel must then have the old list or the new list, in the same generation.
+// The next exchange must work.
 func TestKilledExchange(t *testing.T) {
 	for _, target := range []string{"xdp", "nftables", "iptables"} {
 		t.Run(target, func(t *testing.T) {

@@ -24,7 +24,7 @@ func fleetCommand(e *env) *cobra.Command {
 	return c
 }
 
-// releases are the commands of the host from which policies are released.
+// releases are the subcommands of fleet that run on the host that releases policies.
 var releases = []forward{
 	{"key", "floodwall-hub", []string{"fleet", "key"}, "make the key that signs the policies of a fleet", "floodwall-hub-fleet-key"},
 	{"push", "floodwall-hub", []string{"fleet", "push"}, "sign a policy and its lists, and release them to the nodes", "floodwall-hub-fleet-push"},

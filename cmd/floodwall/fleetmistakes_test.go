@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestFleetMistakes makes the mistakes of a new user with the commands of a fleet and of routers upstream. Each error names the place and the
-// cause, and a remedy, before a hub is asked: none runs.
+// TestFleetMistakes makes the mistakes of a new user with the commands for fleets and routers upstream. Each error must name the place, the cause and
+// a remedy. No hub runs, so no command may need a request to a hub.
 func TestFleetMistakes(t *testing.T) {
 	testutil.RequireRoot(t) // some commands ask for rights first
 	t.Parallel()

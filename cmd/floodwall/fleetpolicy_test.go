@@ -12,9 +12,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestFleetPolicies has a hub and two nodes, all real processes, with policies in the kernel. A version goes to the canary and then to the
-// rest, and drops a client at both. One that cuts the canary off from the hub returns by itself, and goes no further. Somebody's own apply
-// is shown, and a rollback brings the files of the first version back. A daemon that is killed in a trial is none the worse.
+// TestFleetPolicies runs a hub and two nodes, all real processes, with policies in the kernel. A version must go to the canary and then to the other
+// node. Both must then drop a client. A version that cuts the canary off from the hub must be rolled back, and must not go to the other node. The
+// status must show a manual apply. A rollback must restore the files of the first version. A kill of a daemon during a trial must do no harm.
 func TestFleetPolicies(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

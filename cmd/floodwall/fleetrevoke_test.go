@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/node"
 )
 
-// knock connects to one hub with the key of the node, as somebody could who has stolen it.
+// knock connects to one hub with the key of the node, as a thief of the key would.
 func (n *nodeHost) knock(hub int) error {
 	n.t.Helper()
 	file, err := node.Read(n.flags[1])
@@ -40,8 +40,8 @@ func (n *nodeHost) knock(hub int) error {
 	return err
 }
 
-// testRevoke revokes the node while one of three hubs is down. No hub lets its key in any more, also the one that comes back and was not there
-// when it was revoked, nor does it keep the connection of its daemon. Another node goes on.
+// testRevoke revokes the node while one of three hubs is down. After that, no hub may accept the node's key, including the hub that was down. No hub
+// may keep the connection of the node's daemon. Another node must not be affected.
 func (n *nodeHost) testRevoke(fleet string, down int, other *nodeHost) {
 	n.t.Helper()
 	names := []string{"a", "b", "c"}
@@ -82,8 +82,8 @@ func (n *nodeHost) testRevoke(fleet string, down int, other *nodeHost) {
 	n.testInvitedAgain(back)
 }
 
-// testInvitedAgain invites a node that was revoked. It joins as the same node without leaving before. As another one it is to leave first, and is told
-// the command, with the flags of its instance.
+// testInvitedAgain invites a revoked node again. The node must be able to join under the same name without leaving. To join under another name, it
+// must leave first. The error must name the command to leave, with the flags of the node's instance.
 func (n *nodeHost) testInvitedAgain(hub string) {
 	n.t.Helper()
 	invited := func(name string) []string {

@@ -21,8 +21,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// upstreams are routers one hop before this host, all in one network namespace: BIRD at 192.0.2.254, GoBGP's daemon at 192.0.2.253, FRR at
-// 192.0.2.252, and from 192.0.2.230 on one that is hostile for each update of hostileUpdates. The address 192.0.2.100 there is that of attackers and clients.
+// upstreams are routers one hop away from this host, all in one network namespace. BIRD is at 192.0.2.254, GoBGP's daemon at 192.0.2.253, and FRR at
+// 192.0.2.252. From 192.0.2.230 on, each update of hostileUpdates has a hostile router. Attackers and clients have the address 192.0.2.100.
 type upstreams struct {
 	*testing.T
 	ns   *testutil.Elsewhere
@@ -110,8 +110,8 @@ upstream:
 	hostilePeer = "    - {address: %s, as: 64501, hold_time: 9s, graceful_restart: 3s, families: [ipv4-flowspec, ipv6-flowspec]}\n"
 )
 
-// TestFlowSpecInterop has the FlowSpec routes of real routers drop real packets here, and theirs hold what this host announces. Then it
-// withdraws routes, ends sessions, and sends what hostile routers send.
+// TestFlowSpecInterop checks that FlowSpec routes of real routers make this host drop real packets. It checks that the routers get this host's
+// announcements. Then the routers withdraw routes and end sessions, and hostile routers send messages.
 func TestFlowSpecInterop(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -166,7 +166,7 @@ func newUpstreams(t *testing.T) *upstreams {
 	return u
 }
 
-// start starts a program at the routers. It ends with the test.
+// start starts a program in the network namespace of the routers. The program ends with the test.
 func (u *upstreams) start(name string, args ...string) *exec.Cmd {
 	u.Helper()
 	cmd := exec.Command(name, args...)
@@ -189,7 +189,7 @@ func (u *upstreams) startBird() {
 	u.bird = u.start("bird", "-f", "-c", filepath.Join(u.dir, "bird.conf"), "-s", filepath.Join(u.dir, "ctl"), "-P", filepath.Join(u.dir, "pid"))
 }
 
-// run runs a program at the routers, and returns what it printed.
+// run runs a program in the network namespace of the routers, and returns its output.
 func (u *upstreams) run(name string, args ...string) (string, error) {
 	var out []byte
 	var err error
@@ -207,7 +207,7 @@ func (u *upstreams) must(name string, args ...string) string {
 	return out
 }
 
-// rules are the rules of received routes: the reason of each by its name.
+// rules returns the reasons of the rules for received routes, by the name of the rule.
 func (u *upstreams) rules() map[string]string {
 	u.Helper()
 	var s struct {
@@ -228,7 +228,7 @@ func (u *upstreams) rules() map[string]string {
 	return found
 }
 
-// obeys reports whether a rule is in force whose reason has a text.
+// obeys reports whether a rule for a received route is in force and its reason contains a text.
 func (u *upstreams) obeys(text string) bool {
 	for _, why := range u.rules() {
 		if strings.Contains(why, text) {
@@ -238,7 +238,7 @@ func (u *upstreams) obeys(text string) bool {
 	return false
 }
 
-// until waits, and says at its end what the daemon and the process said.
+// until waits for a condition. On failure it prints the output of the daemon and the process.
 func (u *upstreams) until(what string, is func() bool) {
 	u.Helper()
 	if testutil.Eventually(time.Minute, is) {
@@ -253,14 +253,14 @@ func (u *upstreams) until(what string, is func() bool) {
 	u.Fatalf("waiting for %s; rules %v\nsessions:\n%s\ndaemon:\n%s\nbgp run:\n%s\n%s", what, u.rules(), status, u.said, u.host.log(), logs)
 }
 
-// peer is a router in the table of docs/design/flowspec.md.
+// peer is a row of the table in docs/design/flowspec.md: a router.
 type peer struct {
 	name, version string
-	sends         [2]string        // what it sends, by family, as the reason of the rule has it; "": it cannot send
-	holds         func(int) string // the FlowSpec routes that it has, by family
+	sends         [2]string        // by family, the reason of the rule for its route; "": it cannot send routes
+	holds         func(int) string // returns the FlowSpec routes that it received, by family
 }
 
-// table checks each direction and family with each router, and compares the table with the one of the document.
+// table checks each router in each direction and for each address family. It compares the results with the table of the document.
 func (u *upstreams) table() {
 	u.Helper()
 	gobgp := func(args ...string) []string { return append([]string{"-u", "127.0.0.1", "-p", "50051"}, args...) }
@@ -315,7 +315,7 @@ func (u *upstreams) table() {
 	u.counted()
 }
 
-// versionIn is the first word that is a version.
+// versionIn returns the first word that starts with a digit, or text if there is none.
 func versionIn(text string) string {
 	for _, word := range strings.Fields(text) {
 		if word[0] >= '0' && word[0] <= '9' {
@@ -325,7 +325,7 @@ func versionIn(text string) string {
 	return text
 }
 
-// packets sends what BIRD wants dropped, and what clients send, over real sockets.
+// packets sends packets that match BIRD's FlowSpec route, and packets of clients, over real sockets.
 func (u *upstreams) packets() {
 	u.Helper()
 	for _, family := range []struct{ server, source string }{{"192.0.2.1", "192.0.2.100"}, {"2001:db8::1", "2001:db8::100"}} {
@@ -342,10 +342,10 @@ func (u *upstreams) packets() {
 	}
 }
 
-// packetsSent is how many packets exchange sends.
+// packetsSent is the number of packets that exchange sends.
 const packetsSent = 200
 
-// exchange sends packets from a port, and a last one from another, and returns how many a server on this host got before that.
+// exchange sends packets from a port and then a last one from another. It returns how many a server on this host received before the last one.
 func (u *upstreams) exchange(server, source string, port int) int {
 	u.Helper()
 	l, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(server)})
@@ -410,7 +410,7 @@ func (u *upstreams) exchange(server, source string, port int) int {
 	return int(got.Load())
 }
 
-// counted reads the metrics of routes: some are obeyed, by rules that two routes can share, and others are refused for the reasons that they have.
+// counted checks the metrics of received routes. Two obeyed routes may share a rule. Each refused route has a reason of its own.
 func (u *upstreams) counted() {
 	u.Helper()
 	figures := map[string]float64{}
@@ -435,7 +435,7 @@ func (u *upstreams) counted() {
 	}
 }
 
-// withdrawn has BIRD withdraw its routes and announce them again.
+// withdrawn makes BIRD withdraw its routes and announce them again.
 func (u *upstreams) withdrawn() {
 	u.Helper()
 	ctl := filepath.Join(u.dir, "ctl")
@@ -448,8 +448,8 @@ func (u *upstreams) withdrawn() {
 	u.until("the rule to come back", func() bool { return u.obeys("192.0.2.254 announces: destination 192.0.2.1/32") })
 }
 
-// lost kills BIRD: its rules stay for the policy's time of graceful restart, which is shorter than what BIRD asks for, and go then. They come back
-// with it.
+// lost kills BIRD. The rules for its routes must stay for the graceful restart time of the policy, which is shorter than BIRD's. Then they must be
+// removed. When BIRD runs again, they must be added again.
 func (u *upstreams) lost() {
 	u.Helper()
 	killed := time.Now()
@@ -466,8 +466,8 @@ func (u *upstreams) lost() {
 	u.until("the rules to come back", func() bool { return u.obeys("192.0.2.254 announces: destination 192.0.2.1/32") })
 }
 
-// attacked has hostile routers send what no router should: see hostileUpdates. Sessions may end; the rules of others stay, and the host
-// lives.
+// attacked makes hostile routers send the messages of hostileUpdates, which no router should send. Sessions may end, but the rules for routes of
+// other routers must stay, and the daemon must survive.
 func (u *upstreams) attacked() {
 	u.Helper()
 	before := strings.Count(u.said.String(), "rules of received routes are in force")

@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// hostileUpdate is what a hostile router sends in a session.
+// hostileUpdate is an update that a hostile router sends in a session.
 type hostileUpdate struct {
 	name     string
 	messages [][]byte
-	obeyed   string // the reason of a rule that is in force then
-	alone    bool   // not together with others: it has rules
+	obeyed   string // the reason of the rule that this update causes; "" if none
+	alone    bool   // sent alone, not together with other updates, because it causes rules
 }
 
 // The types of BGP messages (RFC 4271, 4.1).
@@ -31,12 +31,12 @@ func bgpMessage(kind byte, body []byte) []byte {
 	return append(append(binary.BigEndian.AppendUint16(m, uint16(19+len(body))), kind), body...)
 }
 
-// attribute is a path attribute with a length of two bytes.
+// attribute returns a path attribute with the extended length of two bytes.
 func attribute(flags, kind byte, value []byte) []byte {
 	return append([]byte{flags | 0x10, kind, byte(len(value) >> 8), byte(len(value))}, value...)
 }
 
-// flowUpdate announces flow specifications of IPv4, with more attributes behind those that it needs.
+// flowUpdate returns an update that announces IPv4 flow specifications. The parameter more has attributes after the required ones.
 func flowUpdate(nlri []byte, path uint16, communities, more []byte) []byte {
 	attrs := attribute(0x40, 1, []byte{0})
 	attrs = append(attrs, attribute(0x40, 2, []byte{2, 1, byte(path >> 8), byte(path)})...)
@@ -48,10 +48,10 @@ func flowUpdate(nlri []byte, path uint16, communities, more []byte) []byte {
 
 var dropAll = []byte{0x80, 6, 0, 0, 0, 0, 0, 0}
 
-// flowTo is a flow specification for all packets to 192.0.2.N.
+// flowTo returns a flow specification for all packets to 192.0.2.N.
 func flowTo(n byte) []byte { return []byte{6, 1, 32, 192, 0, 2, n} }
 
-// hostileUpdates are updates that are malformed, that ask for what this host may not do, or that are many.
+// hostileUpdates returns three kinds of updates: malformed ones, ones that request actions that this host must not take, and too many at a time.
 func hostileUpdates() []hostileUpdate {
 	const as = 64501
 	deep := []byte{0xf1, 0x40, 1, 32, 192, 0, 2, 1, 5} // 320 bytes of comparisons of ports
@@ -89,7 +89,7 @@ func withdrawal(nlri []byte) []byte {
 	return append([]byte{0, 0, byte(len(attrs) >> 8), byte(len(attrs))}, attrs...)
 }
 
-// listen has a router wait for the session of this host.
+// listen makes a router listen for the BGP session of this host.
 func (u *upstreams) listen(address string) (l *net.TCPListener) {
 	u.Helper()
 	var err error
@@ -101,8 +101,8 @@ func (u *upstreams) listen(address string) (l *net.TCPListener) {
 	return l
 }
 
-// speak has a router take the session of this host and send messages. It stays until this host obeys a rule; without a rule for
-// a while, or until the session ends.
+// speak makes a router accept the session of this host and send messages. If this host must obey one, the router waits until the rule is in force.
+// Otherwise it ends after a while, or when the session ends.
 func (u *upstreams) speak(l *net.TCPListener, h hostileUpdate) {
 	u.Helper()
 	c, err := established(l)
@@ -124,8 +124,8 @@ func (u *upstreams) speak(l *net.TCPListener, h hostileUpdate) {
 	io.Copy(io.Discard, c)
 }
 
-// established is a session that this host opened, at any time since the router listens. It gives up one that has no answer for minutes, and opens
-// the next. No other follows.
+// established waits for this host to connect, and returns the established session. If no session is established within a minute, it closes the
+// connection and waits for the next one. It accepts no further connection afterwards.
 func established(l *net.TCPListener) (net.Conn, error) {
 	defer l.Close()
 	l.SetDeadline(time.Now().Add(time.Minute))
@@ -141,7 +141,7 @@ func established(l *net.TCPListener) (net.Conn, error) {
 	}
 }
 
-// openSession exchanges the messages after which a session is established.
+// openSession exchanges the messages that establish a BGP session.
 func openSession(c net.Conn, id net.IP) error {
 	c.SetDeadline(time.Now().Add(time.Minute))
 	capabilities := []byte{2, 6, 1, 4, 0, 1, 0, 133, 2, 6, 1, 4, 0, 2, 0, 133}

@@ -14,16 +14,16 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// forward is a command that another program has. Its word here runs that program.
+// forward is a command that was moved to another program. The command of the same name in this program runs that program.
 type forward struct {
-	word    string // of this program
+	word    string // the command's name in this program
 	program string
-	leading []string // arguments of that program before those of the command
+	leading []string // arguments of the other program before the user's
 	short   string
 	section string // of docs/commands.md
 }
 
-// forwards are the commands of other programs that this one has had.
+// forwards are the commands that were moved to other programs.
 var forwards = []forward{
 	{"bench", "floodwall-lab", []string{"bench"}, "measure what dropping packets costs on this machine", "floodwall-lab-bench"},
 	{"demo", "floodwall-lab", []string{"demo"}, "show a web server under a flood, without and with Floodwall", "floodwall-lab-demo"},
@@ -32,10 +32,10 @@ var forwards = []forward{
 	{"bgp", "floodwall-bgp", nil, "have the routers upstream drop an attack, by FlowSpec and black holes", "floodwall-bgp"},
 }
 
-// name is the command as that program has it.
+// name returns the name of the command in the other program.
 func (f forward) name() string { return strings.Join(append([]string{f.program}, f.leading...), " ") }
 
-// command runs the other program in place of this one. It leaves all arguments to it.
+// command returns a command that replaces this process by the other program, with all arguments of the user.
 func (f forward) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:                f.word,
@@ -51,7 +51,7 @@ func (f forward) command() *cobra.Command {
 	return c
 }
 
-// run becomes the other program, and so returns only when it cannot.
+// run replaces this process by the other program. It returns only if that fails.
 func (f forward) run(args []string) error {
 	file, err := cli.Find(f.program)
 	if errors.Is(err, os.ErrNotExist) {
@@ -62,7 +62,7 @@ func (f forward) run(args []string) error {
 		return err
 	}
 	name := f.program
-	if strings.Contains(os.Args[0], "/") { // as it was called: hints show it
+	if strings.Contains(os.Args[0], "/") { // the user called this program by its path, so hints show a path
 		name = file
 	}
 	err = syscall.Exec(file, slices.Concat([]string{name}, f.leading, args), os.Environ())

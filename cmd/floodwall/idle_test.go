@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestIdleLooks counts how often a daemon starts iptables-save while nothing happens. The legacy rules of other programs change without
-// notice, so it has to look. Its tasks share what they see; each for itself, they looked 19 times a second.
+// TestIdleLooks counts how often an idle daemon starts iptables-save. Legacy iptables does not report changes by other programs, so the daemon must
+// poll. All its tasks share one result. When each task polled on its own, there were 19 polls a second.
 func TestIdleLooks(t *testing.T) {
 	if !inside(t) {
 		return
@@ -47,9 +47,9 @@ func TestIdleLooks(t *testing.T) {
 	}
 }
 
-// TestIdleNode counts the system calls of a daemon that is a node of a fleet while nothing happens: those by which it looks at the kernel
-// and at files, without those by which Go waits. Each task looked for itself, at all that runs: 1,100 a second. A device that another tool
-// takes the program from is filtered again all the same.
+// TestIdleNode counts the system calls of an idle daemon that is a node of a fleet. It counts calls that inspect the kernel and files. It does not
+// count calls by which the Go runtime waits. When each task inspected everything on its own, there were 1,100 calls a second. If another tool removes
+// the program from a device, the daemon must still attach it again.
 func TestIdleNode(t *testing.T) {
 	if !inside(t) {
 		return

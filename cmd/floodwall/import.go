@@ -48,7 +48,7 @@ func importCommand(e *env) *cobra.Command {
 	return c
 }
 
-// importArgs wants a format and files.
+// importArgs returns a usage error unless there are a format and files.
 func importArgs(c *cobra.Command, args []string) error {
 	const formats = "the formats are iptables-save, ip6tables-save, ipset and nft"
 	if len(args) == 0 {
@@ -95,22 +95,22 @@ func importRules(ctx context.Context, e *env, args []string, f importFlags) erro
 	return e.imported(result, f)
 }
 
-// importReport is the answer of import as JSON.
+// importReport is the output of import as JSON.
 type importReport struct {
 	Policy    string            `json:"policy"` // its text
 	Rules     int               `json:"rules"`
 	Drops     importer.Drops    `json:"drops"`
-	Open      string            `json:"open,omitempty"`    // why it passes everything
-	Differs   string            `json:"differs,omitempty"` // that packets have another verdict than by the files, for no reason that lost names
-	Unfit     string            `json:"unfit,omitempty"`   // why check refuses it, and which target has it all the same
+	Open      string            `json:"open,omitempty"`    // why the policy passes everything
+	Differs   string            `json:"differs,omitempty"` // how verdicts differ from those of the files, for a reason that lost does not list
+	Unfit     string            `json:"unfit,omitempty"`   // why check refuses the policy, and which target it still fits
 	Sets      int               `json:"sets"`
 	LostRules int               `json:"lost_rules"`
 	Lost      []importer.Remark `json:"lost"`
 	Notes     []importer.Remark `json:"notes"`
-	Holds     []leftCheck       `json:"structural,omitempty"` // checks that hold though the policy says off, and why
+	Holds     []leftCheck       `json:"structural,omitempty"` // checks that apply although the policy disables them, and why
 }
 
-// imported prints or writes what was imported, and says what was not.
+// imported prints or writes the imported policy, and the parts that were not imported.
 func (e *env) imported(r *importer.Result, f importFlags) error {
 	e.remarks(r)
 	lost := r.LostRules()
@@ -155,7 +155,7 @@ func (e *env) imported(r *importer.Result, f importFlags) error {
 	return nil
 }
 
-// importedProgram is what an imported policy means. A policy that cannot be read adds nothing: its Unfit says why.
+// importedProgram returns the program of an imported policy. If the policy cannot be parsed, the program is empty. Unfit has the error.
 func importedProgram(text string) *ir.Program {
 	if p, err := importer.Program(text); err == nil {
 		return p
@@ -163,7 +163,7 @@ func importedProgram(text string) *ir.Program {
 	return &ir.Program{}
 }
 
-// remarks says what was not imported; as JSON it is part of the answer.
+// remarks prints the parts that were not imported. With --json it prints nothing, because the output contains them.
 func (e *env) remarks(r *importer.Result) {
 	if e.JSON {
 		return
@@ -189,10 +189,10 @@ func (e *env) remarks(r *importer.Result) {
 	}
 }
 
-// have begins a sentence about rules.
+// have returns the subject and the verb of a sentence about a number of rules.
 func have(rules int) string { return wording.Things(rules, "rule has", "rules have") }
 
-// sources reads the files; - is standard input.
+// sources reads the named files. The name - is standard input.
 func (e *env) sources(names []string) (sources []importer.Source, err error) {
 	stdin := 0
 	for _, name := range names {
@@ -214,7 +214,7 @@ func (e *env) sources(names []string) (sources []importer.Source, err error) {
 	return sources, nil
 }
 
-// fileError is an error about a file in the form FILE: what.
+// fileError rewrites an error about a file in the form FILE: message.
 func fileError(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -223,7 +223,7 @@ func fileError(err error) error {
 	return err
 }
 
-// writeImported writes the list files and then the policy, which needs them.
+// writeImported writes the list files first. The policy, which refers to them, is written last.
 func writeImported(r *importer.Result, f importFlags) error {
 	dir := filepath.Dir(f.output)
 	for _, l := range r.Lists {

@@ -70,7 +70,7 @@ func (e *env) writeFirst(file string, devices []string) error {
 	return nil
 }
 
-// checks reports what is wrong with the text of a policy on its best target.
+// checks returns the errors of a policy's text. It compiles the policy for XDP, the target that supports most.
 func checks(file, text string) error {
 	c, err := control.CompileSource(file, []byte(text))
 	if err == nil {

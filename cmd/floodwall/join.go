@@ -63,7 +63,7 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 		return err
 	}
 	if !c.Flags().Changed("reporters") {
-		f.Reporters = 0 // as before, or 1
+		f.Reporters = 0 // keep the earlier value, or 1
 	}
 	if len(args) > 0 {
 		var joined *node.File
@@ -90,7 +90,7 @@ func (e *env) join(c *cobra.Command, args []string, f joinFlags) error {
 	return nil
 }
 
-// joinCluster has this host join a fleet on an existing cluster, and prints the user that the cluster needs.
+// joinCluster makes this host a node of a fleet that uses an existing NATS cluster. It prints the user that the cluster needs.
 func (e *env) joinCluster(state string, f node.File) error {
 	user, err := node.Use(state, f)
 	if err != nil {
@@ -105,7 +105,7 @@ func (e *env) joinCluster(state string, f node.File) error {
 	return nil
 }
 
-// maxReporters is how many nodes a ban can be made to need: a record names no more than 32.
+// maxReporters is the maximum number of nodes that a ban can require as reporters. A record names at most 32 nodes.
 const maxReporters = 16
 
 func leaveCommand(e *env) *cobra.Command {
@@ -133,7 +133,7 @@ func leaveCommand(e *env) *cobra.Command {
 	}
 }
 
-// printFleet says how this host stands in its fleet.
+// printFleet prints the state of this host in its fleet.
 func (e *env) printFleet(state string) {
 	s, err := node.ReadStatus(state)
 	switch {
@@ -152,7 +152,7 @@ func (e *env) printFleet(state string) {
 	}
 }
 
-// policyText says which version of the fleet's policy runs on a node.
+// policyText returns the version of the fleet's policy that runs on a node, and the problem with it.
 func policyText(version uint64, phase, problem string) string {
 	text := "none yet"
 	if version > 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestJournal runs the daemon as systemd does, with standard error in the journal of a real systemd-journald. Events and audit have fields. A
-// reason of a ban that looks like further fields is a value.
+// TestJournal runs the daemon as systemd does, with standard error connected to a real systemd-journald. Events and the audit log must have fields.
+// The reason of a ban must stay one value even if it looks like further fields.
 func TestJournal(t *testing.T) {
 	if !inside(t) {
 		return
@@ -70,7 +70,8 @@ func TestJournal(t *testing.T) {
 	}
 }
 
-// journalStream is a stream to the journal for standard output and standard error, and its name in $JOURNAL_STREAM, as systemd makes them.
+// journalStream returns a stream to the journal for standard output and standard error. It also returns the value of $JOURNAL_STREAM for this stream,
+// as systemd sets it.
 func journalStream(t *testing.T) (*os.File, string) {
 	t.Helper()
 	c, err := net.Dial("unix", "/run/systemd/journal/stdout")
@@ -78,7 +79,7 @@ func journalStream(t *testing.T) (*os.File, string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// Identifier, unit, level, whether lines begin with a level, and whether to forward to syslog, kmsg and the console.
+	// The lines are: identifier, unit, level, whether lines start with a level, and whether to forward to syslog, kmsg and the console.
 	if _, err := c.Write([]byte("floodwall\n\n6\n0\n0\n0\n0\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func journalStream(t *testing.T) (*os.File, string) {
 	return f, fmt.Sprintf("%d:%d", is.Dev, is.Ino)
 }
 
-// startJournald starts a journald that nobody outside of these namespaces sees, and returns where it keeps its journal.
+// startJournald starts a journald that is not visible outside of the test's namespaces. It returns the directory of the journal.
 func startJournald(t *testing.T) string {
 	t.Helper()
 	if err := unix.Mount("tmpfs", "/run", "tmpfs", 0, "mode=0755"); err != nil { // the machine's journal is not for tests
@@ -136,7 +137,7 @@ func startJournald(t *testing.T) string {
 	return "/run/log/journal"
 }
 
-// journalEntry is an entry of a journal. A field that is no text is an array of bytes.
+// journalEntry is an entry of a journal. A field that is not valid text is an array of bytes.
 type journalEntry map[string]any
 
 func (e journalEntry) text(field string) string {
@@ -153,7 +154,7 @@ func (e journalEntry) text(field string) string {
 	return ""
 }
 
-// journalEntries asks journalctl.
+// journalEntries returns the matching entries from journalctl.
 func journalEntries(t *testing.T, dir string, matches ...string) (list []journalEntry) {
 	t.Helper()
 	out, _ := exec.Command("journalctl", append([]string{"--directory", dir, "--output", "json", "--all", "--quiet"}, matches...)...).Output() // 1 without an entry

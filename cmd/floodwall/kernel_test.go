@@ -22,7 +22,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// These tests run the command as its users do, where a script cannot say it: several at once, killed, or fed slowly.
+// These tests run the command in ways that a script cannot: several times at once, killed, or with slow input.
 
 // drops writes a policy that drops UDP to one port and has a dynamic set, and returns its path.
 func drops(t *testing.T, port int) string {
@@ -42,13 +42,13 @@ rules:
 	return file
 }
 
-// floodwall runs the command and returns what it prints on both outputs.
+// floodwall runs the command, and returns its output on standard output and standard error.
 func floodwall(args ...string) (string, error) {
 	out, err := exec.Command("floodwall", args...).CombinedOutput()
 	return string(out), err
 }
 
-// mustFloodwall is floodwall for commands that have to succeed.
+// mustFloodwall runs a command that must succeed, and returns its output.
 func mustFloodwall(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := floodwall(args...)
@@ -58,7 +58,7 @@ func mustFloodwall(t *testing.T, args ...string) string {
 	return out
 }
 
-// inside prepares a test in namespaces of its own, at whose end nothing may be left. It returns false outside of them.
+// inside prepares a test in namespaces of its own. It returns false outside of these namespaces. At its end, the test fails if anything is left.
 func inside(t *testing.T) bool {
 	t.Helper()
 	if !testutil.Inside(t) {
@@ -76,7 +76,7 @@ func inside(t *testing.T) bool {
 	return true
 }
 
-// TestAppliersAtOnce starts several applies at the same time: they take turns, and the last generation runs whole.
+// TestAppliersAtOnce starts several applies at the same time. They must run one after the other. At the end, the last generation must run completely.
 func TestAppliersAtOnce(t *testing.T) {
 	if !inside(t) {
 		return
@@ -111,8 +111,8 @@ func TestAppliersAtOnce(t *testing.T) {
 	}
 }
 
-// TestStreamThatNeverEnds feeds `block -` line by line. Each line has effect soon, while the stream goes on; between
-// lines others can work; an interrupt ends it, and what was read holds.
+// TestStreamThatNeverEnds writes lines to `block -`. Each line must take effect soon, while the stream goes on. Between lines, other commands must
+// work. An interrupt must end the command. Entries that were blocked before the interrupt must stay.
 func TestStreamThatNeverEnds(t *testing.T) {
 	if !inside(t) {
 		return
@@ -147,7 +147,8 @@ func TestStreamThatNeverEnds(t *testing.T) {
 	}
 }
 
-// TestStreamSparesWhoComes feeds `block -` while the policy and the host change: addresses that are spared since it started are not banned.
+// TestStreamSparesWhoComes writes to `block -` while the policy and the host change. Addresses that are added to the allowlist after the command's
+// start must not be banned.
 func TestStreamSparesWhoComes(t *testing.T) {
 	if !inside(t) {
 		return
@@ -183,7 +184,7 @@ func TestStreamSparesWhoComes(t *testing.T) {
 	}
 }
 
-// waitFor waits until something is so, with patience for a busy machine and for clusters, which elect leaders first.
+// waitFor waits until a condition holds. Its time limit allows for a busy machine, and for clusters, which first elect leaders.
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	if !testutil.Eventually(3*time.Minute, is) {
@@ -191,8 +192,8 @@ func waitFor(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// verdict asks what is loaded, as `explain --live` does, and returns verdict and reason; or the error, if there is nothing to ask. It
-// starts no process, as it is asked often.
+// verdict returns the verdict of the loaded policy on a packet and the reason, like `explain --live`. If no policy is loaded, it returns the error.
+// It starts no process, because it is called often.
 func verdict(t *testing.T, line string) string {
 	t.Helper()
 	spec, err := packet.Parse(line)
@@ -206,14 +207,14 @@ func verdict(t *testing.T, line string) string {
 	return x.Verdict + " " + x.Reason
 }
 
-// TestKilledApply kills the applying process at random points. After each, the old policy or the new one decides, and
-// the next apply works.
+// TestKilledApply kills the process that applies a policy, at random points. After each kill, either the old or the new policy must decide, and the
+// next apply must work.
 func TestKilledApply(t *testing.T) { endApplies(t, syscall.SIGKILL, testutil.Scaled(4, 200)) }
 
-// TestInterruptedApply does the same with an interrupt, after which the exit status tells which policy decides.
+// TestInterruptedApply interrupts the process that applies a policy, at random points. The exit status must tell which policy decides.
 func TestInterruptedApply(t *testing.T) { endApplies(t, syscall.SIGINT, testutil.Scaled(3, 30)) }
 
-// endApplies ends so many applies by a signal, each at a random point.
+// endApplies starts the given number of applies, and ends each by a signal at a random point.
 func endApplies(t *testing.T, signal syscall.Signal, times int) {
 	if !inside(t) {
 		return
@@ -250,7 +251,8 @@ func endApplies(t *testing.T, signal syscall.Signal, times int) {
 	t.Logf("%d applies ended by %v, %d of them too late to stop the change", n, signal, changed)
 }
 
-// point is when to end an apply that takes so long: half of the time anywhere, else near the end, where the change is.
+// point returns the time after which to end an apply that takes this long. Half of the times are random. The other half are near the end, when the
+// policy changes.
 func point(random *rand.Rand, takes time.Duration) time.Duration {
 	if random.IntN(2) == 0 {
 		return time.Duration(random.Int64N(int64(takes)))
@@ -258,7 +260,7 @@ func point(random *rand.Rand, takes time.Duration) time.Duration {
 	return takes*8/10 + time.Duration(random.Int64N(int64(takes)/4))
 }
 
-// killed is the exit status of a process that a signal killed: also an interrupt does, before the process listens.
+// killed is the exit status of a process that a signal killed. An interrupt also kills the process if it arrives before the process handles signals.
 const killed = -1
 
 // endApply starts an apply and ends it by a signal. It returns the exit status.
@@ -269,7 +271,7 @@ func endApply(t *testing.T, file string, signal syscall.Signal, after time.Durat
 		t.Fatal(err)
 	}
 	time.Sleep(after)
-	// It may be over already, which is one of the points.
+	// The apply may already have ended. That is one of the tested points.
 	if err := cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
@@ -277,7 +279,7 @@ func endApply(t *testing.T, file string, signal syscall.Signal, after time.Durat
 	return cmd.ProcessState.ExitCode()
 }
 
-// decides tells which of the two policies decides, -1 when neither does, or both.
+// decides returns the index of the policy that decides. It returns -1 when neither or both do.
 func decides(t *testing.T) int {
 	t.Helper()
 	first, second := verdict(t, "udp 203.0.113.9:5 > 192.0.2.1:1000"), verdict(t, "udp 203.0.113.9:5 > 192.0.2.1:2000")
@@ -291,7 +293,7 @@ func decides(t *testing.T) int {
 	return -1
 }
 
-// TestKilledFirstApply kills applies on a device that has nothing yet, and unloads: nothing is left.
+// TestKilledFirstApply kills applies on a device that has no policy yet, and unloads. Nothing may be left.
 func TestKilledFirstApply(t *testing.T) {
 	if !inside(t) {
 		return

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newLate makes a device that is up from its first moment on, with an address that the host has on lo as well.
+// newLate makes a device that is up from the moment it exists. Its address 192.0.2.1 is on the loopback device, so the host has it all the time.
 const newLate = "ip link add fw0 type veth peer name fw1; ip link set fw1 up; ip link set fw0 up\n"
 
-// lateHost is one whose only device goes before a boot. Its sender sends whenever the device's other end is there.
+// lateHost returns a host whose only device is removed before a boot. The sender sends whenever the other end of the device exists.
 func lateHost(t *testing.T) (w *watch, state string) {
 	t.Helper()
 	if err := unix.Mount("tmpfs", "/etc/systemd/system", "tmpfs", 0, "mode=0755"); err != nil {
@@ -26,7 +26,7 @@ func lateHost(t *testing.T) (w *watch, state string) {
 	return w, filepath.Join(t.TempDir(), "state")
 }
 
-// boot applies a policy, ends it as a reboot does, takes the device away, and restores.
+// boot applies a policy and simulates a boot: it unloads the policy, deletes the device, and restores. The restore must fail.
 func (w *watch) boot(state, target, setting string) (said string) {
 	w.Helper()
 	text := strings.Replace(lifePolicy, "[fw0, fx0]", "[fw0]", 1) + "boot: " + setting + "\n"
@@ -43,7 +43,7 @@ func (w *watch) boot(state, target, setting string) (said string) {
 	return said
 }
 
-// sending waits until more packets are sent, and returns how many came in since before.
+// sending waits until more packets are sent. It returns the number of packets that arrived since the count before.
 func (w *watch) sending(before uint64) uint64 {
 	w.Helper()
 	sent := w.sent.Load()
@@ -66,8 +66,8 @@ func (w *watch) loopback() {
 	conn.Close()
 }
 
-// TestLateDeviceIsClosed has the policy's only device appear after boot, with packets from its first moment on that the policy drops.
-// None comes in before the policy is in force, nor later. The loopback device is not cut.
+// TestLateDeviceIsClosed makes the policy's only device appear after boot. Packets that the policy drops arrive from the first moment on. None may
+// pass, neither before the policy is in force nor later. The loopback device must keep working.
 func TestLateDeviceIsClosed(t *testing.T) {
 	if !inside(t) {
 		return
@@ -94,13 +94,14 @@ func TestLateDeviceIsClosed(t *testing.T) {
 	}
 }
 
-// TestLateDevicesInTurn has two devices that are late, of which one appears: the policy decides there, and the other one stays closed.
+// TestLateDevicesInTurn uses two late devices, of which only one appears. The policy must decide about packets of this device. The other device must
+// stay closed.
 func TestLateDevicesInTurn(t *testing.T) {
 	if !inside(t) {
 		return
 	}
 	w, state := lateHost(t)
-	text := strings.Replace(lifePolicy, "198.51.100.0", "198.51.101.0", 1) + "boot: closed\n" // passes what is sent
+	text := strings.Replace(lifePolicy, "198.51.100.0", "198.51.101.0", 1) + "boot: closed\n" // passes the sender's packets
 	if err := os.WriteFile(w.policy, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +123,8 @@ func TestLateDevicesInTurn(t *testing.T) {
 	mustFloodwall(t, "unload", "--state", state)
 }
 
-// TestLateDeviceStaysClosed has the restore on a late device fail: the fail-safe stays until unload. With `boot: open` there is none.
+// TestLateDeviceStaysClosed makes the restore on a late device fail. The fail-safe must stay until unload. With `boot: open` there must be no
+// fail-safe.
 func TestLateDeviceStaysClosed(t *testing.T) {
 	if !inside(t) {
 		return
@@ -141,7 +143,7 @@ func TestLateDeviceStaysClosed(t *testing.T) {
 		t.Errorf("%d packets came in after the restore had failed", passed)
 	}
 	w.sh("nft list table inet floodwall-late | grep -q 'dport 22 .*accept'")
-	w.sh("! nft list table inet floodwall-late | grep -q 'ct state'") // which would have conntrack follow all packets of the host
+	w.sh("! nft list table inet floodwall-late | grep -q 'ct state'") // such a rule would make conntrack follow all packets of the host
 	mustFloodwall(t, "unload", "--state", state)
 	w.arrives()
 

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestLean holds what an installed floodwall is: at most 30 MB, as packages build it, without the modules that only other programs need
-// (scripts/lint looks at each package), and with a start that does little before main. The number of allocations of all init functions
-// stands for the time of `floodwall help`, as it does not depend on the machine: 12,914 were 17 ms of CPU time, 5,976 are 9 ms.
+// TestLean limits the cost of an installed floodwall. The binary has at most 30 MB, built as for packages. It contains no modules that only other
+// programs need (scripts/lint checks each package). It does little before main: the test counts the allocations in all init functions. That number
+// stands for the run time of `floodwall help`, but does not depend on the machine: 12,914 allocations took 17 ms of CPU time, 5,976 take 9 ms.
 func TestLean(t *testing.T) {
 	const mostBytes, mostAllocations = 30_000_000, 7000
 	file := filepath.Join(os.Getenv(programsVar), "floodwall")

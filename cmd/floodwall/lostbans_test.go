@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// lostPolicy has a small set, so that bans give way.
+// lostPolicy has a small set, so that new bans displace others.
 const lostPolicy = `devices: [fw0]
 default: pass
 never: [198.51.100.64/28]
@@ -16,8 +16,8 @@ sets: {bans: {dynamic: true, max: 12, timeout: 1h}}
 rules: [{name: banned, from: $bans, then: drop}]
 `
 
-// TestLostBans has bans of programs and of a person lost from the set before their end, on each target: they gave way, or another program
-// emptied the set. They come back when there is space, whoever made them. What somebody has unblocked does not.
+// TestLostBans makes bans of programs and of a person disappear from the set before their end, on each target. New bans displace them, or another
+// program empties the set. All bans must be restored when there is space, no matter who made them. Unblocked addresses must stay unblocked.
 func TestLostBans(t *testing.T) {
 	if !inside(t) {
 		return
@@ -41,7 +41,7 @@ func TestLostBans(t *testing.T) {
 		}
 		mustFloodwall(t, "block", lifted, "--origin", "crowdsec", "--for", "2h")
 
-		// Bans by a person take the place of two of programs, those that end first.
+		// Bans by a person displace the two bans by programs that end first.
 		var hand []string
 		for i := range 7 {
 			hand = append(hand, fmt.Sprintf("203.0.113.%d", 21+i))

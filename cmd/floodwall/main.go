@@ -1,4 +1,4 @@
-// Floodwall is a firewall against floods: it reads a policy and puts it where packets come in.
+// Floodwall is a firewall against floods: it reads a policy and applies it where packets arrive.
 package main
 
 import (
@@ -9,5 +9,5 @@ import (
 
 func main() { os.Exit(cli.Main(newRoot)) }
 
-// env is what a command has of the world around it.
+// env is the environment of a command.
 type env struct{ *cli.Env }

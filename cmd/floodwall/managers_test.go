@@ -13,16 +13,16 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// managers is a Debian system with other firewall managers, as a root directory for the processes of a test.
+// managers is a Debian system with other firewall managers. It is the root directory of the processes that a test starts.
 type managers struct {
 	*watch
 	root string
 }
 
-// managersVar tells the process inside of the namespaces where the directory is.
+// managersVar is the environment variable with the directory of the Debian system, for the process inside the namespaces.
 const managersVar = "FLOODWALL_TEST_MANAGERS"
 
-// managersRoot is the directory that scripts/debian makes, which nothing changes.
+// managersRoot returns the directory that scripts/debian makes. No test changes its files.
 func managersRoot(t *testing.T) string {
 	t.Helper()
 	if dir := os.Getenv(managersVar); dir != "" {
@@ -33,7 +33,7 @@ func managersRoot(t *testing.T) string {
 	return dir
 }
 
-// newManagers makes the system, in memory where it is changed, with a system bus.
+// newManagers makes the system with a system bus. Changes to the system are stored in memory.
 func newManagers(w *watch, lower string) *managers {
 	w.Helper()
 	m := &managers{w, "/"}
@@ -48,14 +48,14 @@ mount -t cgroup2 cgroup2 ROOT/root/sys/fs/cgroup; mount -t tmpfs run ROOT/root/r
 		m.root = "/"
 		m.in("umount --recursive --lazy " + dir)
 	})
-	m.in("sed s,.user.messagebus./user.,, /usr/share/dbus-1/system.conf >/usr/share/dbus-1/test.conf") // it stays root: a test may have no right to give up rights
+	m.in("sed s,.user.messagebus./user.,, /usr/share/dbus-1/system.conf >/usr/share/dbus-1/test.conf") // the bus runs as root, because a test may not be allowed to drop privileges
 	m.start("dbus-daemon --config-file=/usr/share/dbus-1/test.conf --nofork --nopidfile", "[ -S /run/dbus/system_bus_socket ]")
-	// What follows shall let packets in that only Floodwall drops.
+	// The managers must accept packets, so that only Floodwall drops them.
 	m.in("firewall-offline-cmd -q --set-default-zone=trusted; ufw default allow incoming")
 	return m
 }
 
-// command is a shell's command in the system, as root.
+// command returns a shell command that runs as root in the Debian system.
 func (m *managers) command(line string) *exec.Cmd {
 	cmd := exec.Command("/bin/sh", "-e", "-c", line)
 	cmd.Dir, cmd.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C"}
@@ -71,7 +71,7 @@ func (m *managers) in(line string) {
 	}
 }
 
-// start starts a service in the system, and waits until it is ready. The returned function stops it as systemd does.
+// start starts a service in the Debian system, and waits until it is ready. The returned function stops the service as systemd does.
 func (m *managers) start(line, ready string) (stop func()) {
 	m.Helper()
 	cmd := m.command("exec " + line)
@@ -102,8 +102,8 @@ func (m *managers) start(line, ready string) (stop func()) {
 	}
 }
 
-// TestBesideManagers has other firewall managers of Debian at work beside a policy and the daemon: ufw, firewalld, Docker, and the
-// scripts of nftables.service and netfilter-persistent. Each time the policy is whole again in the end, and XDP is open at no time.
+// TestBesideManagers runs other firewall managers of Debian on a host with a policy and the daemon: ufw, firewalld, Docker, and the scripts of
+// nftables.service and netfilter-persistent. After each action the policy must be complete again. XDP must filter all the time.
 func TestBesideManagers(t *testing.T) {
 	if !testutil.Long() {
 		return
@@ -118,7 +118,7 @@ func TestBesideManagers(t *testing.T) {
 	}
 }
 
-// beside is TestBesideManagers for a target.
+// beside runs TestBesideManagers on one target.
 func beside(t *testing.T, target, root string) {
 	w := newWatch(t)
 	m := newManagers(w, root)

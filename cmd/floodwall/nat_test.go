@@ -12,8 +12,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// portForwards are the ways by which hosts translate destinations, as scripts for sh. All publish the ports 8080, 8081 and 8082 of the
-// host, of TCP and UDP, as 80, 81 and 80 of a server behind it, redirect 8084 to 84 of the host, and hide the server's own connections behind the host.
+// portForwards are the ways in which hosts translate destinations, as shell scripts. Each publishes the host's ports 8080, 8081 and 8082, for TCP and
+// UDP, as ports 80, 81 and 80 of a server behind the host. Each also redirects 8084 to the host's port 84, and masquerades the server's own
+// connections.
 var portForwards = map[string]string{
 	"nft": `nft -f - <<end
 table inet translate {
@@ -49,8 +50,8 @@ $1 -A FORWARD -i srv0 -j ACCEPT; $1 -A FORWARD -o srv0 -j DOCKER
 for p in tcp udp; do for port in 80 81; do $1 -A DOCKER ! -i srv0 -o srv0 -p $p -m $p --dport $port -j ACCEPT; done; done; done`,
 }
 
-// natPolicies are policies that offer the published port 8080 and the redirected port 8084, and not the ports 8081, 8082, 80 (of IPv4
-// and IPv6 alike) and 84: that a packet is sent on to a port or an address that the policy passes must not help it.
+// natPolicies are policies that open the published port 8080 and the redirected port 8084. They do not open the ports 8081, 8082, 80 (IPv4 and IPv6)
+// and 84. NAT may translate a packet to a port or an address that the policy passes. That alone must not let the packet pass.
 var natPolicies = map[string]string{
 	"services": `services:
   - {name: app, port: [8080, 8084]}
@@ -75,8 +76,8 @@ rules:
 `,
 }
 
-// TestTranslated connects to ports of a host that sends connections on to a server behind it, on each target, with each way to translate.
-// A policy decides by the address and the port that the client asked for, at whichever stage.
+// TestTranslated connects to ports of a host that forwards connections to a server behind it. It does so on each target with each way of translation.
+// At every stage, a policy must decide by the address and the port to which the client connected.
 func TestTranslated(t *testing.T) {
 	for forward := range portForwards {
 		t.Run(forward, func(t *testing.T) {
@@ -119,8 +120,8 @@ func translated(t *testing.T, forward string) {
 	mustFloodwall(t, "unload")
 }
 
-// TestMasqueraded sends two datagrams from behind a host that hides the sender behind its own address, to somebody who does not answer. Conntrack
-// has translated the source alone when the second comes: its destination is not the host, and a rule with `to: local` is not about it.
+// TestMasqueraded sends two datagrams from behind a masquerading host to a receiver that does not answer. For the second one, conntrack has already
+// translated the source, but only the source. Its destination is not the host, so a rule with `to: local` must not match it.
 func TestMasqueraded(t *testing.T) {
 	if !inside(t) {
 		return
@@ -161,8 +162,9 @@ func TestMasqueraded(t *testing.T) {
 	mustFloodwall(t, "unload")
 }
 
-// TestTranslationsSaid asks check, apply and explain about a host that publishes ports, with each way to translate: they name the rule, the
-// port that is meant, and the policy that names the wrong one. Without NAT they say nothing.
+// TestTranslationsSaid runs check, apply and explain on a host that publishes ports, with each way of translation. They must name the translated
+// port, and the rule of the policy that matches this port. For a policy with a wrong port, they must name the rule with that port. Without NAT they
+// must print nothing about NAT.
 func TestTranslationsSaid(t *testing.T) {
 	for forward, rules := range portForwards {
 		t.Run(forward, func(t *testing.T) {
@@ -219,7 +221,7 @@ func translationsSaid(t *testing.T, rules string) {
 	mustFloodwall(t, "unload")
 }
 
-// natSite is a host with a client in front of it, by fw0, and a server behind it.
+// natSite is a host with a client in front of it, connected to fw0, and a server behind it.
 type natSite struct{ client, server *testutil.Elsewhere }
 
 func newNATSite(t *testing.T, forwards string) natSite {
@@ -245,7 +247,7 @@ func newNATSite(t *testing.T, forwards string) natSite {
 	return s
 }
 
-// greet answers connections, and datagrams, with a word.
+// greet starts a server that answers each connection and each datagram with a word.
 func greet(t *testing.T, address string) {
 	packets, err := net.ListenPacket("udp", address)
 	if err != nil {
@@ -270,7 +272,7 @@ func greet(t *testing.T, address string) {
 	testutil.Serve(t, l, func(c net.Conn) { c.Write([]byte("welcome")) })
 }
 
-// script runs lines of sh.
+// script runs a shell script.
 func script(t *testing.T, text string) {
 	t.Helper()
 	if out, err := exec.Command("sh", "-ec", text).CombinedOutput(); err != nil {
@@ -278,7 +280,7 @@ func script(t *testing.T, text string) {
 	}
 }
 
-// connect reads the word that greets from an address. A connection that is not to be is not waited for long.
+// connect reads the word of greet from an address. If the connection must fail, it waits only briefly.
 func (s natSite) connect(from *testutil.Elsewhere, network, address string, wait bool) (err error) {
 	from.Do(func() { err = askFor("", network, address, answerTime(wait)) })
 	return err

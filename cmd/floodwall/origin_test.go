@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestOrigins has programs and a person ban the same addresses, on each target: nothing that a program does changes a ban by hand, of two
-// programs the one whose ban ends later keeps it, and each ban counts once, also where the command made it without a daemon.
+// TestOrigins makes programs and a person ban the same addresses, on each target. No action of a program may change a ban by a person. If two
+// programs ban an address, the ban that ends later must stay. Each ban must be counted once, even if the command made it while no daemon ran.
 func TestOrigins(t *testing.T) {
 	if !inside(t) {
 		return
@@ -74,7 +74,7 @@ func grep(text, word string) (found string) {
 	return found
 }
 
-// failingTool is a command that fails when its input has a word, and is the real one otherwise.
+// failingTool is a script in place of a tool. It fails when its input contains a certain word. Otherwise it runs the real tool.
 const failingTool = `#!/bin/sh
 case $* in *-f*|*restore*|*-) ;; *) exec REAL "$@" ;; esac
 in=$(mktemp) && cat >"$in"
@@ -82,7 +82,7 @@ if grep -q suricata "$in"; then rm "$in"; echo 'line 1: Error: no memory' >&2; e
 REAL "$@" <"$in"; code=$?; rm "$in"; exit $code
 `
 
-// TestOwnerChangeFails has the tool of netfilter fail when a ban gets another owner: the address stays banned by the one before.
+// TestOwnerChangeFails makes the netfilter tool fail when a ban gets another owner. The previous owner must still ban the address.
 func TestOwnerChangeFails(t *testing.T) {
 	if !inside(t) {
 		return

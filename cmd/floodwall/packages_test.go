@@ -17,14 +17,14 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// testVersion is the version of the present package.
+// testVersion is the version of the packages that are built from the present source.
 const testVersion = "v0.2.0"
 
-// packagesVar tells the process inside of the namespaces where the packages are.
+// packagesVar is the environment variable with the directory of the packages, for the process inside the namespaces.
 const packagesVar = "FLOODWALL_TEST_PACKAGES"
 
-// packagesDir has the package of this version, present.deb, and one of the previous release, previous.deb: its program with the
-// scripts and units of the present package, and the unit that it had and another package has now. bgp.deb, hub.deb and lab.deb are those of the
+// packagesDir returns a directory with packages. present.deb is the package of this version. previous.deb has the program of the previous release,
+// but the scripts and units of present.deb. It also has a unit that is now in another package. bgp.deb, hub.deb and lab.deb are the packages of the
 // other programs.
 func packagesDir(t *testing.T) string {
 	t.Helper()
@@ -60,7 +60,7 @@ rm -r "$1/tree"`, "-", dir, previous, testVersion)
 	return dir
 }
 
-// TestPackages makes the packages, and has them live on Debian hosts.
+// TestPackages builds the packages and uses them on Debian hosts.
 func TestPackages(t *testing.T) {
 	packages, root := packagesDir(t), managersRoot(t)
 	t.Run("documents", func(t *testing.T) { packageDocuments(t, packages) })
@@ -72,8 +72,8 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// packageDocuments unpacks the package. It has the README, the documents and the guides, whose links lead to what it has, too, and manual pages
-// that can be read: that of the policy, and those of commands with an example.
+// packageDocuments unpacks the package. It must have the README, the documents and the guides, with links only to files in the package. It must also
+// have readable manual pages: one of the policy, and one with an example for each command.
 func packageDocuments(t *testing.T, packages string) {
 	dir := t.TempDir()
 	if out, err := exec.Command("dpkg-deb", "-x", filepath.Join(packages, "present.deb"), dir).CombinedOutput(); err != nil {
@@ -106,8 +106,8 @@ func packageDocuments(t *testing.T, packages string) {
 	}
 }
 
-// packageLife installs the package of the previous release on a Debian host, upgrades, reboots, removes and purges it, with packets
-// coming all the time that the policy drops. None comes in from the first apply on, until somebody says so.
+// packageLife installs the package of the previous release on a Debian host, upgrades it, reboots, and removes and purges the package. Packets that
+// the policy drops arrive all the time. After the first apply, none may pass until an operator allows it.
 func packageLife(t *testing.T, packages, root string) {
 	if !inside(t) {
 		return
@@ -149,7 +149,7 @@ sysinit.target.wants/floodwall-boot.service`)
 
 	d.kill()
 	sh(t, "nft flush ruleset")
-	// The kernel detaches the programs some time after the file system that held their links.
+	// After the file system with their links is gone, the kernel detaches the programs with a delay.
 	waitFor(t, "devices without programs of the system that ended", func() bool {
 		links, err := exec.Command("ip", "link", "show").CombinedOutput()
 		return err == nil && !strings.Contains(string(links), "prog/xdp")
@@ -169,7 +169,7 @@ sysinit.target.wants/floodwall-boot.service`)
 	w.arrives()
 }
 
-// otherPrograms installs the packages of the other programs, which the package before had in it, and removes them.
+// otherPrograms installs and removes the packages of the other programs. The previous release had these programs in one package.
 func otherPrograms(d *debian, w *watch) {
 	d.Helper()
 	if out, err := d.run("floodwall hub status"); err == nil || !strings.Contains(out, "`hub` is a command of floodwall-hub") || !strings.Contains(out, "apt install floodwall-hub") {
@@ -184,8 +184,8 @@ func otherPrograms(d *debian, w *watch) {
 	})
 }
 
-// gettingStarted does on a Debian host with systemd what docs/getting-started.md says of the package, the first policy and the
-// daemon. TestDocuments does the rest of the page, and these commands where they need neither of the two.
+// gettingStarted follows docs/getting-started.md on a Debian host with systemd: the package, the first policy and the daemon. TestDocuments tests the
+// rest of the page. It also tests those of these commands that need neither Debian nor systemd.
 func gettingStarted(t *testing.T, packages, root string) {
 	if !inside(t) {
 		return
@@ -221,7 +221,7 @@ func gettingStarted(t *testing.T, packages, root string) {
 	t.Errorf("the page does not start the daemon, in %d commands that concern the package", ran)
 }
 
-// serves waits until the daemon in the system says that the policy is in force.
+// serves waits until the daemon in the Debian system reports that the policy is in force.
 func (d *debian) serves() {
 	d.Helper()
 	socket := fmt.Sprintf("/proc/%d/root%s", d.systemd, readSocket)
@@ -231,7 +231,7 @@ func (d *debian) serves() {
 	})
 }
 
-// keeps does something that must not let in a packet that the policy drops.
+// keeps runs an action. The action must not let a packet pass that the policy drops.
 func (d *debian) keeps(w *watch, what string, do func()) {
 	d.Helper()
 	before, sent := w.received.Load(), w.sent.Load()
@@ -244,7 +244,8 @@ func (d *debian) keeps(w *watch, what string, do func()) {
 	}
 }
 
-// packageLint has Debian's own check look at the packages of both architectures, and rpm at what it would run and require.
+// packageLint checks the packages of both architectures with lintian. It checks the digests, the scripts and the dependencies of the rpm package with
+// rpm.
 func packageLint(t *testing.T, packages string) {
 	testutil.RequireTool(t, "lintian")
 	foreign, dir := map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH], t.TempDir()
@@ -278,7 +279,7 @@ func packageLint(t *testing.T, packages string) {
 	}
 }
 
-// packagesAgain makes the packages a second time, which gives the same bytes.
+// packagesAgain builds the packages a second time. The bytes must be the same.
 func packagesAgain(t *testing.T, packages string) {
 	dir := t.TempDir()
 	cmd := exec.Command("scripts/packages", testVersion, dir, runtime.GOARCH)

@@ -106,7 +106,7 @@ func TestPagePictures(t *testing.T) {
 	b.clean("127.0.0.1:9810")
 }
 
-// shrunk is a picture with the 128 colours that it has most of.
+// shrunk returns a picture reduced to its 128 most frequent colours.
 func shrunk(t *testing.T, text []byte) string {
 	t.Helper()
 	full, err := png.Decode(bytes.NewReader(text))

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// printPlacement prints how rules were placed, in a few lines, and nothing when no costs are known and none were.
+// printPlacement prints a summary of the placement of rules. It prints nothing if there is no cost model and no rule was moved earlier.
 func (e *env) printPlacement(p *control.PlacementStatus) {
 	if p.Model == nil && len(p.Last) == 0 {
 		return
@@ -36,7 +36,7 @@ func (e *env) printPlacement(p *control.PlacementStatus) {
 	}
 }
 
-// movesText says whether rules move.
+// movesText says whether rules move between stages.
 func movesText(p *control.PlacementStatus) string {
 	switch {
 	case p.Fixed != "":
@@ -49,7 +49,7 @@ func movesText(p *control.PlacementStatus) string {
 	return "rules move to where they cost least"
 }
 
-// mixText says what packets there were.
+// mixText describes the traffic since the last placement: the rates at which packets arrived, were decided, delivered and forwarded.
 func mixText(m *cost.Mix, since time.Time) string {
 	rate := func(n uint64) string { return wording.Count(int(float64(n)/max(m.Seconds, 0.001) + 0.5)) }
 	var decided uint64

@@ -1,4 +1,4 @@
-// This file compares the verdicts of a policy with those that a file of cases expects.
+// This file compares the verdicts of a policy with the expected verdicts in a file of cases.
 
 package main
 
@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Report is what all cases have come to.
+// Report is the result of all cases.
 type Report struct {
 	Policy string   `json:"policy"`
 	Passed int      `json:"passed"`
@@ -21,7 +21,7 @@ type Report struct {
 	Cases  []Result `json:"cases"`
 }
 
-// Result is what a case has come to.
+// Result is the result of a case.
 type Result struct {
 	Line   int     `json:"line"`
 	Packet string  `json:"packet"`
@@ -30,7 +30,7 @@ type Result struct {
 	Got    Outcome `json:"got"`
 }
 
-// Outcome is a verdict and its reason, "" for any.
+// Outcome is a verdict with its reason. An empty string matches any value.
 type Outcome struct {
 	Verdict string `json:"verdict"`
 	Reason  string `json:"reason,omitempty"`
@@ -43,7 +43,8 @@ func (o Outcome) String() string {
 	return o.Verdict + " " + o.Reason
 }
 
-// Run runs all cases that r has, which errors call name. Lines that cannot be read are all reported, and then no result is.
+// Run runs all cases in r. name is the file name of the cases in errors. If lines cannot be parsed, Run returns an error for each of these lines and
+// runs no case.
 func Run(c *control.Compiled, name string, r io.Reader) (*Report, error) {
 	report := &Report{Policy: c.Policy.File, Cases: []Result{}}
 	var errs []error

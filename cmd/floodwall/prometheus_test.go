@@ -17,10 +17,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// scraped has the daemon take samples and look for attacks, too: only then the dashboard has all figures.
+// scraped is the policy monitored, with samples and detection added. The dashboard uses metrics that exist only with these.
 var scraped = strings.Replace(monitored, "9810}", "9810, sample: 1/10}\ndetect: {baseline: learn}", 1)
 
-// monitored has all kinds of figures: rules, checks, sets, a limit that bans, and a protected service.
+// monitored is a policy that has all kinds of metrics: rules, checks, sets, a limit that bans, and a protected service.
 const monitored = `devices: [fw0]
 default: pass
 checks: standard
@@ -34,7 +34,7 @@ services:
   - {name: web, port: tcp/80, syn: {mode: host}}
 `
 
-// prometheus is a server that scrapes the daemon.
+// prometheus is a Prometheus server that scrapes the daemon.
 type prometheus struct {
 	*testing.T
 	log *lines
@@ -42,7 +42,8 @@ type prometheus struct {
 
 const prometheusAddress = "127.0.0.1:9090"
 
-// startPrometheus starts one with the files of contrib, which scrapes every two seconds. A scrape may take as long on a busy machine.
+// startPrometheus starts a Prometheus server with the files of contrib. It scrapes every two seconds, because on a busy machine a scrape may take
+// that long.
 func startPrometheus(t *testing.T) *prometheus {
 	t.Helper()
 	testutil.RequireTool(t, "prometheus")
@@ -75,7 +76,7 @@ func startPrometheus(t *testing.T) *prometheus {
 	return p
 }
 
-// ask asks the HTTP API of Prometheus.
+// ask sends a request to the HTTP API of Prometheus, and decodes the answer.
 func (p *prometheus) ask(path string, into any) error {
 	a, err := request(client(prometheusAddress), http.MethodGet, path, nil)
 	if err != nil {
@@ -92,12 +93,12 @@ func (p *prometheus) ask(path string, into any) error {
 	return json.Unmarshal(outer.Data, into)
 }
 
-// values are those of a query, by their labels.
+// values returns the results of a query. The keys are their labels.
 func (p *prometheus) values(query string) (map[string]float64, error) {
 	return p.answer("/api/v1/query?query=" + url.QueryEscape(query))
 }
 
-// valuesAt are those of a query at a time, in seconds since 1970.
+// valuesAt returns the results of a query at a time, in seconds since 1970. The keys are their labels.
 func (p *prometheus) valuesAt(query string, at float64) (map[string]float64, error) {
 	return p.answer(fmt.Sprintf("/api/v1/query?time=%.3f&query=%s", at, url.QueryEscape(query)))
 }
@@ -123,7 +124,7 @@ func (p *prometheus) answer(path string) (map[string]float64, error) {
 	return found, nil
 }
 
-// sum waits until the values of a query add up to a number.
+// sum waits until the sum of a query's results equals a number.
 func (p *prometheus) sum(query string, want float64) {
 	p.Helper()
 	var got map[string]float64
@@ -143,7 +144,7 @@ func (p *prometheus) sum(query string, want float64) {
 	p.Fatalf("%s is %v (%v), want %v; Prometheus said:\n%s%v", query, got, err, want, p.log, targets)
 }
 
-// expressions are those of a dashboard, for one host.
+// expressions returns the expressions of a dashboard, with its variables set for one host.
 func expressions(t *testing.T, file string) (list []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -164,8 +165,8 @@ func expressions(t *testing.T, file string) (list []string) {
 	return list
 }
 
-// TestPrometheus has Debian's Prometheus scrape the daemon. Its figures are the packets that were sent. Every expression of the dashboard
-// has a value, and no alert is raised. promtool raises each of them from figures in testdata.
+// TestPrometheus scrapes the daemon with Debian's Prometheus. The values must equal the packets that were sent. Every expression of the dashboard
+// must have a value, and no alert may fire. promtool checks with the values in testdata that each alert can fire.
 func TestPrometheus(t *testing.T) {
 	if !inside(t) {
 		return

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// recipe is a policy of a guide with what must get through it, and what must not.
+// recipe is a policy of a guide, with the exchanges that the policy must allow and those that it must prevent.
 type recipe struct {
 	guide, file string
 	setup       string // of the host, as a script for sh
@@ -19,8 +19,8 @@ type recipe struct {
 	more        func(t *testing.T, s natSite, target string)
 }
 
-// exchange is a connection, or a datagram and its answer. The client has the addresses of an administrator, of the resolver, of another
-// host of the network, and of a stranger; "" is the host itself, and "behind" the server behind it.
+// exchange is a connection, or a datagram and its answer. The field from is an address of the client, which has the addresses of an administrator, of
+// the resolver, of another host of the network, and of a stranger. "" stands for the host itself, and "behind" for the server behind the host.
 type exchange struct {
 	from, network, to string
 	want              bool
@@ -33,7 +33,7 @@ const (
 	neighbor = "192.0.2.2"
 )
 
-// recipes are the policies of guides whose subject is a kind of host.
+// recipes are the policies of guides about a certain kind of host.
 var recipes = map[string]recipe{
 	"mail": {guide: "mail-server.md", file: "policy.yaml", listens: []int{25, 587, 993, 22, 3306}, exchanges: []exchange{
 		{stranger, "tcp", "192.0.2.1:25", true}, {stranger, "tcp", "192.0.2.1:587", true}, {stranger, "tcp", "192.0.2.1:993", true},
@@ -63,8 +63,8 @@ $t -A POSTROUTING -s 10.9.0.0/24 ! -d 10.9.0.0/24 -j MASQUERADE`, exchanges: []e
 	}},
 }
 
-// TestRecipes applies the policies of guides as they stand there, but for the name of the device, on each target, and sends through them what
-// such a host lives on, and what it refuses.
+// TestRecipes applies the policies of guides on each target. They are unchanged, except for the name of the device. It sends the traffic that such a
+// host needs, and traffic that the policy must drop.
 func TestRecipes(t *testing.T) {
 	for name, r := range recipes {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ for net in 203.0.113.0/24 198.51.100.0/24; do ip route add $net dev fw0; done`)
 	mustFloodwall(t, "unload")
 }
 
-// policy is the text of the recipe's file in its guide.
+// policy returns the text of the recipe's file in its guide.
 func (r recipe) policy(t *testing.T) string {
 	for _, f := range fences(t, filepath.Join("docs/guides", r.guide)) {
 		if f.file == r.file {
@@ -117,7 +117,7 @@ func (r recipe) policy(t *testing.T) string {
 	return ""
 }
 
-// exchange makes one.
+// exchange makes an exchange, and returns an error if it fails.
 func (s natSite) exchange(x exchange) (err error) {
 	ask := func() { err = askFor(x.from, x.network, x.to, answerTime(x.want)) }
 	switch x.from {
@@ -132,7 +132,7 @@ func (s natSite) exchange(x exchange) (err error) {
 	return err
 }
 
-// answerTime is how long an answer is waited for: one that is not to come, not for long.
+// answerTime returns the time for which the test waits for an answer. For an answer that must not arrive, the time is short.
 func answerTime(wanted bool) time.Duration {
 	if wanted {
 		return 5 * time.Second
@@ -140,7 +140,7 @@ func answerTime(wanted bool) time.Duration {
 	return 300 * time.Millisecond
 }
 
-// askFor reads the word that greets, from an address of the calling thread's network namespace, "" for any.
+// askFor connects and reads the word of greet. The parameter from is an address of the calling thread's network namespace, or "" for any address.
 func askFor(from, network, to string, patience time.Duration) error {
 	c, err := dialFrom(from, network, to, patience)
 	if err != nil {
@@ -159,7 +159,8 @@ func askFor(from, network, to string, patience time.Duration) error {
 	return err
 }
 
-// dialFrom makes its socket on the calling thread: one address is dialed by the caller itself.
+// dialFrom opens a connection with a socket of the calling thread. If there is only one address, the dialer starts no other goroutine, so it stays on
+// this thread.
 func dialFrom(from, network, to string, patience time.Duration) (net.Conn, error) {
 	d := net.Dialer{Timeout: patience}
 	if from != "" && network == "udp" {
@@ -174,8 +175,8 @@ func dialFrom(from, network, to string, patience time.Duration) (net.Conn, error
 	return c, err
 }
 
-// handshakes floods the VPN's port with first messages from one address: the limit drops most, traffic of tunnels and the first message of
-// another network pass.
+// handshakes floods the VPN's port with handshake initiations from one address. The limit must drop most of them. Traffic of tunnels must pass, and a
+// handshake initiation from another network must pass.
 func handshakes(t *testing.T, s natSite, target string) {
 	const sent = 1000
 	answered := 0

@@ -24,12 +24,12 @@ func repairCommand(e *env) *cobra.Command {
 	}
 	e.JSONFlag(c)
 	c.Flags().BoolVar(&restoring, "boot-restore", false, "apply the policy that was saved for boot when nothing is loaded")
-	c.Flags().MarkHidden("boot-restore") // for the unit of devices that return
+	c.Flags().MarkHidden("boot-restore") // for the systemd unit that runs when devices return
 	return c
 }
 
-// repair repairs what is loaded. With restoring it applies what was saved for boot when nothing is loaded, as when the first of the
-// policy's devices appears later than systemd waited for it.
+// repair repairs the loaded policy. If no policy is loaded and restoring is set, repair applies the policy that was saved for boot. That is needed
+// when the first device of the policy appears after systemd stopped waiting for it.
 func repair(ctx context.Context, e *env, restoring bool) error {
 	in, err := e.Host()
 	if err != nil {

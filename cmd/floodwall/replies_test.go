@@ -14,20 +14,20 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// Where the servers of TestUsesWithoutRules are: far away, behind a link whose packets are smaller.
+// far4 and far6 are addresses of the servers of TestUsesWithoutRules. The servers are far away, behind a link with a smaller MTU.
 const (
 	far4 = "198.51.100.7"
 	far6 = "2001:db8:7::7"
 )
 
-// closedPolicy has no rule for what comes back.
+// closedPolicy has no rule for replies.
 const closedPolicy = `devices: [fw0]
 default: drop
 services:
   - {name: ssh, port: tcp/22, from: 203.0.113.0/24}
 `
 
-// use is something that a host does and that is answered. run is a script for sh, in which ADDR is the server, HOST the server in a URL and
+// use is an activity of a host that receives answers. The field run is a shell script, in which ADDR is the server, HOST is the server in a URL, and
 // SIX is 6 for IPv6.
 type use struct{ name, run string }
 
@@ -39,14 +39,14 @@ var uses = []use{
 apt-get -qq -o Dir::Etc::sourcelist=$d/list -o Dir::Etc::sourceparts=- -o Dir::Etc::parts=- -o Dir::State::lists=$d/lists -o Dir::Cache=$d -o APT::Sandbox::User= \
 	-o Acquire::Retries=0 -o Acquire::http::Timeout=10 -o Debug::NoLocking=1 update && grep -q floodwall-test $d/lists/*Packages*; s=$?; rm -rf $d; exit $s`},
 	{"ping", "busybox pingSIX -c 1 -W 5 ADDR >/dev/null"},
-	{"ping with fragments", "busybox pingSIX -c 3 -i 0.2 -W 5 -s 3000 ADDR >/dev/null"}, // IPv6 loses the first by the small link
+	{"ping with fragments", "busybox pingSIX -c 3 -i 0.2 -W 5 -s 3000 ADDR >/dev/null"}, // over IPv6, the first packet is lost at the link with the smaller MTU
 	{"traceroute", "[ $(busybox tracerouteSIX -n -q 2 -w 2 -m 4 ADDR 2>&1 | grep -c ' ms') -ge 2 ]"},
 	{"git", "d=$(mktemp -d); git clone -q git://HOST/project $d/copy && [ -e $d/copy/file ]; s=$?; rm -rf $d; exit $s"},
 	{"FTP, passive", "d=$(mktemp); busybox timeout 10 busybox ftpget -u me -p me ADDR $d file && grep -qx content $d; s=$?; rm -f $d; exit $s"},
 }
 
-// TestUsesWithoutRules has a host, and a container behind it, use servers far away under a policy that has no rule for answers: IPv4 of the
-// container is masqueraded, IPv6 is not.
+// TestUsesWithoutRules runs the activities on a host, and in a container behind it, with distant servers. The policy has no rule for replies. The
+// container's IPv4 is masqueraded, its IPv6 is not.
 func TestUsesWithoutRules(t *testing.T) {
 	for _, target := range []string{"xdp", "nftables", "iptables"} {
 		t.Run(target, func(t *testing.T) {
@@ -94,7 +94,7 @@ func (u use) try(t *testing.T, from, address string) {
 	}
 }
 
-// farSite is a natSite with a host far away, behind the client.
+// farSite is a natSite with another host far away, behind the client.
 type farSite struct {
 	natSite
 	far *testutil.Elsewhere
@@ -118,8 +118,8 @@ ip route add default via 198.51.100.1; ip -6 route add default via 2001:db8:7::1
 	return s
 }
 
-// fixedPorts has the host and the host far away talk as WireGuard does, from one port to another, which no rule opens: the host begins; after
-// that, either may send.
+// fixedPorts exchanges datagrams between the host and the distant host, as WireGuard does. Both ports are fixed, and no rule opens them. The host
+// sends first. After that, either may send.
 func (s *farSite) fixedPorts(t *testing.T, target string) {
 	for _, ends := range [][2]string{{"192.0.2.1", far4}, {"2001:db8::1", far6}} {
 		own, other := net.JoinHostPort(ends[0], "51000"), net.JoinHostPort(ends[1], "51001")
@@ -153,7 +153,7 @@ func (s *farSite) fixedPorts(t *testing.T, target string) {
 	}
 }
 
-// askNames asks for 4,000 bytes, over UDP in fragments, and over TCP.
+// askNames sends a DNS query whose answer has 4,000 bytes: over UDP, where the answer is fragmented, and over TCP.
 func askNames(t *testing.T, from, address string) {
 	for _, network := range []string{"udp", "tcp"} {
 		q := new(dns.Msg).SetQuestion("large.example.", dns.TypeTXT).SetEdns0(4096, false)
@@ -168,7 +168,7 @@ func askNames(t *testing.T, from, address string) {
 	}
 }
 
-// dialogue is one with a server, on a connection or by datagrams.
+// dialogue is an exchange with a server, over a connection or by datagrams.
 type dialogue struct {
 	network, port string
 	talk          func(net.Conn) error

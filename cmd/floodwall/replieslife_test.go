@@ -24,7 +24,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// innerPolicy lets replies in, and nothing else.
+// innerPolicy passes replies, and datagrams to udp/9.
 const innerPolicy = `devices: [fw0]
 default: drop
 sets: {listed: {url: "URL", every: 12h}}
@@ -32,7 +32,7 @@ rules: [{name: listed, from: $listed, then: drop}]
 services: [{name: mark, port: udp/9}]
 `
 
-// innerSite is a host with flows that it began, of which only the other end sends.
+// innerSite is a host with flows that the host has opened. After that, only the other ends of the flows send.
 type innerSite struct {
 	*testing.T
 	client *testutil.Elsewhere
@@ -40,21 +40,21 @@ type innerSite struct {
 	policy string
 	list   atomic.Value // string
 	flows  []innerFlow
-	number int // of the last text that was sent
+	number int // number of the last text that was sent
 }
 
-// innerFlow is such a flow.
+// innerFlow is a flow that the host has opened.
 type innerFlow struct {
 	name string
 	own  net.Conn
-	send func(text string) error // by the other end
-	lost bool                    // what is sent may be lost, as while a device returns
+	send func(text string) error // sends a text from the other end
+	lost bool                    // packets may be lost, for example while a device returns
 }
 
-// ownPort is the port of the host's socket of UDP that takes datagrams of anybody.
+// ownPort is the port of a UDP socket of the host that accepts datagrams from any sender.
 const ownPort = 40000
 
-// newInnerSite has the policy applied, and then begins a flow of TCP and one of UDP.
+// newInnerSite applies the policy. Then the host opens a TCP connection and a UDP flow.
 func newInnerSite(t *testing.T, target string) *innerSite {
 	s := &innerSite{T: t, client: testutil.NewElsewhere(t), target: target, policy: filepath.Join(t.TempDir(), "policy.yaml")}
 	s.list.Store("9.9.9.0/24\n")
@@ -73,14 +73,14 @@ func (s *innerSite) apply(policy string, more ...string) {
 	mustFloodwall(s.T, append([]string{"apply", "--force", "--target", s.target, policy}, more...)...)
 }
 
-// cable gives the client the other end of the host's device.
+// cable moves the other end of the host's device to the client.
 func (s *innerSite) cable() {
 	s.Helper()
 	s.client.Take(s.T, "fw1")
 	s.client.Do(func() { script(s.T, "ip link set lo up; ip link set fw1 up; ip addr add 192.0.2.2/24 dev fw1") })
 }
 
-// connection has the host open one of TCP.
+// connection opens a TCP connection from the host.
 func (s *innerSite) connection(port string) {
 	s.Helper()
 	var l net.Listener
@@ -93,12 +93,12 @@ func (s *innerSite) connection(port string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	own.(*net.TCPConn).SetKeepAlive(false) // so that nothing leaves which would open the flow
+	own.(*net.TCPConn).SetKeepAlive(false) // without keep-alive no packet leaves that would open the flow
 	s.Cleanup(func() { own.Close(); peer.Close() })
 	s.flows = append(s.flows, innerFlow{"TCP to port " + port, own, func(text string) error { _, err := io.WriteString(peer, text); return err }, false})
 }
 
-// datagrams has the host's socket of UDP ask the client.
+// datagrams opens a UDP flow from the host's socket to the client.
 func (s *innerSite) datagrams() {
 	s.Helper()
 	own, err := net.ListenPacket("udp4", fmt.Sprintf(":%d", ownPort))
@@ -117,7 +117,7 @@ func (s *innerSite) datagrams() {
 	s.flows = append(s.flows, innerFlow{"UDP", own.(*net.UDPConn), func(text string) error { return toOwnPort(peer, text) }, true})
 }
 
-// bound is a socket of UDP of the client.
+// bound returns a UDP socket of the client.
 func (s *innerSite) bound(address string) (c net.PacketConn) {
 	s.Helper()
 	var err error
@@ -134,7 +134,7 @@ func toOwnPort(from net.PacketConn, text string) error {
 	return err
 }
 
-// goOn wants what the other ends send to arrive, and nothing else.
+// goOn checks that packets from the other end of each flow arrive, and that no other packets do.
 func (s *innerSite) goOn(when string) {
 	s.Helper()
 	for _, f := range s.flows {
@@ -170,7 +170,7 @@ func (s *innerSite) goesOn(f innerFlow) (err error) {
 	return nil
 }
 
-// closed wants datagrams to be dropped that answer nothing: by the default, which counts them.
+// closed checks that the default drops and counts unsolicited datagrams.
 func (s *innerSite) closed(when string) {
 	s.Helper()
 	stranger := s.bound("192.0.2.2:7003")
@@ -187,7 +187,7 @@ func (s *innerSite) closed(when string) {
 	}
 }
 
-// dropped is how many packets the default has dropped.
+// dropped returns the number of packets that the default has dropped.
 func (s *innerSite) dropped() uint64 {
 	status, err := control.Instance{Dir: datapath.DefaultDir}.Status(s.Context())
 	if err != nil {
@@ -197,7 +197,7 @@ func (s *innerSite) dropped() uint64 {
 	return status.Default.Packets
 }
 
-// restored makes the device again, and waits until it is filtered.
+// restored deletes the device, makes it again, and waits until it is filtered.
 func (s *innerSite) restored(repair func()) {
 	s.Helper()
 	script(s.T, "ip link del fw0\n"+newDevice+"ip link set fw0 up")
@@ -206,7 +206,7 @@ func (s *innerSite) restored(repair func()) {
 	s.whole()
 }
 
-// whole waits until status says that all is well.
+// whole waits until status reports no problem.
 func (s *innerSite) whole() {
 	s.Helper()
 	if out, err := "", error(nil); !testutil.Eventually(filteredAgain, func() bool { out, err = floodwall("status"); return err == nil }) {
@@ -214,8 +214,8 @@ func (s *innerSite) whole() {
 	}
 }
 
-// TestRepliesOutlive has flows that the host began outlive another apply, exchanges of a list and of temporary rules, the end of a trial, a
-// daemon that ends, a device that goes and returns, and a flush of netfilter. After each, nothing passes that answers nothing.
+// TestRepliesOutlive checks that flows of the host survive events: another apply, exchanges of a list and of temporary rules, the end of a trial, the
+// end of a daemon, the loss and return of a device, and a flush of netfilter. After each event, no unsolicited packet may pass.
 func TestRepliesOutlive(t *testing.T) {
 	for _, target := range []string{"xdp", "nftables", "iptables"} {
 		t.Run(target, func(t *testing.T) {
@@ -276,8 +276,8 @@ func outlive(s *innerSite) {
 	}
 }
 
-// TestRepliesUpgraded has a table that another version has written in another way. status says so. An apply takes nothing of it over, and notes
-// the connections of sockets anew.
+// TestRepliesUpgraded marks the table of reply flows as having the format of another version. status must report that format. The next apply must not
+// reuse the table. It must record the flows of open sockets again.
 func TestRepliesUpgraded(t *testing.T) {
 	if !inside(t) {
 		return
@@ -288,12 +288,12 @@ func TestRepliesUpgraded(t *testing.T) {
 		t.Errorf("status: %v\n%s", err, out)
 	}
 	s.apply(s.policy)
-	s.flows = s.flows[:1] // no socket says of whom the other flow is
+	s.flows = s.flows[:1] // no socket shows the owner of the other flow
 	s.goOn("after the upgrade")
 	s.closed("after the upgrade")
 }
 
-// otherFormat has it that another version loaded a generation, which writes reply flows in another way.
+// otherFormat marks a generation as loaded by a version with another format of reply flows.
 func otherFormat(t *testing.T, generation int) {
 	t.Helper()
 	formats := maps.Clone(image.Formats())
@@ -311,7 +311,8 @@ func otherFormat(t *testing.T, generation int) {
 	}
 }
 
-// TestNoRepliesUpgraded has a policy without reply flows, loaded by another version: its form of the table does not matter.
+// TestNoRepliesUpgraded uses a policy without reply flows, marked as loaded by another version. The format of that version's table of reply flows
+// must not matter.
 func TestNoRepliesUpgraded(t *testing.T) {
 	if !inside(t) {
 		return
@@ -326,7 +327,7 @@ func TestNoRepliesUpgraded(t *testing.T) {
 	s.apply(other)
 }
 
-// detached has bpftool detach the program for what leaves fw0.
+// detached detaches the program for packets that leave fw0, with bpftool.
 func (s *innerSite) detached() {
 	s.Helper()
 	dev, err := net.InterfaceByName("fw0")
@@ -341,8 +342,9 @@ func (s *innerSite) detached() {
 	script(s.T, fmt.Sprintf("bpftool link detach id %d", id))
 }
 
-// TestRepliesWithoutEgress has another tool detach the program that notes what leaves. What was noted goes on, and nothing else opens. status and
-// doctor say so. After a repair what began meanwhile goes on, too. The daemon repairs by itself.
+// TestRepliesWithoutEgress detaches the program that records leaving packets, as another tool might do. Recorded flows must continue, and no other
+// flow may be open. status and doctor must report the missing program. After a repair, flows that started in the meantime must also work. The daemon
+// must repair this by itself.
 func TestRepliesWithoutEgress(t *testing.T) {
 	if !inside(t) {
 		return

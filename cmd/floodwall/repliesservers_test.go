@@ -20,7 +20,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// serveFar begins the servers that uses ask, in the calling thread's network namespace.
+// serveFar starts the servers that uses need, in the calling thread's network namespace.
 func serveFar(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/hello", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello\n") })
@@ -86,7 +86,7 @@ func listen(t *testing.T, address string) net.Listener {
 	return l
 }
 
-// serveTime answers NTP clients (RFC 5905, 7.3).
+// serveTime starts an NTP server (RFC 5905, 7.3).
 func serveTime(t *testing.T) {
 	c, err := net.ListenPacket("udp", ":123")
 	if err != nil {
@@ -118,7 +118,7 @@ func serveTime(t *testing.T) {
 	}()
 }
 
-// timeDialogue asks for the time.
+// timeDialogue requests the time from an NTP server.
 func timeDialogue(c net.Conn) error {
 	q := make([]byte, 48)
 	q[0] = 4<<3 | 3 // version 4, a client
@@ -132,7 +132,7 @@ func timeDialogue(c net.Conn) error {
 	return err
 }
 
-// keyDialogue begins a key exchange with an SSH server (RFC 4253, 4.2 and 7.1).
+// keyDialogue starts a key exchange with an SSH server (RFC 4253, 4.2 and 7.1).
 func keyDialogue(c net.Conn) error {
 	const keyInit = 20
 	fmt.Fprint(c, "SSH-2.0-test\r\n")
@@ -148,7 +148,7 @@ func keyDialogue(c net.Conn) error {
 	return nil
 }
 
-// serveMail is an SMTP server as far as a client needs it to send one mail.
+// serveMail acts as an SMTP server for a client that sends one mail.
 func serveMail(c net.Conn) {
 	fmt.Fprint(c, "220 far.example\r\n")
 	for r := bufio.NewScanner(c); r.Scan(); {
@@ -182,7 +182,7 @@ func mailDialogue(c net.Conn) error {
 	return errors.Join(w.Close(), s.Quit())
 }
 
-// serveFile is an FTP server that gives one file over a passive connection (RFC 959, RFC 2428).
+// serveFile acts as an FTP server that sends one file over a passive connection (RFC 959, RFC 2428).
 func serveFile(c net.Conn, passive net.Listener) {
 	fmt.Fprint(c, "220 far\r\n")
 	for r := bufio.NewScanner(c); r.Scan(); {

@@ -11,10 +11,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// container is a network namespace that lives as long as a process in it.
+// container is a network namespace. It exists as long as the process in it.
 type container struct{ process *exec.Cmd }
 
-// newContainer starts one with a device fw0 whose other end is fw1.
+// newContainer starts a container with a device fw0, whose other end is fw1.
 func newContainer(t *testing.T) *container {
 	t.Helper()
 	c := &container{exec.Command("unshare", "--net", "--keep-caps", "sh", "-c", "echo made; exec sleep 600")}
@@ -44,15 +44,15 @@ func (c *container) run(args ...string) (string, error) {
 	return string(out), err
 }
 
-// stop ends it, and the kernel its namespace some time later.
+// stop ends the process. The kernel removes its network namespace some time later.
 func (c *container) stop() {
 	c.process.Process.Signal(unix.SIGKILL)
 	c.process.Wait()
 }
 
-// TestContainerRestart keeps the directory of the state while its network namespace is replaced by another. While the
-// first lives, the second is refused, and changes nothing there; once it has ended, apply takes the state over, with its
-// counters, and unload removes it.
+// TestContainerRestart keeps the state's directory while another network namespace replaces the first. As long as the first namespace exists,
+// commands in the second must fail and change nothing. After the first has ended, apply must take over the state with its counters, and unload must
+// remove it.
 func TestContainerRestart(t *testing.T) {
 	if !inside(t) {
 		return
@@ -78,7 +78,7 @@ func TestContainerRestart(t *testing.T) {
 		}
 		must(first, "target "+target, "status")
 		first.stop()
-		// The kernel removes a network namespace some time after its last process (cleanup_net in net/core/net_namespace.c).
+		// The kernel removes a network namespace with a delay after its last process has ended (cleanup_net in net/core/net_namespace.c).
 		out, err := "", error(nil)
 		waitFor(t, "an apply after the namespace has ended", func() bool {
 			out, err = second.run("floodwall", "apply", "--target", target, policy)

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// restore applies what was saved for boot.
+// restore applies the policy that was saved for boot.
 func restore(ctx context.Context, e *env) error {
 	in, err := e.Host()
 	if err != nil {

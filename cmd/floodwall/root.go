@@ -6,7 +6,8 @@ import (
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 )
 
-// commands make the commands, in the order in which help lists them: those that read, those that change, and those that other programs have.
+// commands are the constructors of all commands, in the order of the help: first commands that read, then commands that change, then commands that
+// other programs have.
 var commands = []func(*env) *cobra.Command{
 	initCommand, checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand, replayCommand,
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, topCommand, attacksCommand, doctorCommand, repairCommand, unloadCommand,

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// victim is a socket that the flood of TestAttack goes to, and no rule of its policy mentions.
+// victim is a socket that is a target of the flood of TestAttack. No rule of the policy mentions it.
 type victim struct {
 	*testing.T
 	net.PacketConn
@@ -30,7 +30,8 @@ func newVictim(t *testing.T) *victim {
 	return &victim{t, c}
 }
 
-// flood sends packets of the attack, and then one of a client. It returns how many of the attack the socket received before it.
+// flood sends n packets of the attack and then one packet of a client. It returns the number of attack packets that the socket received before the
+// client's packet.
 func (v *victim) flood(n int) (arrived int) {
 	v.Helper()
 	for _, send := range []struct {
@@ -55,7 +56,7 @@ func (v *victim) flood(n int) (arrived int) {
 	}
 }
 
-// lifeOfRule finds rules in the capture of a report and applies them. They observe at first, then they drop, and then they are removed.
+// lifeOfRule applies the rules that suggest finds in the capture of a report. The rules first observe, then drop, and are then removed.
 func (h *apiHost) lifeOfRule(file, attack string) {
 	t := h.T
 	t.Helper()
@@ -96,8 +97,8 @@ func (h *apiHost) lifeOfRule(file, attack string) {
 	}
 }
 
-// ruleExpires adds the suggested rules of a report for a time. They observe, then they are promoted and drop, and then they end by the clock
-// of the kernel, while no process of Floodwall runs.
+// ruleExpires adds the suggested rules of a report temporarily. The rules first observe. After their promotion they drop. Then they end by the
+// kernel's clock, while no process of Floodwall runs.
 func (h *apiHost) ruleExpires(rules []suggest.Rule) {
 	t := h.T
 	t.Helper()

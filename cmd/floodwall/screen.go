@@ -1,4 +1,4 @@
-// This file shows what `floodwall top` reads: as tables, and as a screen with keys on a terminal.
+// This file shows the data of `floodwall top`: as tables, and on a terminal as a screen that is controlled by keys.
 
 package main
 
@@ -16,18 +16,18 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// ShowTop shows what next reads, again and again, on the terminal of in and out until a key ends it. It returns the error of next that
-// ended it, or the cause of the end of ctx. next is not called any more when it returns.
+// ShowTop calls next repeatedly and shows the results on a terminal, until the user presses a key that ends it. It returns the error of next, or the
+// cause of the end of ctx. next is not called after ShowTop has returned.
 func ShowTop(ctx context.Context, in io.Reader, out io.Writer, next func(context.Context) (*operate.Top, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &screen{next: func() tea.Msg {
 		t, err := next(ctx)
 		return reading{t, err}
 	}}
-	// The terminal's signals are keys here, and others end ctx.
+	// A key that usually sends a signal, such as ctrl+c, arrives here as a key. Other signals end ctx.
 	_, err := tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler()).Run()
 	cancel()
-	if s.waits { // what it reads from is its own until the reading has come to its end
+	if s.waits { // the last reading still uses next: wait for its end
 		<-s.ended
 	}
 	if s.failed != nil {
@@ -39,25 +39,25 @@ func ShowTop(ctx context.Context, in io.Reader, out io.Writer, next func(context
 	return err
 }
 
-// screen is what top shows.
+// screen is the screen of top.
 type screen struct {
 	next          func() tea.Msg
-	waits         bool // for a reading
+	waits         bool // next is running
 	ended         chan struct{}
 	top           *operate.Top
 	failed        error
-	part          int // of the samples: sources, destinations, …
+	part          int // index of the shown part of the samples: sources, destinations, …
 	paused        bool
 	width, height int
 }
 
-// reading is a result of Watch.Next.
+// reading is a result of next.
 type reading struct {
 	top *operate.Top
 	err error
 }
 
-// Init begins to read.
+// Init starts the first reading.
 func (s *screen) Init() tea.Cmd { return s.read() }
 
 func (s *screen) read() tea.Cmd {
@@ -69,7 +69,7 @@ func (s *screen) read() tea.Cmd {
 	}
 }
 
-// Update takes a key, a new size, or a reading.
+// Update handles a key, a new size, or a reading.
 func (s *screen) Update(m tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := m.(type) {
 	case tea.WindowSizeMsg:
@@ -90,7 +90,7 @@ func (s *screen) Update(m tea.Msg) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-// screenKeys are at the foot of the screen.
+// screenKeys is the last line of the screen.
 const screenKeys = "q quit   space pause   tab, arrows: sources, destinations, ports, …"
 
 func (s *screen) key(name string) tea.Cmd {
@@ -107,7 +107,7 @@ func (s *screen) key(name string) tea.Cmd {
 	return nil
 }
 
-// View is the screen: no line is wider, and there are no more of them.
+// View returns the screen, cut to the size of the terminal.
 func (s *screen) View() tea.View {
 	v := tea.NewView(strings.Join(s.lines(), "\n"))
 	v.AltScreen = true
@@ -122,7 +122,7 @@ func (s *screen) lines() (lines []string) {
 	if s.top.Warning != "" {
 		lines = append(lines, "warning: "+wording.Printable(s.top.Warning))
 	}
-	rest := s.height - len(lines) - 3 // blank lines, and the keys
+	rest := s.height - len(lines) - 3 // minus blank lines, and the line of keys
 	reasons, parts := Reasons(s.top).Lines(), SampleParts(s.top)
 	lower := []string(nil)
 	if len(parts) > 0 {
@@ -148,7 +148,7 @@ func (s *screen) lines() (lines []string) {
 	return lines
 }
 
-// firstLines are at most n lines; the last says how many there are beyond.
+// firstLines returns at most n lines. If it leaves lines out, its last line says how many.
 func firstLines(lines []string, n int) []string {
 	if len(lines) <= max(n, 0) {
 		return lines

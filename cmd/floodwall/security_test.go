@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestSecurityPage reads docs/security.md: each test that holds one of its promises is one of this module.
+// TestSecurityPage checks that the tests exist that docs/security.md names for its promises.
 func TestSecurityPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/security.md")
 	if err != nil {
@@ -37,7 +37,7 @@ func TestSecurityPage(t *testing.T) {
 	}
 }
 
-// testNames are the names of all tests below a directory, whatever their build tags.
+// testNames returns the names of all tests below a directory, whatever their build tags are.
 func testNames(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -19,8 +19,9 @@ func asNobody(args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestSharedBPFFS has the state in a BPF file system that everybody can write, as `mount -t bpf` makes it. The user nobody
-// can neither make the directory of the state for us nor move what is in ours. What has been moved detaches nothing.
+// TestSharedBPFFS keeps the state in a BPF file system in which all users can write, as `mount -t bpf` makes it. The user nobody must not be able to
+// create the directory of the state before floodwall does. Nobody must not be able to move files of the state either. A move of files must detach no
+// program.
 func TestSharedBPFFS(t *testing.T) {
 	if !inside(t) {
 		return

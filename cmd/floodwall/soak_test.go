@@ -25,7 +25,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
-// soakPolicy has all that a daemon looks after: a list that is fetched, dynamic sets, samples and the page. URL stands for the list.
+// soakPolicy uses all features of a daemon: a fetched list, dynamic sets, samples and the page. URL stands for the address of the list.
 const soakPolicy = `devices: [fw0, fx0]
 default: pass
 sets:
@@ -39,26 +39,26 @@ rules:
 daemon: {listen: "127.0.0.1:9810", sample: 1/10}
 `
 
-// soak is a daemon under all kinds of load at once.
+// soak is a daemon under all kinds of load at the same time.
 type soak struct {
 	*watch
 	*sync.WaitGroup
 	h      *apiHost
 	over   context.Context
-	stop   func() // ends it early: the first failure says what is wrong
+	stop   func() // ends the soak early, at the first failure
 	events atomic.Uint64
-	slow   atomic.Uint64 // answers that did not come in time
-	bans   int           // that were asked for
-	feeds  int           // that were fetched
-	open   *browser      // has the page open
+	slow   atomic.Uint64 // the number of late answers
+	bans   int           // the number of requested bans
+	feeds  int           // the number of fetched lists
+	open   *browser      // a browser that has the page open
 }
 
-// figures are what must not grow, by the metric that has it, or by a name of soak.figure.
+// figures are the values that must not grow. Each is named by its metric, or by one of the names that soak.figure knows.
 var figures = []struct {
 	metric string
-	unit   float64 // of what is printed
-	grow   float64 // how much of it at the end may be more than at the beginning, as a factor
-	beside float64 // and so much beside that, in the printed unit
+	unit   float64 // the divisor of printed values
+	grow   float64 // the allowed growth from the beginning to the end, as a factor
+	beside float64 // allowed growth in addition to that, in the printed unit
 }{
 	{"process_resident_memory_bytes", 1 << 20, 1.25, 16},
 	{"go_memstats_heap_alloc_bytes", 1 << 20, 1.5, 16},
@@ -74,9 +74,9 @@ const (
 	pageHeap    = "bytes of the page's scripts"
 )
 
-// TestSoak runs for FLOODWALL_SOAK, such as 1h: a flood, 1,000 bans a second, a list that changes, a scrape each second, clients of top, of
-// the page and of events, and a Chromium in which the page is open. Memory, goroutines, files, maps and entries stay as they are, and
-// no packet comes in that the policy drops.
+// TestSoak runs for the time in FLOODWALL_SOAK, for example 1h. It runs a flood, 1,000 bans a second, a list that changes, and a scrape each second.
+// It also runs clients of top, of the page and of events, and a Chromium with the page open. Memory, goroutines, files, maps and entries must not
+// grow. No packet may pass that the policy drops.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("FLOODWALL_SOAK")
 	if text == "" {
@@ -131,7 +131,7 @@ func TestSoak(t *testing.T) {
 		s.bans, s.feeds, s.events.Load(), s.slow.Load())
 }
 
-// each does something at an interval until the time is over. What takes longer is not done twice at once.
+// each runs an action at an interval until the soak is over. It does not start an action while the previous run continues.
 func (s *soak) each(interval time.Duration, do func(n int)) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -145,17 +145,17 @@ func (s *soak) each(interval time.Duration, do func(n int)) {
 	}
 }
 
-// broken says what is wrong, and ends the soak.
+// broken reports a failure and ends the soak.
 func (s *soak) broken(format string, args ...any) {
 	if s.over.Err() != nil {
-		return // its end breaks off what is under way
+		return // the end of the soak interrupts running requests
 	}
 	s.Errorf(format, args...)
 	s.Logf("the daemon says:\n%s", s.h.said)
 	s.stop()
 }
 
-// look asks for something that must be there. It returns "" when the machine had no time to answer.
+// look requests a path that must exist, and returns the body. It returns "" if the machine was too slow to answer.
 func (s *soak) look(address, path string) (text string) {
 	a, err := get(address, path)
 	if s.wasSlow(a, err) {
@@ -167,8 +167,8 @@ func (s *soak) look(address, path string) (text string) {
 	return a.body
 }
 
-// wasSlow counts answers that did not come in time, and scrapes that lack a figure for that reason, whose status is 500: others may use the
-// machine, and this is no defect as long as it is rare.
+// wasSlow reports whether an answer was late, and counts it. A scrape with the status 500, which lacks a late value, counts as a late answer. On a
+// busy machine, rare late answers are no defect.
 func (s *soak) wasSlow(a answer, err error) bool {
 	slow := err == nil && (a.status == http.StatusServiceUnavailable || strings.Contains(a.body, context.DeadlineExceeded.Error())) || os.IsTimeout(err)
 	if slow {
@@ -177,7 +177,7 @@ func (s *soak) wasSlow(a answer, err error) bool {
 	return slow
 }
 
-// page asks for the page at the address of TCP, as a browser does.
+// page requests the page over TCP, as a browser does.
 func (s *soak) page(int) {
 	for _, path := range []string{"/", "/v1/status"} {
 		response, err := http.Get("http://127.0.0.1:9810" + path)
@@ -196,7 +196,7 @@ func (s *soak) page(int) {
 	}
 }
 
-// ban bans a thousand addresses each second, for ten seconds. Half of those of the second before it unbans.
+// ban bans a thousand addresses each second, for ten seconds. It also unbans half of the addresses of the previous second.
 func (s *soak) ban() {
 	order := func(n int) (list []string) {
 		for i := range 1000 {
@@ -224,7 +224,7 @@ func (s *soak) ban() {
 	})
 }
 
-// fetch has the list fetched, which is another one each time.
+// fetch makes the daemon fetch the list. The content of the list changes each time.
 func (s *soak) fetch() {
 	s.each(5*time.Second, func(int) {
 		if out, err := floodwall("feeds", "refresh"); err != nil {
@@ -235,7 +235,7 @@ func (s *soak) fetch() {
 	})
 }
 
-// follow reads events all the time. The daemon ends the connection of a client that is slow, which comes again then.
+// follow reads events all the time. The daemon closes the connection of a slow client. follow then connects again.
 func (s *soak) follow() {
 	for s.over.Err() == nil {
 		s.followOnce()
@@ -271,8 +271,8 @@ func (s *soak) followOnce() {
 	}
 }
 
-// scrape reads the metrics each second. It compares the last third with the first one after a warm-up, in which bans come that
-// expire later and caches are filled.
+// scrape reads the metrics each second. After a warm-up, it compares the last third of the values with the first third. During the warm-up, the first
+// bans have not expired yet, and caches are filled.
 func (s *soak) scrape() {
 	s.Helper()
 	var rows [][]float64
@@ -305,12 +305,12 @@ func (s *soak) scrape() {
 	}
 }
 
-// figure is one of those in figures, by a scrape.
+// figure returns the value of an entry of figures. The parameter text is a scrape.
 func (s *soak) figure(text, name string) (n float64) {
 	switch name {
 	case pinnedFiles:
 		filepath.WalkDir("/sys/fs/bpf", func(_ string, e fs.DirEntry, err error) error {
-			if err == nil && !e.IsDir() { // a directory may go while it is read
+			if err == nil && !e.IsDir() { // a directory may disappear while it is read
 				n++
 			}
 			return nil
@@ -323,7 +323,7 @@ func (s *soak) figure(text, name string) (n float64) {
 	return metric(text, name)
 }
 
-// metric is the value of a line of a scrape, 0 when it is not there.
+// metric returns the value in a line of a scrape, or 0 if there is no such line.
 func metric(text, name string) float64 {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name+" "); ok {
@@ -334,7 +334,7 @@ func metric(text, name string) float64 {
 	return 0
 }
 
-// mean is the mean of a column.
+// mean returns the mean of a column.
 func mean(rows [][]float64, column int) (m float64) {
 	for _, row := range rows {
 		m += row[column] / float64(len(rows))

@@ -8,14 +8,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// stageCost is what a packet has cost on this host that is dropped at a stage, rules aside.
+// stageCost is the cost of a packet that is dropped at a stage. The cost was measured on this host, and excludes the rules.
 type stageCost struct {
 	Stage   plan.Stage `json:"stage"`
 	Drop    float64    `json:"drop_ns"`
-	Tracked float64    `json:"tracked_drop_ns"` // where conntrack looks at packets
+	Tracked float64    `json:"tracked_drop_ns"` // with conntrack
 }
 
-// stageCosts are those of a target's stages; none without a model.
+// stageCosts returns the costs of a target's stages, or nil without a cost model.
 func stageCosts(m *cost.Model, t plan.Target) (list []stageCost) {
 	if m == nil {
 		return nil
@@ -26,7 +26,7 @@ func stageCosts(m *cost.Model, t plan.Target) (list []stageCost) {
 	return list
 }
 
-// costText writes them as a comment that all tools of netfilter skip.
+// costText returns the costs as a comment that all netfilter tools ignore.
 func costText(list []stageCost) string {
 	if list == nil {
 		return ""

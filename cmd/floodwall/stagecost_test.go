@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// TestCompileCosts has compile say what this host's cost model has for the stages of a target.
+// TestCompileCosts checks that compile prints the costs of a target's stages. The costs come from this host's cost model.
 func TestCompileCosts(t *testing.T) {
 	host, err := cost.ThisHost()
 	if err != nil {

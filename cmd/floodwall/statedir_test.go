@@ -12,9 +12,9 @@ import (
 	"github.com/floodwall/floodwall/internal/os/instance"
 )
 
-// TestStateDir has an instance with a state directory of its own. Commands that name none use it, those that name another one refuse and
-// change nothing, and so does a daemon. A directory that was moved is that of the next apply. A daemon that runs before anything is applied
-// says which one to use.
+// TestStateDir uses an instance with a state directory of its own. Commands that name no directory must use this one. Commands and a daemon that name
+// another directory must fail and change nothing. After the directory was moved, the next apply must use the new place. A daemon that starts before
+// the first apply must determine the directory.
 func TestStateDir(t *testing.T) {
 	if !inside(t) {
 		return
@@ -117,16 +117,16 @@ func TestStateDir(t *testing.T) {
 	if err := os.RemoveAll(own); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"block 198.51.100.5", "unload"} { // though what is recorded has gone
+	for _, command := range []string{"block 198.51.100.5", "unload"} { // although the recorded policy is gone
 		refused(own, strings.Fields(command)...)
 	}
 	h.kill()
 	mustFloodwall(t, "unload")
 }
 
-// TestStateDirOfWhatHasGone has others remove the policy from netfilter, and an instance of a version that recorded no directory. In both the
-// daemon keeps to one directory, and commands refuse another. No command asks netfilter for the directory, and a netfilter that does not
-// answer keeps no daemon from its start.
+// TestStateDirOfWhatHasGone covers two cases: other programs remove the policy from netfilter, and the instance was made by a version that recorded
+// no directory. In both cases the daemon must always use the same directory, and commands must refuse another one. No command may read the directory
+// from netfilter. If netfilter does not answer, the daemon must still start.
 func TestStateDirOfWhatHasGone(t *testing.T) {
 	if !inside(t) {
 		return
@@ -153,7 +153,7 @@ func TestStateDirOfWhatHasGone(t *testing.T) {
 	})
 	h.kill()
 
-	if err := os.Remove(filepath.Join(datapath.DefaultDir, "directory")); err != nil { // as before there was a record
+	if err := os.Remove(filepath.Join(datapath.DefaultDir, "directory")); err != nil { // like a version that recorded no directory
 		t.Fatal(err)
 	}
 	h = startDaemon(t, "--state", own)

@@ -1,4 +1,4 @@
-// This file shows what runs as tables: devices, rules, checks, sets, limits and protections.
+// This file shows the running policy as tables: devices, rules, checks, sets, limits and protections.
 
 package main
 
@@ -12,7 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// StatusTables makes the tables of a status, some without rows. With all they have checks and built-in rules that have seen no packet, too.
+// StatusTables returns the tables of a status. Some of the tables may have no rows. If all is set, the tables include checks and built-in rules that
+// have counted no packet.
 func StatusTables(s *control.Status, all bool) []*wording.Table {
 	return []*wording.Table{deviceTable(s), ruleTable(s, all), checkTable(s, all), setTable(s), limitTable(s), protectionTable(s), zoneTable(s), udpTable(s)}
 }
@@ -55,7 +56,7 @@ func checkTable(s *control.Status, all bool) *wording.Table {
 func limitTable(s *control.Status) *wording.Table {
 	t := wording.NewTable("limit of", ">prefixes", ">capacity", ">full", ">forgotten", "limit")
 	for _, l := range s.Limits {
-		prefixes, capacity, full := "-", "-", "-" // of one limit for all
+		prefixes, capacity, full := "-", "-", "-" // for one limit that all sources share
 		if l.Capacity > 0 {
 			prefixes, capacity, full = wording.Count(l.Debts), wording.Count(l.Capacity), fmt.Sprintf("%d%%", l.Debts*100/l.Capacity)
 		}
@@ -110,7 +111,7 @@ func zoneTable(s *control.Status) *wording.Table {
 	return t
 }
 
-// clientsLine says how many clients UDP services have.
+// clientsLine returns the number of known clients of UDP services, and of new ones.
 func clientsLine(u *control.UDPStatus) string {
 	return fmt.Sprintf("%s of UDP services, and %s", wording.Things(u.Known, "known client", "known clients"), wording.Count(u.New)+" new")
 }

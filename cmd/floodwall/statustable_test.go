@@ -7,7 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// TestOf shows a status: rules of the policy always, built-in ones and checks when they have counted, and all on request.
+// TestOf checks the table of a status. It must always have the rules of the policy. It must have built-in rules and checks only if they have counted
+// packets. On request it must have all of them.
 func TestOf(t *testing.T) {
 	t.Parallel()
 	s := &control.Status{

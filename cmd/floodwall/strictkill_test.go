@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestStrictKilled kills applies that make conntrack strict, after each tool of netfilter that they run, or, in the short
-// form, after each fifth: the next command that changes anything gives back what the host had.
+// TestStrictKilled runs applies that make conntrack strict. It kills an apply after each netfilter tool that the apply runs, or in the short form
+// after every fifth. The next command that changes anything must restore the host's settings.
 func TestStrictKilled(t *testing.T) {
 	for _, tool := range stepTools {
 		testutil.RequireTool(t, tool)

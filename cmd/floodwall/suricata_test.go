@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// eve is the eve.json of a Suricata.
+// eve is the file eve.json, to which Suricata writes alerts.
 type eve struct {
 	*testing.T
 	path string
 }
 
-// add appends lines.
+// add appends lines to the file.
 func (e eve) add(lines ...string) {
 	e.Helper()
 	f, err := os.OpenFile(e.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
@@ -28,7 +28,7 @@ func (e eve) add(lines ...string) {
 	}
 }
 
-// alert is an alert about a packet of an address, in the form of Suricata 7.
+// alert returns an alert about a packet from an address, in the format of Suricata 7.
 func alert(from, protocol, action, text string) string {
 	return fmt.Sprintf(`{"timestamp":"%s","flow_id":1676750115612680,"in_iface":"fw0","event_type":"alert","src_ip":"%s","src_port":35361,"dest_ip":"192.0.2.1",`+
 		`"dest_port":80,"proto":"%s","pkt_src":"wire/pcap","tx_id":1,"alert":{"action":"%s","gid":1,"signature_id":2045001,"rev":1,"signature":"%s",`+
@@ -36,8 +36,8 @@ func alert(from, protocol, action, text string) string {
 		time.Now().Format("2006-01-02T15:04:05.000000-0700"), from, protocol, action, text)
 }
 
-// TestSuricata appends alerts to an eve.json: packets of whom they are about do not arrive at a real socket any more, also after the file
-// was moved and cut, and after hostile lines; and nobody is banned who must not be.
+// TestSuricata appends alerts to eve.json. Packets from the senders in the alerts must no longer reach a real socket. That must also hold after the
+// file was moved and truncated, and after hostile lines. No protected address may be banned.
 func TestSuricata(t *testing.T) {
 	if !inside(t) {
 		return
@@ -76,7 +76,7 @@ func TestSuricata(t *testing.T) {
 		t.Errorf("the daemon prints control characters: %q", h.said)
 	}
 
-	// Rotated, with another policy, and by a copy.
+	// The file is rotated twice: first by renaming, while the policy changes, and then by copying.
 	if err := os.Rename(e.path, e.path+".1"); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,8 @@ func TestSuricata(t *testing.T) {
 		t.Errorf("blocked prints\n%s", out)
 	}
 
-	// A ban that a person ends stays ended for another daemon, which begins at the end of the file. Bans survive the daemon.
+	// The next daemon starts to read at the end of the file. It must not make a ban again that a person has ended. Other bans must survive the end of
+	// the daemon.
 	h.kill()
 	mustFloodwall(t, "unblock", udp)
 	h = startDaemon(t)

@@ -9,13 +9,13 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Part is a table of top under its title.
+// Part is a table in the output of `floodwall top`, with its title.
 type Part struct {
 	title string
 	*wording.Table
 }
 
-// Lines are the title and the rows under it.
+// Lines returns the title and the rows under it.
 func (p Part) Lines() []string {
 	if p.Len() == 0 {
 		return []string{p.title + ": none"}
@@ -23,7 +23,7 @@ func (p Part) Lines() []string {
 	return append([]string{p.title}, p.Table.Lines()...)
 }
 
-// Head says what runs, and what passes and is dropped.
+// Head returns the lines about the running policy and about the rates of passed and dropped packets.
 func Head(t *operate.Top) []string {
 	rates := wording.NewTable("", ">packets/s", ">bits/s")
 	rates.Row("passed", wording.Rate(t.Passed.Packets), wording.Rate(t.Passed.Bits))
@@ -44,7 +44,7 @@ func Head(t *operate.Top) []string {
 	return lines
 }
 
-// Reasons is the table of rules, checks and the default.
+// Reasons returns the table of rules, checks and the default.
 func Reasons(t *operate.Top) Part {
 	p := Part{"rules, checks and the default", wording.NewTable(">packets/s", ">bits/s", "verdict", "stage", "reason")}
 	for _, r := range t.Reasons {
@@ -57,7 +57,7 @@ func Reasons(t *operate.Top) Part {
 	return p
 }
 
-// SampleParts are tables of who and what is in the samples.
+// SampleParts returns the tables of the most frequent sources and values in the samples.
 func SampleParts(t *operate.Top) (parts []Part) {
 	s := t.Samples
 	if s == nil {

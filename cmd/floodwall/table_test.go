@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
-// sampled is a reading with two reasons and one sample.
+// sampled returns data of top with two reasons and one sample.
 func sampled() *operate.Top {
 	return &operate.Top{
 		Policy: "policy.yaml", Generation: 2, Target: "xdp", Devices: []string{"eth0", "eth1"}, Seconds: 1.5,
@@ -22,7 +22,7 @@ func sampled() *operate.Top {
 	}
 }
 
-// TestTables shows what `top` knows: the head, the reasons, and who is in the samples.
+// TestTables checks the tables of `top`: the head, the reasons, and the most frequent senders.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	half := 0.5
@@ -61,8 +61,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestSizes shows top on terminals of all sizes. Nothing is wider or higher than the terminal, the last line has the keys, and on five lines
-// there are what passes, what is dropped, and the keys.
+// TestSizes shows top on terminals of all sizes. Nothing may be wider or higher than the terminal. The last line must show the keys. A terminal with
+// five lines must show the passed packets, the dropped packets, and the keys.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	s := &screen{top: sampled()}

@@ -13,9 +13,9 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// TestTemporaryHolds has a temporary rule that drops a flood, on each target. No packet of the flood gets to its socket while policies
-// change: an apply, a trial that ends by itself, a trial that is given up, and rollbacks to a policy that was applied before the rule was
-// added. Packets of a client arrive all the time.
+// TestTemporaryHolds adds a temporary rule that drops a flood, on each target. No packet of the flood may reach its socket while policies change: by
+// an apply, by a trial that ends by itself, by a trial that is rolled back, and by rollbacks to a policy that was applied before the rule was added.
+// Packets of a client must arrive all the time.
 func TestTemporaryHolds(t *testing.T) {
 	if !inside(t) {
 		return
@@ -77,7 +77,7 @@ func TestTemporaryHolds(t *testing.T) {
 	}
 }
 
-// arrivals counts the packets that reach a socket.
+// arrivals returns a counter of the packets that reach a socket.
 func arrivals(t *testing.T, address string) *atomic.Int64 {
 	t.Helper()
 	c, err := net.ListenPacket("udp4", address)

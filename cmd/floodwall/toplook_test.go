@@ -16,8 +16,9 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// TestTopLooksItself has a daemon without samples, as one has where it may not open packet sockets. With `sample` in the policy, top looks
-// itself all the same: on nftables without asking, on XDP after the answer, and for a time for which the daemon does not look.
+// TestTopLooksItself runs a daemon without samples, like a daemon that may not open packet sockets. The policy has `sample`, but top must take
+// samples itself in three cases: on nftables without a request to the daemon, on XDP after the daemon's answer, and for durations that the daemon
+// does not support.
 func TestTopLooksItself(t *testing.T) {
 	if !inside(t) {
 		return
@@ -68,8 +69,8 @@ func TestTopLooksItself(t *testing.T) {
 	}
 }
 
-// TestTopFindsTheDaemon has a daemon with its sockets elsewhere: top asks it, so it shows what XDP drops, too. Prometheus finds its figures where
-// it looks by default.
+// TestTopFindsTheDaemon runs a daemon with its sockets in another directory. top must find these sockets. It must then also show the packets that XDP
+// drops, which only the daemon samples. Prometheus must find the metrics at its default path.
 func TestTopFindsTheDaemon(t *testing.T) {
 	if !inside(t) {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// startUnitDaemon starts a daemon with the capabilities of its unit and no others. args are further ones of the command.
+// startUnitDaemon starts a daemon with exactly the capabilities of its unit. The parameter args has further arguments of the command.
 func startUnitDaemon(t *testing.T, args ...string) *apiHost {
 	t.Helper()
 	testutil.RequireTool(t, "setpriv")
@@ -32,7 +32,7 @@ func startUnitDaemon(t *testing.T, args ...string) *apiHost {
 	return h
 }
 
-// sendMeanwhile sends packets, one after the other in turn, until the test ends or stop is called.
+// sendMeanwhile sends the packets in turn, with a pause after each, until the test ends or the caller calls stop.
 func sendMeanwhile(t *testing.T, device string, pause time.Duration, packets ...string) (stop func()) {
 	t.Helper()
 	done, sent := make(chan struct{}), make(chan error, 1)
@@ -61,8 +61,9 @@ func sendMeanwhile(t *testing.T, device string, pause time.Duration, packets ...
 	return stop
 }
 
-// TestSampledTraffic runs the daemon with nothing but the capabilities of its unit, which cannot open packet sockets. With `sample` in the
-// policy it sees who is dropped and who passes, and finds a rule for what passes. The command asks the daemon.
+// TestSampledTraffic runs the daemon with only the capabilities of its unit, so the daemon cannot open packet sockets. With `sample` in the policy,
+// the daemon must report senders of dropped and of passed packets. It must find a rule against the passing packets. The command must request this
+// data from the daemon.
 func TestSampledTraffic(t *testing.T) {
 	if !inside(t) {
 		return
@@ -115,7 +116,7 @@ func TestSampledTraffic(t *testing.T) {
 		t.Errorf("countries %+v, autonomous systems %+v", c, a)
 	}
 	var found operate.Suggestion
-	waitFor(t, "samples that suffice for a rule", func() bool { // on a busy machine few packets come in a second
+	waitFor(t, "samples that suffice for a rule", func() bool { // on a busy machine few packets arrive in a second
 		found = operate.Suggestion{}
 		if err := json.Unmarshal([]byte(h.must(http.StatusOK, readSocket, "/v1/suggest?for=1s").body), &found); err != nil {
 			t.Fatal(err)

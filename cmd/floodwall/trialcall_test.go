@@ -16,7 +16,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// steppedCalls is a seccomp filter that has the kernel ask before each link to a device that a command makes or updates (seccomp(2), bpf(2)).
+// steppedCalls returns a seccomp filter. The filter makes the kernel notify a listener before a command creates or updates a BPF link to a device
+// (seccomp(2), bpf(2)).
 func steppedCalls() []unix.SockFilter {
 	const number, command = 0, 16 // offsets in struct seccomp_data, of the lower half of the first argument on little-endian machines
 	load := func(at uint32) unix.SockFilter {
@@ -39,7 +40,8 @@ func steppedCalls() []unix.SockFilter {
 	}
 }
 
-// askFirst has the kernel ask at the descriptor that it returns before the calls of what this thread starts from now on. It cannot be undone.
+// askFirst installs the filter of steppedCalls for this thread and for processes that it starts from now on. It returns the listener. The kernel
+// announces each such call there and waits for an answer. The filter cannot be removed.
 func askFirst() (listener int, err error) {
 	filter := steppedCalls()
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
@@ -50,8 +52,8 @@ func askFirst() (listener int, err error) {
 	return int(fd), nil
 }
 
-// answerCalls lets each call go on, until it is told to stop. The call number step of those made when due kills the group of its process
-// instead. It returns how many calls were made when due.
+// answerCalls lets each announced call continue, until stop is set. It counts the calls that are made while due returns true, and returns this count.
+// At the call whose number is step, it kills the process group of the caller instead.
 func answerCalls(listener, step int, due func() bool, stop *atomic.Bool) (calls int, err error) {
 	for !stop.Load() {
 		poll := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
@@ -85,8 +87,8 @@ func answerCalls(listener, step int, due func() bool, stop *atomic.Bool) (calls 
 	return calls, nil
 }
 
-// killAtLink runs floodwall until it is about to change the link number step, of those after it has written down a generation that was not there.
-// It returns true when it was over before.
+// killAtLink runs floodwall, and kills it before it changes a BPF link. The parameter step is the number of that link, counted from the moment when
+// floodwall has recorded a new generation. killAtLink returns true if floodwall ended before.
 func (h *trialHost) killAtLink(step int, args ...string) (done bool, err error) {
 	known := h.written()
 	due := func() bool { return h.written() > known }
@@ -118,7 +120,7 @@ func (h *trialHost) killAtLink(step int, args ...string) (done bool, err error) 
 	return done, err
 }
 
-// written is the highest number of a generation that is written down in the kernel.
+// written returns the highest generation number that is recorded in the kernel.
 func (h *trialHost) written() (highest int) {
 	list, _ := filepath.Glob(filepath.Join(h.bpffs, "generation-*", "manifest"))
 	for _, path := range list {
@@ -130,9 +132,9 @@ func (h *trialHost) written() (highest int) {
 	return highest
 }
 
-// TestKilledOnceWritten kills `apply --confirm` at each step after the policy on trial is written down in the kernel, before a device has its
-// program, too, and after tools of netfilter. Once the time is over the old policy decides, and a rollback goes to what was in force before
-// that, never to the one on trial; where there is none it says so.
+// TestKilledOnceWritten kills `apply --confirm` at each step after it has written the policy on trial to the kernel. These include steps before a
+// device has its program, and steps after netfilter tools. After the trial's time, the old policy must decide. A rollback must then go to the policy
+// that was in force before the old one, and never to the policy on trial. If there is no such policy, rollback must say so.
 func TestKilledOnceWritten(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -158,8 +160,8 @@ func TestKilledOnceWritten(t *testing.T) {
 	})
 }
 
-// killOnceWritten is one kill, and returns true when the apply was over before. On the second host of a layout there is no policy before the
-// old one.
+// killOnceWritten tests one kill. It returns true if the apply ended before the kill. On the second host of a layout, no policy was in force before
+// the old one.
 func (h *trialHost) killOnceWritten(kill func(args ...string) (done bool, err error)) (over bool) {
 	alone := h.number == 1
 	if alone {
@@ -175,7 +177,7 @@ func (h *trialHost) killOnceWritten(kill func(args ...string) (done bool, err er
 	if who := h.settled(time.Now().Add(shortTrial), func(who string) bool { return who == old }); who != old {
 		h.wrong("after the deadline %s decides", who)
 	}
-	for range 2 { // the first may find that the kernel has gone back by itself
+	for range 2 { // the first command may find that the kernel has returned to the old policy by itself
 		out, err := h.run("rollback")
 		if err != nil && !(alone && strings.Contains(out, "there is no previous policy to return to")) {
 			h.wrong("rollback: %v\n%s", err, out)

@@ -17,9 +17,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// sleeper is a script in the place of a tool of netfilter. The input that names WORD for the TIMES-th time waits before the
-// tool gets it, as on a machine that does other things first. LATER runs of a tool after that, all processes of the command
-// are killed.
+// sleeper is a script in place of a netfilter tool. When an input contains WORD for the TIMES-th time, the script sleeps before it runs the tool, as
+// may happen on a busy machine. After LATER further runs of tools, it kills all processes of the command.
 const sleeper = `#!/bin/sh
 count() { n=$(($(cat "$STEPS.$1" 2>/dev/null) + 1)); echo $n >"$STEPS.$1"; }
 case "$*" in
@@ -35,12 +34,12 @@ status=$?
 exit $status
 `
 
-// A delayed apply is killed some runs of tools after one of them had to wait.
+// delayed describes an apply with one delayed run of a tool. A number of runs later, the apply is killed.
 type delayed struct {
-	word  string // in the input of the run that waits
-	times int    // the so many-th of them
-	later int    // the apply is killed so many runs later
-	plain bool   // it has no --confirm
+	word  string // a word in the input of the delayed run
+	times int    // the number of the delayed run among the runs whose input contains the word
+	later int    // the number of runs after which the apply is killed
+	plain bool   // the apply has no --confirm
 }
 
 func (d delayed) String() string {
@@ -50,7 +49,7 @@ func (d delayed) String() string {
 	return fmt.Sprintf("apply, delayed at %s %d, killed %d runs later", d.word, d.times, d.later)
 }
 
-// delays are the moments that a layout has: its new rules begin to decide, and its old rules are set aside.
+// delays returns the runs to delay in a layout: runs in which new rules start to decide, and runs in which old rules are set aside.
 func (l layout) delays() (list []delayed) {
 	trial, aside := "elements = .*ipv4 timeout", "_superseded"
 	if l.name == iptables.name {
@@ -70,9 +69,8 @@ func (l layout) delays() (list []delayed) {
 	return list
 }
 
-// TestKilledAfterDelay kills applies after one of their steps has taken long. Until the trial has ended and after that, no
-// packet passes that both policies drop, and the kernel's deadlines have an order: the old rules of netfilter return first, the
-// XDP program next, and the new rules of netfilter end last.
+// TestKilledAfterDelay kills applies after one of their steps has taken long. At no time may a packet pass that both policies drop. The kernel's
+// deadlines must be in this order: first the old rules of netfilter return, then the XDP program returns, and then the new rules of netfilter end.
 func TestKilledAfterDelay(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -85,8 +83,8 @@ func TestKilledAfterDelay(t *testing.T) {
 	})
 }
 
-// TestAppliedOverTrial applies a policy while another one is on trial: the old one or, in the long form on all layouts, the new one once
-// more. No packet passes that all policies drop.
+// TestAppliedOverTrial applies a policy while another one is on trial. The applied policy is the old one, or the new one again. In the long form,
+// each layout tests both. No packet may pass that all policies drop.
 func TestAppliedOverTrial(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -144,14 +142,15 @@ func (h *trialHost) killDelayed(tools string, d delayed) {
 	h.straight("after the next apply", old)
 }
 
-// clock is CLOCK_MONOTONIC, which the XDP program asks.
+// clock returns the time of CLOCK_MONOTONIC, which the XDP program also reads.
 func clock() time.Duration {
 	var t unix.Timespec
 	unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail with this clock
 	return time.Duration(t.Nano())
 }
 
-// programEnds is when the XDP program on trial returns to the one before, by clock. There may be none.
+// programEnds returns the deadline, in the time of clock, at which the XDP program on trial returns to the previous program. ok is false if there is
+// no program on trial.
 func (h *trialHost) programEnds() (deadline time.Duration, ok bool) {
 	pins, _ := filepath.Glob(filepath.Join(h.bpffs, "trial-*", "term"))
 	for _, pin := range pins {
@@ -172,8 +171,8 @@ func (h *trialHost) programEnds() (deadline time.Duration, ok bool) {
 
 var expires = regexp.MustCompile(`expires (\w+)`)
 
-// setEnds is between which times, by clock, the elements of a guard's set in nftables end. There may be no such set, or no rule
-// that asks it; elements that are gone ended at 0.
+// setEnds returns the earliest and the latest time, in the time of clock, at which an element of a guard's set in nftables expires. An expired
+// element counts as time 0. ok is false if no such set exists, or no rule uses it.
 func (h *trialHost) setEnds(set string) (earliest, latest time.Duration, ok bool) {
 	before := clock()
 	out, err := h.output("nft", "list", "ruleset", "inet")
@@ -181,7 +180,7 @@ func (h *trialHost) setEnds(set string) (earliest, latest time.Duration, ok bool
 	if err != nil {
 		h.wrong("%v", err)
 	}
-	if !strings.Contains(out, "@"+set) { // nothing asks it
+	if !strings.Contains(out, "@"+set) { // no rule uses the set
 		return 0, 0, false
 	}
 	_, text, ok := strings.Cut(out, "set "+set+" {")
@@ -196,7 +195,7 @@ func (h *trialHost) setEnds(set string) (earliest, latest time.Duration, ok bool
 	return 0, 0, ok
 }
 
-// output is what a program prints on this host.
+// output runs a program on this host and returns its output.
 func (h *trialHost) output(name string, args ...string) (out string, err error) {
 	doErr := h.host.do(func() error {
 		var b []byte
@@ -207,8 +206,8 @@ func (h *trialHost) output(name string, args ...string) (out string, err error) 
 	return out, errors.Join(err, doErr)
 }
 
-// ordered compares the deadlines that the kernel has: the old rules of netfilter return first, the XDP program next, and the
-// new rules of netfilter end last.
+// ordered checks the order of the kernel's deadlines: first the old rules of netfilter must return, then the XDP program, and then the new rules of
+// netfilter must end.
 func (h *trialHost) ordered() {
 	program, ok := h.programEnds()
 	if !ok || program < clock() {

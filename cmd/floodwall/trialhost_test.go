@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pace is how long commands take at present, with all that runs beside them: all hosts of a layout learn it together.
+// pace has the durations of recent commands, which are longer on a busy machine. All hosts of a layout share it.
 type pace struct {
 	mu    sync.Mutex
 	takes map[string]time.Duration
@@ -31,7 +31,7 @@ func (p *pace) learn(command string, took time.Duration) {
 	p.takes[command] = (3*p.takes[command] + took) / 4
 }
 
-// point is when to kill a command. One that has not been seen yet takes no longer than an apply.
+// point returns the time after which to kill a command. If the command's duration was not measured, the duration of an apply is used.
 func (p *pace) point(random *rand.Rand, command string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,28 +41,28 @@ func (p *pace) point(random *rand.Rand, command string) time.Duration {
 	return point(random, p.takes["apply"])
 }
 
-// leaves is a time that is enough for some commands on this machine, in whole seconds: least, if it is not as busy as to take longer.
+// leaves returns a time in whole seconds that is long enough for a command on this machine. It is least, or longer if the machine is busy.
 func (p *pace) leaves(least time.Duration, command string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(least, 3*p.takes[command]).Round(time.Second)
 }
 
-// trialHost is a Floodwall in a network namespace of its own.
+// trialHost is a host in a network namespace of its own, on which Floodwall runs.
 type trialHost struct {
 	layout
 	*trialWire
 	name     string
-	number   int // of its layout
+	number   int // its number in the layout
 	turn     int // its number among all hosts of the test
 	random   *rand.Rand
 	bpffs    string
 	files    string // the directory of the policies, and of --state
 	pace     *pace
-	messages []string // what went wrong
+	messages []string // descriptions of failures
 }
 
-// newTrialHost makes a host with the old policy applied and confirmed, twice: there is one to roll back to.
+// newTrialHost makes a host. The old policy is applied and confirmed twice, so that a rollback has a previous policy.
 func newTrialHost(t *testing.T, in layout, pace *pace, number, turn int, seed uint64) *trialHost {
 	t.Helper()
 	name := fmt.Sprintf("%s %d", in.name, number)
@@ -92,7 +92,7 @@ func newTrialHost(t *testing.T, in layout, pace *pace, number, turn int, seed ui
 	return h
 }
 
-// cable lays the cable of a host.
+// cable makes the host's device and connects it with its far end.
 func cable() error {
 	for _, line := range []string{
 		"link add fw0 address 02:00:00:00:00:02 type veth peer name fw1",
@@ -106,14 +106,14 @@ func cable() error {
 	return nil
 }
 
-// command is floodwall on this host, in a process group of its own.
+// command returns a floodwall command on this host, in a process group of its own.
 func (h *trialHost) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("floodwall", append(args, "--bpffs", h.bpffs, "--state", filepath.Join(h.files, "state"))...)
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	return cmd
 }
 
-// applying is the apply of a policy, "old" or "new".
+// applying returns the arguments of the command that applies a policy. The parameter policy is "old" or "new".
 func (h *trialHost) applying(policy string, flags ...string) []string {
 	target := h.old
 	if policy == "new" {
@@ -122,7 +122,7 @@ func (h *trialHost) applying(policy string, flags ...string) []string {
 	return slices.Concat([]string{"apply", filepath.Join(h.files, policy+".yaml")}, target, flags)
 }
 
-// run runs floodwall, and returns its output and how it ended.
+// run runs floodwall. It returns the output, and an error if floodwall failed.
 func (h *trialHost) run(args ...string) (out string, err error) {
 	doErr := h.host.do(func() error {
 		var b []byte
@@ -133,7 +133,7 @@ func (h *trialHost) run(args ...string) (out string, err error) {
 	return out, errors.Join(err, doErr)
 }
 
-// must runs floodwall and notes when it does not succeed.
+// must runs floodwall, and records a failure if floodwall fails.
 func (h *trialHost) must(args ...string) string {
 	out, err := h.run(args...)
 	if err != nil {
@@ -142,14 +142,14 @@ func (h *trialHost) must(args ...string) string {
 	return out
 }
 
-// apply applies a policy that succeeds, and learns how long that takes.
+// apply applies a policy, which must succeed. It records the duration in pace.
 func (h *trialHost) apply(policy string, flags ...string) {
 	start := time.Now()
 	h.must(h.applying(policy, flags...)...)
 	h.pace.learn("apply", time.Since(start))
 }
 
-// kill starts floodwall and ends it, and all that it started, after so long.
+// kill starts floodwall. After a time it kills floodwall and all processes that floodwall started. done is true if floodwall ended before.
 func (h *trialHost) kill(after time.Duration, args ...string) (done bool, err error) {
 	err = h.host.do(func() error {
 		cmd := h.command(args...)
@@ -166,7 +166,7 @@ func (h *trialHost) kill(after time.Duration, args ...string) (done bool, err er
 			h.pace.learn(args[0], time.Since(start))
 		case <-time.After(after):
 		}
-		// Those that a process left behind are in its group too.
+		// Processes that floodwall started and left running are in the same process group.
 		if err := unix.Kill(-cmd.Process.Pid, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 			return err
 		}
@@ -189,18 +189,18 @@ func (h *trialHost) wrong(format string, args ...any) {
 	}
 }
 
-// Answers of decides, besides those that describe a mixture.
+// The answers of decides. It also returns descriptions of a mixture of both policies.
 const (
 	old        = "old"
 	next       = "new"
-	twin       = "both" // what either drops is dropped
+	twin       = "both" // packets that either policy drops are dropped
 	unfiltered = "neither"
 	open       = "nothing"
-	stricter   = "one, and beside it netfilter's part of the other" // what both drop is dropped, and what both pass passes
-	mixture    = "a mixture: what passes is "                       // with what passes
+	stricter   = "one, and beside it netfilter's part of the other" // packets that both policies drop are dropped, and packets that both pass, pass
+	mixture    = "a mixture: what passes is "                       // followed by the passing packets
 )
 
-// decides tells by packets which policy decides.
+// decides determines with packets which policy decides.
 func (h *trialHost) decides() string {
 	probes := h.probes(always)
 	if h.tagged != nil {
@@ -221,7 +221,7 @@ func (h *trialHost) decides() string {
 	return mixture + strings.Join(list, ", ")
 }
 
-// decider tells by the packets without VLAN tags which policy decides, "" for none of the answers.
+// decider determines which policy decides, from the packets without VLAN tags that passed. It returns "" if no answer fits.
 func (h *trialHost) decider(passed map[probe]bool) string {
 	passes := func(kind int, all bool) bool { // all of a kind pass, or none
 		of := h.probes(func(k int) bool { return k == kind })
@@ -246,14 +246,15 @@ func (h *trialHost) decider(passed map[probe]bool) string {
 	return ""
 }
 
-// want checks which policy decides.
+// want checks that a certain policy decides.
 func (h *trialHost) want(when, who string) {
 	if got := h.decides(); got != who {
 		h.wrong("%s: %s decides, not %s", when, got, who)
 	}
 }
 
-// straight checks that a policy decides, and starts anew if it does not, so that what is wrong is said once.
+// straight checks that a certain policy decides. If another one decides, straight records the error and sets the host up again, so that the error is
+// recorded only once.
 func (h *trialHost) straight(when, who string) {
 	got := h.decides()
 	if got == who {
@@ -269,7 +270,7 @@ func (h *trialHost) straight(when, who string) {
 	h.apply(who)
 }
 
-// clean unloads, and looks for what is left in netfilter.
+// clean unloads the policy, and checks that nothing is left in netfilter.
 func (h *trialHost) clean() {
 	h.enter("unload")
 	h.must("unload")

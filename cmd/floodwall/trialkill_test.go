@@ -11,9 +11,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// onHosts calls do on so many hosts of each layout at the same time, with the old policy applied. At the end it unloads
-// them: nothing may be left. The first host of a layout is under a steady stream of packets that the two policies treat
-// alike, so they must be treated like that all the time.
+// onHosts calls do on several hosts of each layout at the same time. The old policy is applied on each host. At the end it unloads, and nothing may
+// be left. The first host of a layout receives a steady stream of packets about which the two policies agree, so these packets must get the same
+// verdicts all the time.
 func onHosts(t *testing.T, layouts []layout, hosts int, do func(h *trialHost)) {
 	t.Helper()
 	for _, tool := range stepTools {
@@ -54,7 +54,7 @@ func onHosts(t *testing.T, layouts []layout, hosts int, do func(h *trialHost)) {
 	}
 }
 
-// prepare applies the old policy, twice, so that there is one to roll back to.
+// prepare applies the old policy twice, so that a rollback has a previous policy.
 func (h *trialHost) prepare() {
 	h.enter("the first applies")
 	for range 2 {
@@ -89,11 +89,11 @@ func (h *trialHost) underStream(do func(h *trialHost)) {
 	}
 }
 
-// long multiplies a number of kills in the long run.
+// long returns the number of kills n, or ten times as many in the long form.
 func long(n int) int { return testutil.Scaled(n, 10*n) }
 
-// settled says who decides when a trial has ended. On a slow machine that is later than the deadline: the time of a trial
-// begins anew with each step that took long.
+// settled waits for the end of a trial, and returns which policy decides after it. On a slow machine the trial ends after the deadline, because the
+// time of a trial starts again after each slow step.
 func (h *trialHost) settled(deadline time.Time, expected func(who string) bool) (who string) {
 	time.Sleep(time.Until(deadline.Add(grace)))
 	testutil.Eventually(time.Minute, func() bool {
@@ -105,14 +105,14 @@ func (h *trialHost) settled(deadline time.Time, expected func(who string) bool) 
 
 // onTrial reports whether the status says that a policy is on trial.
 func (h *trialHost) onTrial() bool {
-	out, _ := h.run("status") // which fails where the next command has something to put straight
+	out, _ := h.run("status") // status fails if the next command must repair something
 	return strings.Contains(out, "on trial: ")
 }
 
-// shortTrial is the time of the trials that are killed, the shortest there is.
+// shortTrial is the duration of the trials that are killed. It is the shortest possible duration.
 const shortTrial = operate.ShortestTrial
 
-// tally counts how things ended, over all hosts.
+// tally counts the results on all hosts.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -127,8 +127,7 @@ func (c *tally) add(what string) {
 	c.counts[what]++
 }
 
-// TestTrialKilled kills `apply --confirm` at random points: by the deadline the old policy decides, always, and the
-// next command works.
+// TestTrialKilled kills `apply --confirm` at random points. After the deadline the old policy must always decide, and the next command must work.
 func TestTrialKilled(t *testing.T) {
 	for _, tt := range []struct {
 		layout
@@ -156,7 +155,8 @@ func TestTrialKilled(t *testing.T) {
 	}
 }
 
-// killApply is one round. It returns whether the kill was in time, and who decided right after it.
+// killApply kills one apply. It returns a text with two results: whether the kill came before the end of the apply, and which policy decided right
+// after it.
 func (h *trialHost) killApply() string {
 	after := h.pace.point(h.random, "apply")
 	h.enter("apply --confirm killed after %v", after.Round(time.Millisecond))
@@ -178,7 +178,7 @@ func (h *trialHost) killApply() string {
 	return "killed, " + short(then)
 }
 
-// goOn uses one of the commands that may be next after a trial has ended.
+// goOn runs one of the commands that a user may run after a trial has ended.
 func (h *trialHost) goOn(which int) {
 	switch which {
 	case 0:
@@ -197,8 +197,8 @@ func (h *trialHost) goOn(which int) {
 	h.straight("after that", old)
 }
 
-// TestTrialEnds lets a trial of five seconds end with every process dead, and sees by packets when the old policy
-// returns: not before the time is over, and for good. In netfilter both decide in the last second.
+// TestTrialEnds checks with packets when the old policy returns after a trial of five seconds, while no process of Floodwall runs. The policy must
+// not return before the trial is over, and must then stay. In netfilter, both policies decide in the last second.
 func TestTrialEnds(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -229,7 +229,7 @@ func TestTrialEnds(t *testing.T) {
 	}
 }
 
-// returns waits until the old policy decides again after a trial, in which the new one must decide until sure.
+// returns waits until the old policy decides again after a trial, and returns the time. The new policy must decide until sure.
 func (h *trialHost) returns(sure, applied time.Time) time.Time {
 	for {
 		asked := time.Now()
@@ -243,7 +243,7 @@ func (h *trialHost) returns(sure, applied time.Time) time.Time {
 		case asked.After(applied.Add(time.Minute)):
 			h.wrong("a minute after the apply %s decides", who)
 			return asked
-		case strings.HasPrefix(who, mixture) && !h.stateful: // asked at the very moment: the next answer is clear
+		case strings.HasPrefix(who, mixture) && !h.stateful: // tested at the moment of the change; the next answer is definite
 			if again := h.decides(); again != old {
 				h.wrong("%v after the apply %s decides, and then %s", asked.Sub(applied), who, again)
 			}
@@ -254,8 +254,8 @@ func (h *trialHost) returns(sure, applied time.Time) time.Time {
 	}
 }
 
-// TestKilledEnding kills `confirm` and `rollback` at random points: one of the policies decides all the same, and the
-// next command puts things straight.
+// TestKilledEnding kills `confirm` and `rollback` at random points. One of the two policies must decide after each kill. After the next command, the
+// host must be in a consistent state.
 func TestKilledEnding(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -274,10 +274,10 @@ func TestKilledEnding(t *testing.T) {
 	t.Logf("%d kills", kills)
 }
 
-// endingTrial leaves time for the commands of a round.
+// endingTrial is the length of a trial that leaves time for the commands of killEnding.
 const endingTrial = 5 * time.Second
 
-// killEnding is one round: a trial is ended by a command that is killed. It returns how it went.
+// killEnding kills one command that ends a trial. It returns a description of the result.
 func (h *trialHost) killEnding(command string) string {
 	h.enter("the applies before %s", command)
 	h.apply(old)
@@ -310,7 +310,7 @@ func (h *trialHost) killEnding(command string) string {
 	return fmt.Sprintf("%s, right after it %s, then %s", command, short(then), short(who))
 }
 
-// putStraight uses one of the commands that may be next, after which one policy has to decide.
+// putStraight runs one of the commands that a user may run next. After that command, one policy must decide.
 func (h *trialHost) putStraight(now string) {
 	which := h.random.IntN(3)
 	h.enter("%s, next is command %d", h.doing, which)
@@ -332,7 +332,7 @@ func (h *trialHost) putStraight(now string) {
 	h.straight("after the next apply", next)
 }
 
-// short is an answer of decides without its details.
+// short removes the details from an answer of decides.
 func short(who string) string {
 	who, _, _ = strings.Cut(who, ":")
 	return who

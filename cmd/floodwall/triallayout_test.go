@@ -1,6 +1,6 @@
 package main
 
-// The ports of trials. The thousands tell which policy passes them.
+// The ports of trials. The thousands of a port tell which policy passes packets to it.
 const (
 	onlyOld = 1000
 	onlyNew = 2000
@@ -8,12 +8,12 @@ const (
 	neither = 4000
 )
 
-// layout is where the two policies of a trial run.
+// layout describes the targets on which the two policies of a trial run.
 type layout struct {
 	name     string
 	old, new []string // the arguments of apply, without the policy
 	stateful bool     // the policies have rules that need conntrack
-	tagged   *tagged  // nil where nothing is asked about VLAN tags
+	tagged   *tagged  // nil: VLAN tags are not tested
 }
 
 var (
@@ -27,14 +27,14 @@ var (
 	toXDP       = layout{"nftables to xdp", nftables.old, companion.new, true, nil}
 )
 
-// on is a layout where both run on the same target, with these flags.
+// on returns a layout in which both policies run on the same target. The parameter target has the target and further flags.
 func on(name string, stateful bool, target ...string) layout {
 	flags := append([]string{"--target"}, target...)
 	return layout{name, flags, flags, stateful, nil}
 }
 
-// Policies that differ in what they pass, and in where they drop what neither passes: ports ending in 1 are dropped
-// where conntrack is known, 4002 there by the new one only, 4003 by the old one only.
+// The two policies pass different packets. They drop the packets that neither passes at different stages. Packets to ports that end in 1 are dropped
+// after conntrack. Only the new policy drops port 4002 there, and only the old policy drops port 4003 there.
 const (
 	oldPlain = `
 default: pass
@@ -60,7 +60,7 @@ rules:
 `
 )
 
-// policies are the texts of the old and the new one.
+// policies returns the texts of the old and the new policy.
 func (l layout) policies() (old, new string) {
 	switch {
 	case l.tagged != nil:
@@ -71,7 +71,7 @@ func (l layout) policies() (old, new string) {
 	return oldPlain, newPlain
 }
 
-// ports are those that the layout's policies know.
+// ports returns the ports in the layout's policies.
 func (l layout) ports() []int {
 	if l.stateful {
 		return []int{1000, 1001, 2000, 2001, 3000, 3001, 4000, 4001, 4002, 4003}
@@ -79,7 +79,7 @@ func (l layout) ports() []int {
 	return []int{1000, 2000, 3000, 4000}
 }
 
-// probes are packets to these ports, of both families, for which is holds.
+// probes returns packets to the ports for whose kind the function is returns true, in both address families.
 func (l layout) probes(is func(kind int) bool) (list []probe) {
 	for _, port := range l.ports() {
 		if is(port / 1000 * 1000) {

@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// killer is a script in the place of a tool of netfilter. It does what the tool does, and the run of it that STEP names
-// is the last thing that happens: it kills all processes of the command.
+// killer is a script in place of a netfilter tool. It runs the tool and counts the runs. After the run whose number is STEP, it kills all processes
+// of the command.
 const killer = `#!/bin/sh
 n=$(($(cat "$STEPS" 2>/dev/null) + 1))
 echo $n >"$STEPS"
@@ -26,7 +26,7 @@ exit $status
 // stepTools are the programs that a command of floodwall may start.
 var stepTools = []string{"nft", "iptables-restore", "ip6tables-restore", "iptables-save", "ip6tables-save", "ipset"}
 
-// scripts makes a directory with a script in the place of each tool: %s of it is the tool.
+// scripts makes a directory with a copy of a script in place of each netfilter tool, and returns its path. %s in the script is the path of the tool.
 func scripts(t *testing.T, script string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -42,13 +42,13 @@ func scripts(t *testing.T, script string) string {
 	return dir
 }
 
-// unharmed is no step of any command.
+// unharmed is the step number for a command that is not killed.
 const unharmed = 0
 
-// stepsFile is where the killers count.
+// stepsFile returns the path of the file in which the killer scripts count their runs.
 func (h *trialHost) stepsFile() string { return filepath.Join(h.files, "steps") }
 
-// steps is how many tools the last command ran.
+// steps returns the number of tools that the last command ran.
 func (h *trialHost) steps() (n int) {
 	text, err := os.ReadFile(h.stepsFile())
 	if err == nil {
@@ -60,7 +60,7 @@ func (h *trialHost) steps() (n int) {
 	return n
 }
 
-// killAt runs floodwall until it has run so many tools. It returns true when it was over before.
+// killAt runs floodwall, and kills it after it has run the given number of netfilter tools. It returns true if the command ended before.
 func (h *trialHost) killAt(killers string, step int, args ...string) (done bool, err error) {
 	steps := h.stepsFile()
 	os.Remove(steps)
@@ -76,8 +76,8 @@ func (h *trialHost) killAt(killers string, step int, args ...string) (done bool,
 	return done, err
 }
 
-// TestKilledAtSteps kills `apply --confirm`, `confirm` and `rollback` after each step in netfilter that they take: what
-// TestTrialKilled and TestKilledEnding do at random, for the few moments that are most delicate.
+// TestKilledAtSteps kills `apply --confirm`, `confirm` and `rollback` after each of their steps in netfilter. TestTrialKilled and TestKilledEnding
+// kill commands at random points, so they may miss the few most delicate moments.
 func TestKilledAtSteps(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -101,8 +101,8 @@ func TestKilledAtSteps(t *testing.T) {
 	}
 }
 
-// kills is how many of a command's steps are the last, on all hosts of a layout: in the short form an apply with XDP and
-// netfilter beside each other has the most, as it has the most delicate ones.
+// kills returns the number of steps of a command at which the command is killed, for all hosts of a layout. In the short form, an apply that uses
+// both XDP and netfilter gets the largest number, because it has the most delicate steps.
 func (h *trialHost) kills(command string, steps int) int {
 	switch {
 	case testutil.Long():
@@ -113,17 +113,17 @@ func (h *trialHost) kills(command string, steps int) int {
 	return 1
 }
 
-// between reports whether who is what a confirmation may leave that was killed between XDP and netfilter, which no single
-// step confirms: until the next command netfilter drops what either policy drops.
+// between reports whether who is an allowed result after a confirmation was killed between XDP and netfilter. No single step can confirm both. Until
+// the next command, netfilter drops packets that either policy drops.
 func (h *trialHost) between(who string) bool {
 	return h.layout.name == companion.name && (who == stricter || who == twin)
 }
 
-// stepTrial is the time of a trial that is ended at a step.
+// stepTrial is the length of a trial that is ended at a step.
 const stepTrial = 3 * time.Second
 
-// killStep kills a command after a step. Where a trial has ended before its command came to that, as the machine is slow, it
-// tries again with a longer one.
+// killStep kills a command after a step. On a slow machine, the trial may end before the command reaches that step. Then killStep tries again with a
+// longer trial.
 func (h *trialHost) killStep(dir, command string, step int) (end string) {
 	for trial := stepTrial; ; trial *= 2 {
 		end, late := h.killStepIn(trial, dir, command, step)

@@ -14,28 +14,28 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// place is where a policy drops, which decides how many VLAN tags it lets by.
+// place is the hook at which a policy drops packets. The hook limits the number of VLAN tags that a dropped packet can have.
 type place struct {
 	target  string
 	deepest int // tags in front of IP
 }
 
 var (
-	// A chain of family inet sees IP behind one tag, and a table of family netdev drops what is deeper.
+	// A chain of the family inet recognizes IP after at most one tag. A table of the family netdev drops frames with more tags.
 	inNftables = place{"nftables", 1}
 	inXDP      = place{"xdp", 2}
 )
 
-// mostTags is the largest number of tags that a probe has.
+// mostTags is the largest number of VLAN tags that a probe has.
 const mostTags = 4
 
-// taggedPolicy drops what comes to a port and to that which neither policy passes. It has no checks but those that its rule needs,
-// among them that of tags.
+// taggedPolicy returns a policy that drops packets to two ports: the given port, and the port that neither policy passes. Its only checks are those
+// that the rule needs, including the check of tags.
 func taggedPolicy(port int) string {
 	return fmt.Sprintf("\ndefault: pass\nchecks: off\nrules: [{name: ports, proto: udp, port: [%d, %d], then: drop}]\n", port, neither)
 }
 
-// tagged says where the policies of a trial drop.
+// tagged has the hooks at which the old and the new policy of a trial drop packets.
 type tagged struct{ old, new place }
 
 func (g tagged) layout() layout {
@@ -43,7 +43,7 @@ func (g tagged) layout() layout {
 	return layout{name, []string{"--target", g.old.target}, []string{"--target", g.new.target}, false, &g}
 }
 
-// behindTags are probes to a port that both policies pass.
+// behindTags returns probes with VLAN tags to a port that both policies pass.
 func behindTags() (list []probe) {
 	for tags := 1; tags <= mostTags; tags++ {
 		list = append(list, probe{false, both, tags}, probe{true, both, tags})
@@ -51,7 +51,7 @@ func behindTags() (list []probe) {
 	return list
 }
 
-// lets reports whether as many tags were let by as who decides lets by.
+// lets reports whether exactly those tagged probes passed that the deciding policy allows.
 func (h *trialHost) lets(passed map[probe]bool, who string) bool {
 	if h.tagged == nil {
 		return true
@@ -63,7 +63,7 @@ func (h *trialHost) lets(passed map[probe]bool, who string) bool {
 	return !slices.ContainsFunc(behindTags(), func(p probe) bool { return passed[p] != (p.tags <= deepest) })
 }
 
-// ruleset is all that nftables has, without the numbers of generations.
+// ruleset returns the whole nftables ruleset, without generation numbers.
 func (h *trialHost) ruleset() (text string) {
 	err := h.host.do(func() error {
 		out, err := exec.Command("nft", "-s", "list", "ruleset").CombinedOutput()
@@ -76,15 +76,15 @@ func (h *trialHost) ruleset() (text string) {
 	return regexp.MustCompile(`\bfloodwall[0-9a-f]*-\d+`).ReplaceAllString(text, "floodwall")
 }
 
-// wantRuleset compares what nftables has with what it is to have.
+// wantRuleset checks that the nftables ruleset equals the expected one.
 func (h *trialHost) wantRuleset(when, want string) {
 	if got := h.ruleset(); got != want {
 		h.wrong("%s nftables differs (-want +got):\n%s", when, cmp.Diff(want, got))
 	}
 }
 
-// TestTaggedTrials puts policies on trial that make, change and remove the table for stacked VLAN tags. However the trial ends, frames
-// with up to four tags reach a socket as the policy in force says, and nftables has exactly what the policy alone would have.
+// TestTaggedTrials puts policies on trial that make, change and remove the table for stacked VLAN tags. However the trial ends, the policy in force
+// must decide whether frames with up to four tags reach a socket. nftables must have exactly the rules that this policy alone would have.
 func TestTaggedTrials(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -113,7 +113,7 @@ func TestTaggedTrials(t *testing.T) {
 	})
 }
 
-// endTagged ends trials in each way but by `unload`, which killTagged does.
+// endTagged ends trials in every way except by `unload`, which killTagged tests.
 func (h *trialHost) endTagged(rulesets map[string]string) {
 	const long = "10m"
 	for _, end := range []struct {
@@ -136,15 +136,15 @@ func (h *trialHost) endTagged(rulesets map[string]string) {
 	h.wantRuleset("after the trial and `rollback`", rulesets[old])
 }
 
-// settles waits for the end of a trial, after which the old policy decides.
+// settles waits for the end of a trial, and checks that the old policy then decides.
 func (h *trialHost) settles(deadline time.Time) {
 	if who := h.settled(deadline, func(who string) bool { return who == old }); who != old {
 		h.wrong("after the deadline %s decides", who)
 	}
 }
 
-// killTagged kills commands after steps in netfilter. Then the old policy decides or the new one, or for a moment both, and after
-// `unload` perhaps none. The next command puts everything in order.
+// killTagged kills commands after their steps in netfilter. Then the old policy or the new one must decide, or both for a moment. After `unload`,
+// possibly no policy decides. The next command must restore a consistent state.
 func (h *trialHost) killTagged(dir string, rulesets map[string]string) {
 	for _, command := range []string{"apply", "confirm", "rollback", "unload"} {
 		step, done := 1, false
@@ -173,7 +173,7 @@ func (h *trialHost) killTagged(dir string, rulesets map[string]string) {
 			case !slices.Contains(may, who):
 				h.wrong("%s decides", who)
 			case command == "unload":
-				// The last steps only look for what others left: all is gone then.
+				// By the last steps, unload has removed everything. These steps only search for leftovers of other programs.
 				if out, err := h.run("unload"); err != nil && !done && (who != open || !strings.Contains(out, "nothing is loaded")) {
 					h.wrong("another unload: %v\n%s", err, out)
 				}

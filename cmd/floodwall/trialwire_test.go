@@ -20,11 +20,11 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// probe is a UDP packet to a port of the host. Policies that take part in a trial are told apart by what passes.
+// probe is a UDP packet to a port of the host. The probes that pass show which policy of a trial decides.
 type probe struct {
 	v6   bool
 	port int
-	tags int // in front of IP, each with VLAN 0, which the kernel takes off by itself
+	tags int // number of tags in front of IP, each with VLAN 0, which the kernel removes by itself
 }
 
 func (p probe) String() string {
@@ -38,7 +38,7 @@ func (p probe) String() string {
 	return fmt.Sprintf("%s port %d", family, p.port)
 }
 
-// frame is the probe from a source port.
+// frame returns the probe's frame with a source port.
 func (p probe) frame(from int) []byte {
 	line := fmt.Sprintf("udp 192.0.2.9:%d > 192.0.2.1:%d", from, p.port)
 	if p.v6 {
@@ -56,15 +56,15 @@ func (p probe) frame(from int) []byte {
 	return frame
 }
 
-// Probes come from askPort, and those behind VLAN tags from the ports after it. Source ports from streamPort on number the packets of a stream, and come again after
-// streamPorts of them: conntrack remembers each for half a minute.
+// The source port of a probe is askPort plus the number of its VLAN tags. The packets of a stream are numbered by their source ports, from streamPort
+// on. After streamPorts packets the source ports repeat, because conntrack remembers each for half a minute.
 const (
 	askPort     = 5
 	streamPort  = 10_000
 	streamPorts = 1000
 )
 
-// namespace is a network namespace. It ends with the file and the processes in it.
+// namespace is a network namespace. It exists until the file is closed and its processes have ended.
 type namespace struct{ file *os.File }
 
 func newNamespace() (*namespace, error) {
@@ -81,7 +81,7 @@ func newNamespace() (*namespace, error) {
 	return n, <-failed
 }
 
-// do runs fn on a thread in the namespace: the sockets that fn opens and the processes that it starts belong there.
+// do runs fn on a thread in the namespace. The sockets that fn opens and the processes that it starts belong to the namespace.
 func (n *namespace) do(fn func() error) error {
 	done := make(chan error)
 	go func() {
@@ -95,7 +95,7 @@ func (n *namespace) do(fn func() error) error {
 	return <-done
 }
 
-// trialWire puts probes on the far end of the cable to a host, and notices what gets to sockets behind all its hooks.
+// trialWire sends probes from the far end of a host's cable. It records which of them reach sockets, which are behind all hooks.
 type trialWire struct {
 	host    *namespace
 	socket  int // where frames are sent
@@ -103,15 +103,15 @@ type trialWire struct {
 	sockets []*net.UDPConn
 
 	mu      sync.Mutex
-	got     map[probe]int // of those that ask
-	stream  map[probe]int // of those of a stream
-	last    map[probe]int // the number of the last of a stream, 0 for none
-	doing   string        // what the host is going through, for messages
+	got     map[probe]int // counts of the probes of ask
+	stream  map[probe]int // counts of the packets of a stream
+	last    map[probe]int // the number of the last packet of a stream, 0 for none
+	doing   string        // the present phase of the host, for messages
 	since   time.Time     // when that began
-	strange []string      // what a stream should not have seen
+	strange []string      // descriptions of unexpected packets of a stream
 }
 
-// newWire listens on all ports of the probes, on a device fw0 whose other end is fw1.
+// newWire listens on all ports of the probes. The device is fw0, and its other end is fw1.
 func newWire(h *namespace, probes []probe) (*trialWire, error) {
 	w := &trialWire{host: h, socket: -1, got: map[probe]int{}, stream: map[probe]int{}, last: map[probe]int{}}
 	err := h.do(func() (err error) {
@@ -146,7 +146,7 @@ func (w *trialWire) close() {
 	}
 }
 
-// receive counts what a socket gets, until it is closed.
+// receive counts the packets that a socket receives, until the socket is closed.
 func (w *trialWire) receive(s *net.UDPConn, port int) {
 	if raw, err := s.SyscallConn(); err == nil { // a test that is late for a second loses nothing
 		raw.Control(func(fd uintptr) { syscall.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20) })
@@ -194,7 +194,7 @@ func (w *trialWire) count(port int, sender *unix.SockaddrInet6) {
 	w.last[p] = from
 }
 
-// notice keeps what should not have been seen, with what the host was going through. The caller holds the lock.
+// notice records a packet that should not have arrived, and the phase of the host at that time. The caller holds the lock.
 func (w *trialWire) notice(format string, args ...any) {
 	if len(w.strange) < 20 {
 		into := time.Since(w.since).Round(time.Millisecond)
@@ -202,14 +202,14 @@ func (w *trialWire) notice(format string, args ...any) {
 	}
 }
 
-// enter says what the host goes through from now on.
+// enter sets the current phase of the host.
 func (w *trialWire) enter(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.doing, w.since = fmt.Sprintf(format, args...), time.Now()
 }
 
-// send sends once more what finds the queue of the other end full: the receiver waits for a CPU.
+// send sends a packet. If the queue of the other end is full because the receiver waits for a CPU, send tries again.
 func (w *trialWire) send(p probe, from int) error {
 	for {
 		if err := unix.Sendto(w.socket, p.frame(from), 0, &w.to); err != unix.ENOBUFS {
@@ -219,13 +219,13 @@ func (w *trialWire) send(p probe, from int) error {
 	}
 }
 
-// Times to wait for a packet that should pass, and for what came before it.
+// comesWithin is the time to wait for a packet that should pass. grace is the time to wait for packets that were sent before it.
 const (
 	comesWithin = time.Minute
 	grace       = 20 * time.Millisecond
 )
 
-// ask sends each probe once, and last the one that both policies pass. It returns those that got through.
+// ask sends each probe once. Then it sends the packet last, which both policies pass. It returns the probes that passed.
 func (w *trialWire) ask(probes []probe, last probe) (map[probe]bool, error) {
 	restore, err := testutil.StayOnOneCPU() // so that packets arrive in their order
 	if err != nil {
@@ -262,7 +262,7 @@ func (w *trialWire) ask(probes []probe, last probe) (map[probe]bool, error) {
 	return passed, nil
 }
 
-// allCounted reports whether no socket has a packet that is not counted.
+// allCounted reports whether all packets that the sockets received are counted.
 func (w *trialWire) allCounted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -279,7 +279,7 @@ func (w *trialWire) allCounted() bool {
 	return true
 }
 
-// steady sends the probes again and again, one a millisecond, until stop is closed, and returns how often each went.
+// steady sends the probes repeatedly, one a millisecond, until stop is closed. It returns how often it sent each probe.
 func (w *trialWire) steady(probes []probe, stop <-chan struct{}) (sent map[probe]int, err error) {
 	sent = map[probe]int{}
 	restore, err := testutil.StayOnOneCPU() // receive wants the packets in their order
@@ -303,7 +303,8 @@ func (w *trialWire) steady(probes []probe, stop <-chan struct{}) (sent map[probe
 	}
 }
 
-// judge compares what a stream sent with what got through: all of what both policies pass, nothing else.
+// judge compares the sent packets of a stream with the received ones. All packets that both policies pass must have arrived, and no other packets. It
+// returns descriptions of the errors.
 func (w *trialWire) judge(sent map[probe]int, pass func(probe) bool) []string {
 	testutil.Eventually(comesWithin, func() bool {
 		w.mu.Lock()
@@ -329,7 +330,7 @@ func (w *trialWire) judge(sent map[probe]int, pass func(probe) bool) []string {
 		}
 	}
 	if wrong == nil {
-		return nil // packets that overtook each other are no matter
+		return nil // reordered packets are no error
 	}
 	slices.Sort(wrong)
 	return append(wrong, w.strange...)

@@ -62,7 +62,7 @@ func unblock(ctx context.Context, e *env, args []string, f unblockFlags) error {
 		}
 		change.add(1, owned, operate.Terms{})
 	}
-	defer in.Bans.Sync() // what it would say, flush has said
+	defer in.Bans.Sync() // flush has already reported the error that Sync would return
 	defer e.warnLeft(ctx, in)
 	return change.run(ctx, args)
 }

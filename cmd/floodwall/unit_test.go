@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestUnitsLeaveNoMoment runs the lines of the installed units in the order in which `systemctl` does for a reload, a
-// restart, and a stop, with packets coming all the time that the policy drops.
+// TestUnitsLeaveNoMoment runs the commands of the installed units in the order in which `systemctl` runs them for a reload, a restart, and a stop.
+// Packets that the policy drops arrive all the time.
 func TestUnitsLeaveNoMoment(t *testing.T) {
 	for _, target := range []string{"xdp", "nftables", "iptables"} {
 		t.Run(target, func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestUnitsLeaveNoMoment(t *testing.T) {
 	}
 }
 
-// unitsLeaveNoMoment is TestUnitsLeaveNoMoment for a target.
+// unitsLeaveNoMoment runs TestUnitsLeaveNoMoment on one target.
 func unitsLeaveNoMoment(t *testing.T, target string) {
 	if err := unix.Mount("tmpfs", "/etc/systemd/system", "tmpfs", 0, "mode=0755"); err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func unitsLeaveNoMoment(t *testing.T, target string) {
 	w.filtered()
 	for _, row := range []struct{ unit, verb, keys string }{
 		{"floodwall-boot.service", "reload", "ExecReload"},
-		{"floodwall-boot.service", "restart", "ExecStop ExecStopPost ExecStart"}, // of which the first two are a stop
+		{"floodwall-boot.service", "restart", "ExecStop ExecStopPost ExecStart"}, // the first two are a stop
 		{"floodwall-device.service", "start", "ExecStart"},
 	} {
 		passed := w.event(target+": systemctl "+row.verb+" "+row.unit, func() {
@@ -53,8 +53,8 @@ func unitsLeaveNoMoment(t *testing.T, target string) {
 	}
 }
 
-// TestLateDevice boots while the policy's device is not there. The unit of the device, which systemd starts when the device appears,
-// brings the policy back.
+// TestLateDevice simulates a boot without the policy's device. When the device appears, systemd starts the unit of the device. The unit must restore
+// the policy.
 func TestLateDevice(t *testing.T) {
 	if !inside(t) {
 		return
@@ -83,7 +83,7 @@ func TestLateDevice(t *testing.T) {
 	}
 }
 
-// runUnit runs the commands that a unit has under a key, as systemd does. No path of the test needs quotes.
+// runUnit runs the commands that a unit has under a key, as systemd does. No path in the test needs quotes.
 func runUnit(t *testing.T, unit, key string) {
 	t.Helper()
 	text, err := os.ReadFile("/etc/systemd/system/" + unit)

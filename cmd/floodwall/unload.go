@@ -47,7 +47,7 @@ func unload(ctx context.Context, e *env, keepBoot bool) error {
 	return err
 }
 
-// retained says what is left for connections that SYNPROXY began, and how it goes.
+// retained returns the message about the table that remains for connections that started through SYNPROXY. It says how to remove the table.
 func retained(table string) string {
 	return fmt.Sprintf("left: table inet %[1]s, which filters nothing: without it connections that SYNPROXY began would break. The next unload or "+
 		"apply removes it when they have ended, as `floodwall daemon` does; `nft delete table inet %[1]s` does at once", table)

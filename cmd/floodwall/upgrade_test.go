@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// release is a version of floodwall.
+// release is an installed version of floodwall.
 type release struct {
 	t      *testing.T
 	binary string
@@ -42,8 +42,8 @@ func (r release) refuses(want string, args ...string) {
 	}
 }
 
-// passed sends frames from fw1 that every policy of the test drops, without a pause, and counts those that pass XDP on fw0,
-// until the returned function is called.
+// passed sends frames from fw1 all the time. Every policy of the test drops these frames. The returned function stops the sender, and returns the
+// number of frames that passed XDP on fw0.
 func passed(t *testing.T) (count func() int) {
 	t.Helper()
 	const all = unix.ETH_P_ALL>>8 | unix.ETH_P_ALL&0xff<<8 // in network byte order
@@ -92,8 +92,8 @@ func passed(t *testing.T) (count func() int) {
 	}
 }
 
-// TestUpgrade has this version take over from the previous release, with its daemon and its trial alive, and the previous
-// release come back. Each reads the other's state or refuses it with a reason; no frame passes that all policies drop.
+// TestUpgrade upgrades from the previous release to this version while the daemon and the trial of that release run. Then it goes back to the
+// previous release. Each version must either read the other's state, or refuse it with a reason. No frame may pass that all policies drop.
 func TestUpgrade(t *testing.T) {
 	binary := testutil.Previous(t)
 	if !inside(t) {
@@ -143,7 +143,7 @@ func TestUpgrade(t *testing.T) {
 	now.must("five.yaml", "status")
 
 	opened, err := datapath.OpenState(datapath.DefaultDir, false)
-	if err == nil { // as if a version had loaded it that writes dynamic sets and counters in another way
+	if err == nil { // as if a version with other formats of dynamic sets and counters had loaded it
 		err = opened.SetNote(4, datapath.Note("formats"), []byte(`{"counters": 9, ".data.dynamic": 9}`))
 	}
 	if err != nil {
@@ -152,7 +152,7 @@ func TestUpgrade(t *testing.T) {
 	for _, args := range [][]string{{"status"}, {"block", "198.51.100.9"}, {"blocked"}} {
 		now.refuses("generation 4 was loaded by another version", args...)
 	}
-	now.must("1 ban kept", "apply", policy("six")) // that this version was told of
+	now.must("1 ban kept", "apply", policy("six")) // the ban that this version got
 	now.must("applied generation 6", "apply", policy("seven"))
 	now.must("runs again", "rollback")
 	if n := through(); n > 0 {

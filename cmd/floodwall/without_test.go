@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hide makes programs of this host look as if they were not installed, for the mount namespace of the test.
+// hide makes programs seem not to be installed, within the mount namespace of the test.
 func hide(t *testing.T, names ...string) {
 	t.Helper()
 	empty := filepath.Join(t.TempDir(), "empty")
@@ -28,8 +28,8 @@ func hide(t *testing.T, names ...string) {
 	}
 }
 
-// TestWithoutNft applies a policy that needs nft beside XDP on a host that does not have it. The remedy is the package of nft, whether
-// the host has iptables, with which the policy is in force, or no other tool.
+// TestWithoutNft applies a policy that needs both nft and XDP, on a host without nft. In both cases, with and without iptables on the host, the
+// remedy must name the package of nft. With iptables, the policy must be in force.
 func TestWithoutNft(t *testing.T) {
 	if !inside(t) {
 		return
@@ -51,7 +51,7 @@ func TestWithoutNft(t *testing.T) {
 	}
 }
 
-// TestHiddenState asks for what runs where /sys has no BPF file system, as under `ip netns exec`: the remedy is another way into the namespace.
+// TestHiddenState runs commands where /sys has no BPF file system, as under `ip netns exec`. The remedy must name another way to enter the namespace.
 func TestHiddenState(t *testing.T) {
 	if !inside(t) {
 		return
@@ -74,8 +74,8 @@ func TestHiddenState(t *testing.T) {
 	mustFloodwall(t, "unload")
 }
 
-// TestWithoutIPv6 applies a policy for iptables where ip6tables fails, as without IPv6. IPv4 is filtered, and all goes again; a device with an
-// address of IPv6 that others reach is not left open.
+// TestWithoutIPv6 applies a policy on iptables while ip6tables fails, as on a host without IPv6. IPv4 must be filtered, and unload must remove
+// everything. If a device has an IPv6 address that other hosts can reach, the device must not stay unfiltered.
 func TestWithoutIPv6(t *testing.T) {
 	if !inside(t) {
 		return
@@ -103,7 +103,8 @@ func TestWithoutIPv6(t *testing.T) {
 	s.gone("after unload of another target")
 }
 
-// TestWithoutBPF applies a policy in a user namespace that may change nftables but not call bpf(2): the cause is said, and what works there.
+// TestWithoutBPF applies a policy in a user namespace that may change nftables but may not call bpf(2). The error must name the cause, and the
+// targets that work there.
 func TestWithoutBPF(t *testing.T) {
 	if !inside(t) {
 		return

@@ -11,13 +11,12 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// expecting adds a verdict to each line.
+// expecting appends a verdict to each line.
 func expecting(lines, verdict string) string {
 	return strings.ReplaceAll(strings.TrimSpace(lines), "\n", verdict+"\n") + verdict + "\n"
 }
 
-// TestChecks has each check alone, with the packets of checkTests, and all others, which so show that it is what they
-// say and nothing else.
+// TestChecks sends the packets of checkTests to each check alone. Packets that name a check must fail it. All other packets must pass it.
 func TestChecks(t *testing.T) {
 	all := subject.Shapes(t)
 	r, _ := subject.Seeded(t)
@@ -40,7 +39,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// casesNot checks that packets do not fail a check, whether there is an IP packet in them or not.
+// casesNot checks that frames do not fail a check. Some of the frames contain no IP packet.
 func casesNot(t *testing.T, s *subject.Subject, lines string, check packet.Check) []subject.Probe {
 	t.Helper()
 	frames := subject.FramesOf(t, lines)
@@ -52,14 +51,14 @@ func casesNot(t *testing.T, s *subject.Subject, lines string, check packet.Check
 	return frames
 }
 
-// structural reports whether a reason is a check that another one rests on.
+// structural reports whether a reason is a structural check, but not the check than.
 func structural(s *subject.Subject, r ir.Reason, than packet.Check) bool {
 	return slices.ContainsFunc(s.Program.Structural(), func(x ir.Structural) bool {
 		return x.Check != than && x.Check.String() == s.Program.ReasonName(r)
 	})
 }
 
-// TestProfiles has all checks that packets can fail against the profiles, and all checks at once.
+// TestProfiles sends all packets that fail a check to the profiles, and to all checks at once.
 func TestProfiles(t *testing.T) {
 	var frames []subject.Probe
 	for _, test := range subject.CheckTests {

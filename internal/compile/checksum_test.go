@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestIPChecksum has IPv4 headers with random words and with the words that carries come from, whose checksum is right, or wrong by
-// little. 0 and 65535 are the same number of a checksum (RFC 1624).
+// TestIPChecksum tests IPv4 headers with random words and with words that cause carries. Their checksum is either right or slightly wrong. 0 and
+// 65535 are the same number in a checksum (RFC 1624).
 func TestIPChecksum(t *testing.T) {
 	t.Parallel()
 	const ip, identification, checksum, addresses = 14, 14 + 4, 14 + 10, 14 + 12
@@ -32,7 +32,7 @@ func TestIPChecksum(t *testing.T) {
 	subject.Lower(t, "checks: {profile: off, ip-checksum: on}").AgreeOnce(t, frames)
 }
 
-// headerChecksum is that of an IPv4 header (RFC 1071), whatever it says itself.
+// headerChecksum returns the checksum of an IPv4 header (RFC 1071). It ignores the value of the checksum field.
 func headerChecksum(header []byte) uint16 {
 	sum := uint32(0)
 	for at := 0; at < len(header); at += 2 {

@@ -12,18 +12,18 @@ import (
 type Output struct {
 	Plan    *plan.Plan
 	Form    xdp.Form         // of the XDP program
-	Listing string           // of the XDP program; "" without
-	Script  string           // for netfilter; "" when there is nothing for it to do
-	Left    []plan.LeftCheck // checks that the target does not do
-	Notes   []string         // on what else it does otherwise
+	Listing string           // of the XDP program, as text; "" if there is none
+	Script  string           // for netfilter; "" if netfilter has nothing to do
+	Left    []plan.LeftCheck // checks that the target does not make
+	Notes   []string         // other differences between the policy and the target's behavior
 }
 
-// Compile is the table of contents of compiling. A program that Lower and Optimize have made is
-//   - fitted to the target, which may lack what answers SYNs (plan.For);
+// Compile runs all steps of compiling, in order. A program that Lower and Optimize have made is
+//   - adapted to the target, because a target may be unable to answer SYNs (plan.For);
 //   - distributed over the target's stages (plan.Hoist);
-//   - written by the code generators: for XDP the rules of its stage, for netfilter all others.
+//   - translated by the code generators: the rules of the XDP stage to an XDP program, all others to a script for netfilter.
 //
-// An apply takes the same steps, with what it knows of the host between them.
+// An apply runs the same steps. Between them it uses its knowledge of the host.
 func Compile(p *ir.Program, t plan.Target, devices []string) (*Output, error) {
 	program, notes := plan.For(p, t)
 	pl, err := plan.Hoist(program, t)

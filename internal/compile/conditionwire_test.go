@@ -18,9 +18,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// conditionTests are policies with limits so slow that no burst is forgotten while the test runs, and packets: `N x` in
-// front of one sends it so often. Both targets must count what Eval and ir.Limiter say; where is what each reports
-// instead: the key that it refuses.
+// conditionTests are policies with packets. The limits are so slow that no burst is refilled during the test. `N x` before a packet sends it N times.
+// Both targets must count as Eval and ir.Limiter do. If a target must reject the policy, refused is the key that it reports.
 var conditionTests = []struct {
 	name, rules, packets string
 	refused              map[plan.Target]string
@@ -168,7 +167,7 @@ const conditionSets = `
 sets: {a: [192.0.2.0/24], b: [192.0.0.0/16], c: {dynamic: true, max: 10}}
 rules:`
 
-// TestConditionCounts has both targets count packets that meet rules with limits and payload, and that only observe.
+// TestConditionCounts checks how both targets count packets that match rules with limits and payload tests, and rules that only count.
 func TestConditionCounts(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -205,8 +204,8 @@ func TestConditionCounts(t *testing.T) {
 	}
 }
 
-// TestLimitRefills has a limit of 200/s with space for 20 packets pass these at once, and later what the time has added. A sender
-// that a busy machine holds up for more than a tenth of a second has a full bucket, which time adds nothing to.
+// TestLimitRefills checks a limit of 200/s with a burst of 20 packets. The burst must pass at once. Later, as many packets as the rate allows must
+// pass. The bucket is full after a tenth of a second. So a sender that a busy machine delays for longer does not get more.
 func TestLimitRefills(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -243,7 +242,7 @@ func TestLimitRefills(t *testing.T) {
 			if passed >= least*0.95-1 {
 				break
 			}
-			if try == tries { // a receiver that waits for a CPU takes packets in later than they were sent, and more at once
+			if try == tries { // if the receiver must wait for a CPU, it gets packets late and in bursts
 				t.Errorf("%s: %v passed in %v, want %.1f at least; counters %v", c.name, passed, elapsed, least, got)
 				break
 			}
@@ -251,7 +250,7 @@ func TestLimitRefills(t *testing.T) {
 	}
 }
 
-// repeated reads packets, one a line, of which each can say how often it comes.
+// repeated parses packets, one per line. A line may begin with the number of times that its packet is sent.
 func repeated(t *testing.T, lines string) (frames [][]byte) {
 	for line := range strings.Lines(lines) {
 		times := 1
@@ -273,7 +272,7 @@ func total(counts map[string]int) (n int) {
 	return n
 }
 
-// counter is a tool that loads a policy for a target and tells what it has counted.
+// counter is a tool that loads a policy for a target and reads its counters.
 type counter struct {
 	name   string
 	target plan.Target

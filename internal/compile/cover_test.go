@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestCovered has pairs of rules, and whether the second is dropped since the first takes all its packets.
+// TestCovered checks for pairs of rules whether the compiler removes the second rule because the first rule matches all of its packets.
 func TestCovered(t *testing.T) {
 	const sets = `
 sets:
@@ -56,7 +56,7 @@ sets:
 		{"from: 192.0.2.0/24, to: $a", "from: 192.0.3.1, to: 10.1.2.3", false},
 		{"not: {from: 10.1.2.3}", "not: {from: 10.0.0.0/8}", true},
 		{"not: {from: 10.0.0.0/8}", "not: {from: 10.1.2.3}", false},
-		{"not: {from: 10.0.0.0/8}", "from: 11.0.0.0/8", false}, // true, but nothing looks for it
+		{"not: {from: 10.0.0.0/8}", "from: 11.0.0.0/8", false}, // the first rule covers the second, but the compiler does not detect this
 		{"from: $a, not: {from: 10.1.2.3}", "from: 10.2.0.0/16, not: {from: 10.1.2.3}", true},
 	} {
 		text := fmt.Sprintf("%srules: [{name: first, %s, then: drop}, {name: second, %s, then: pass}]", sets, c.first, c.second)
@@ -68,7 +68,7 @@ sets:
 	}
 }
 
-// TestFirstCover has a rule that two others cover: the note names the one that decides.
+// TestFirstCover checks a rule that two earlier rules cover. The note must name the one that decides.
 func TestFirstCover(t *testing.T) {
 	s := subject.Lower(t, `rules:
   - {name: ports, port: 1-1000, then: drop}
@@ -81,8 +81,7 @@ func TestFirstCover(t *testing.T) {
 	}
 }
 
-// TestManyNamedRules optimizes rules of which each could cover each other for all that the fields say. Comparing all
-// would take minutes.
+// TestManyNamedRules optimizes many rules. According to their fields, each could cover each other rule. A comparison of all pairs would take minutes.
 func TestManyNamedRules(t *testing.T) {
 	for name, rule := range map[string]func(i int) (addr string, dst bool, port uint32){
 		"sources": func(i int) (string, bool, uint32) {
@@ -117,7 +116,7 @@ func TestManyNamedRules(t *testing.T) {
 	}
 }
 
-// TestTooManyAlternatives has more rules than the offsets of the tables' instructions can reach.
+// TestTooManyAlternatives compiles more rules than the jump offsets of the table instructions can reach.
 func TestTooManyAlternatives(t *testing.T) {
 	p := &ir.Program{}
 	const most = 63 * 64 * 64
@@ -131,7 +130,7 @@ func TestTooManyAlternatives(t *testing.T) {
 	}
 }
 
-// TestDynamicMemory has dynamic sets that ask for more memory than there may be.
+// TestDynamicMemory checks dynamic sets that need more memory than is allowed.
 func TestDynamicMemory(t *testing.T) {
 	for _, c := range []struct{ sets, want string }{
 		{"  a: {dynamic: true, max: 64000000}\n", ""},

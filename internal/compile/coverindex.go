@@ -9,23 +9,24 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// coverIndex finds the few rules that may cover another among many, by what they must have in common:
+// coverIndex finds, among many rules, the few that may cover a given rule. It uses properties that two such rules must
+// share:
 //
 //   - A rule that asks for a single value of a field can only cover rules that ask for the same one. It is filed under
 //     that value, of the field with most values.
-//   - A rule that asks for an address in certain sets can only cover rules of which some set is one of those, or lies
-//     within them with its first address. It is filed under each dynamic set and each prefix of the static ones, unless
-//     they have many.
+//   - A rule that asks for an address in certain sets can only cover rules that ask for one of the same sets, or for a
+//     set whose first address lies in one of those sets. It is filed under each dynamic set and each prefix of the
+//     static sets, unless there are too many.
 //
-// Rules for which neither helps are compared with all others. A rule that asks for an empty set, which nothing can
-// match, may be kept though another covers it.
+// A rule that has neither property is compared with all others. A rule that asks for an empty set matches nothing. Such
+// a rule may stay in the program though another rule covers it.
 type coverIndex struct {
 	sets    []ir.Set
 	filed   map[coverKey][]int
-	lengths [129]bool // of prefixes under which rules are filed, IPv4 as IPv6 does
+	lengths [129]bool // prefix lengths under which rules are filed; IPv4 prefixes count as IPv6 ones (widened)
 }
 
-// coverKey is what rules are filed under, each part of it if there is one.
+// coverKey is the key under which a rule is filed. Either part may be absent.
 type coverKey struct {
 	addr  addrKey
 	value fieldValue
@@ -69,8 +70,8 @@ func (x *coverIndex) add(r *ir.Rule, number int) {
 	}
 }
 
-// placesOf are the keys of the addresses that a rule asks for: of its sources or its destinations, whichever are
-// narrower. It is nil when there are too many, or the rule does not ask.
+// placesOf returns the keys of the addresses that a rule tests: those of its sources or those of its destinations, whichever have longer prefixes. It
+// returns nil if there are too many keys, or if the rule tests no addresses.
 func (x *coverIndex) placesOf(r *ir.Rule) (best []addrKey) {
 	for side, matches := range match.Sides(r) {
 		for _, m := range matches {
@@ -104,7 +105,7 @@ func (x *coverIndex) places(side uint8, m ir.AddrMatch) (keys []addrKey) {
 	return keys
 }
 
-// widened is an IPv4 prefix among those of IPv6, so that one list of lengths serves both.
+// widened maps an IPv4 prefix to an IPv4-mapped IPv6 prefix, so that one list of lengths serves both families.
 func widened(p netip.Prefix) netip.Prefix {
 	if !p.Addr().Is4() {
 		return p
@@ -112,7 +113,7 @@ func widened(p netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(p.Addr().As16()), 96+p.Bits())
 }
 
-// find returns the number of the first rule that covers r, -1 when there is none.
+// find returns the number of the first rule that covers r, or -1 if no rule does.
 func (x *coverIndex) find(r *ir.Rule, covers func(int) bool) int {
 	found := -1
 	values := append(singleValues(r), noValue)
@@ -128,7 +129,7 @@ func (x *coverIndex) find(r *ir.Rule, covers func(int) bool) int {
 	return found
 }
 
-// within are all keys that a rule may be filed under that covers r.
+// within returns all keys under which a rule that covers r may be filed.
 func (x *coverIndex) within(r *ir.Rule) []addrKey {
 	keys := []addrKey{{}}
 	for side, matches := range match.Sides(r) {
@@ -136,7 +137,7 @@ func (x *coverIndex) within(r *ir.Rule) []addrKey {
 			if m.Not || len(m.Sets) == 0 {
 				continue
 			}
-			s := &x.sets[m.Sets[0]] // what covers r has all of its sets
+			s := &x.sets[m.Sets[0]] // a rule that covers r tests for all of these sets, so one set is enough
 			if s.Fixed() == nil {
 				keys = append(keys, addrKey{side: uint8(side + 1), set: m.Sets[0]})
 			} else if first, ok := firstOf(s.Static); ok {
@@ -147,7 +148,7 @@ func (x *coverIndex) within(r *ir.Rule) []addrKey {
 	return keys
 }
 
-// around are the prefixes of an address that rules are filed under.
+// around returns the prefixes that contain an address and whose length is one under which rules are filed.
 func (x *coverIndex) around(side uint8, a netip.Addr) (keys []addrKey) {
 	for bits, filed := range x.lengths {
 		if !filed {
@@ -160,7 +161,7 @@ func (x *coverIndex) around(side uint8, a netip.Addr) (keys []addrKey) {
 	return keys
 }
 
-// firstOf is the first address of a set, as widened has it.
+// firstOf returns the first address of a set, in the form that widened gives; false if the set is empty.
 func firstOf(s *addrs.Set) (netip.Addr, bool) {
 	for p := range s.Prefixes() {
 		return widened(p).Addr(), true

@@ -1,7 +1,7 @@
-// Package compile lowers a policy to a program, whose meaning is ir.Eval. A policy.Policy goes in, and an ir.Program
-// comes out: Lower resolves names, reads list files and turns services, guards and protections into rules; Optimize
-// makes the program smaller without changing what it decides. Read compile.go first, whose Compile names all steps up
-// to the code for a target, then lower.go. It touches no kernel.
+// Package compile lowers a policy.Policy to an ir.Program, whose meaning ir.Eval defines. Lower resolves names, reads
+// list files and turns services, guards and protections into rules. Optimize makes the program smaller without changing
+// its decisions. Read compile.go first: Compile there names all steps up to the code for a target. Then read lower.go.
+// The package does not touch the kernel.
 //
 //	program, notes, err := compile.Lower(p)                     // a *policy.Policy
 //	program, _ = compile.Optimize(program)

@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestExempt has traffic of all ways through a gateway that keeps conntrack away from some of it, and counts what conntrack follows.
+// TestExempt sends traffic on all paths through a gateway that exempts some of it from conntrack. It counts the connections that conntrack follows.
 func TestExempt(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, tool := range []string{"nft", "iptables-restore", "ipset"} {
@@ -86,7 +86,7 @@ func (g *gateway) exempt(target plan.Target) {
 	g.exemptKinds(target)
 }
 
-// The packets of which a gateway with routing protocols has many: OSPF and VRRP with neighbors, multicast, broadcast.
+// Packets that are frequent on a gateway with routing protocols: OSPF and VRRP packets of neighbors, multicast and broadcast.
 var (
 	ospf       = datagram{"10.0.0.1", "10.0.0.2", 89}
 	ospfBack   = datagram{"10.0.0.2", "10.0.0.1", 89}
@@ -118,7 +118,7 @@ func (g *gateway) exemptKinds(target plan.Target) {
 	}
 }
 
-// meetEverybody gives the outside the hardware address for broadcasts, which a device that asks no neighbor lacks.
+// meetEverybody adds a neighbor entry with the broadcast hardware address to the outside. A device without neighbor discovery does not have it.
 func meetEverybody() error {
 	device, err := netlink.LinkByName("host")
 	if err != nil {
@@ -130,13 +130,13 @@ func meetEverybody() error {
 	})
 }
 
-// datagram is an IP packet of a protocol between the gateway's outside and itself.
+// datagram is an IP packet of a protocol between the outside and the gateway.
 type datagram struct {
 	from, to string
 	proto    int
 }
 
-// send sends one, and behind it one that is tracked, by which both have arrived.
+// send sends d, and then a packet that conntrack tracks. When conntrack has the second packet, both have arrived.
 func (g *gateway) send(policy string, d datagram, tracked int) {
 	g.Helper()
 	if err := g.host.FlushConntrack(); err != nil {
@@ -170,7 +170,7 @@ func (g *gateway) send(policy string, d datagram, tracked int) {
 	}
 }
 
-// sendRaw sends a packet of a protocol, of UDP one to port 9.
+// sendRaw sends a packet of a protocol. A UDP packet goes to port 9.
 func sendRaw(d datagram) error {
 	kind := unix.SOCK_RAW
 	if d.proto == unix.IPPROTO_UDP {
@@ -194,7 +194,7 @@ func sendRaw(d datagram) error {
 	return unix.Sendto(fd, make([]byte, 24), 0, &unix.SockaddrInet4{Port: 9, Addr: netip.MustParseAddr(d.to).As4()})
 }
 
-// TestExemptSaid has policies whose exemptions others feel, and what is said of them.
+// TestExemptSaid checks the notes about rules for conntrack states that an exemption prevents.
 func TestExemptSaid(t *testing.T) {
 	for _, test := range []struct{ policy, want string }{
 		{"untracked: all\nrules: [{name: old, state: established, then: pass}]",

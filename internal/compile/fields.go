@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// fieldMatches turns the keys of a match, addresses apart, into tests of fields. A key that is absent adds none.
+// fieldMatches converts all keys of a match except the addresses to tests of fields. A key that is not set adds no test.
 func fieldMatches(m policy.Match) []ir.Match {
 	var out []ir.Match
 	add := func(f packet.Field, values []ir.Range) {
@@ -31,7 +31,7 @@ func fieldMatches(m policy.Match) []ir.Match {
 	return out
 }
 
-// each collects the values of all alternatives; nil stays nil.
+// each returns the values of all alternatives in one list. It returns nil if alternatives is nil.
 func each[T any](alternatives []T, values func(T) []ir.Range) []ir.Range {
 	var out []ir.Range
 	for _, a := range alternatives {

@@ -9,10 +9,10 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestGolden compares what the compiler makes of policies, and what the targets make of that, with archives.
+// TestGolden compares the compiled form of policies, and the output for all targets, with archives.
 func TestGolden(t *testing.T) { subject.Goldens(t) }
 
-// TestListingNamesAll checks that a listing leaves nothing out that is loaded, and hides what is secret.
+// TestListingNamesAll checks that a listing contains everything that is loaded, except secrets.
 func TestListingNamesAll(t *testing.T) {
 	s := subject.Lower(t, `
 checks: strict

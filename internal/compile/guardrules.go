@@ -15,17 +15,18 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// slip is the number of queries over a limit for each one that is answered: one in two, as with BIND, NSD and Knot. A real client's second
-// try gets through, and a flood is not answered in full.
+// slip is the number of queries above a limit for each query that is answered with TC. It is 2, as in BIND, NSD and Knot. So a real client's second
+// attempt gets an answer, but only a part of a flood is answered.
 const slip = 2
 
 // guard adds the rules that protect a resolver, before the rule that passes its traffic:
 //   - packets that are no queries are dropped;
 //   - verified clients have a limit of their own;
-//   - queries of all others are answered with TC, to come back over TCP, if their answers amplify, if they ask below a flooded zone for a name that was not
-//     answered, or if they come too often.
+//   - queries of unverified clients are answered with TC, so that the client repeats them over TCP: if their answers amplify, if they ask for a name
+//     below a flooded zone that the resolver has not answered, or if they come too often.
 //
-// Truncated answers of the first two kinds have one rate. Queries below flooded zones come before the limits of what passes, and do not use them up.
+// Truncated answers of the first two kinds share one rate. Queries below flooded zones are decided before the limits of passing queries, and so do
+// not use them up.
 func (l *lowering) guard(s policy.Service) error {
 	g := s.Guard
 	if g == nil {
@@ -93,10 +94,10 @@ func (l *lowering) guard(s policy.Service) error {
 	return l.guardBeside(s)
 }
 
-// replies are the limits of truncated responses to queries that amplify: one in all, and for those within it one for each of the prefixes
-// by which queries are limited. So a victim whose address is forged gets less than the attacker sends.
+// replies returns the limits of truncated responses to queries that amplify. One limit is for all clients together. There is another one for each
+// prefix length by which queries are limited. So the victim of a forged address gets less traffic than the attacker sends.
 func replies(g *policy.Guard) (over []policy.Over) {
-	const held = 1 << 17 // prefixes: no more than what the limit in all lets by
+	const held = 1 << 17 // prefixes; the limit for all clients passes no more of them
 	if g.Replies != nil {
 		over = append(over, *g.Replies)
 	}
@@ -109,7 +110,8 @@ func replies(g *policy.Guard) (over []policy.Over) {
 	return over
 }
 
-// together is the sum of the rates of two limits, for all clients together. Queries above it are not even answered with TC.
+// together returns a limit for all clients. Its rate and burst are the sums of those of a and b. Queries above this limit get no answer at all, not
+// even with TC.
 func together(a, b policy.Over) policy.Over {
 	perSecond := func(n uint64, o policy.Over) uint64 {
 		return uint64(float64(n) * float64(time.Second) / float64(o.Per))
@@ -119,7 +121,7 @@ func together(a, b policy.Over) policy.Over {
 	return a
 }
 
-// guardBeside adds the part of a guard that is not a rule.
+// guardBeside adds the parts of a guard that are not rules.
 func (l *lowering) guardBeside(s policy.Service) (err error) {
 	g := ir.Guard{
 		Service: s.Name, Line: s.Pos.Line, Col: s.Pos.Col, Ports: fieldMatches(policy.Match{Port: s.Port})[0].Values,
@@ -138,12 +140,13 @@ func (l *lowering) guardBeside(s policy.Service) (err error) {
 	return err
 }
 
-// heldZones is how many zones, and domains, the limits of flooded zones hold at a time. A resolver that answers 50,000 queries a second has no more of
-// them that exceed a limit.
+// heldZones is the capacity of the limits of flooded zones, in zones and in domains. At 50,000 queries per second, no more zones or domains can
+// exceed a limit at once.
 const heldZones = 1 << 14
 
-// zoneNames adds the limits by which zones are flooded. One goes on to be at half of the rate at which it begins. Of one domain, 50 names a second are learnt: of a large
-// one, the names that are often asked for at once, and of one in which all names exist a third of the table in an hour.
+// zoneNames adds the limits that decide whether a zone is flooded. A zone is no longer flooded below half of the rate at which it becomes flooded. At
+// most 50 names per second are learned for one domain. The burst allows the popular names of a large domain to be learned at once. A domain in which
+// all names exist fills a third of the table in an hour.
 func (l *lowering) zoneNames(service string, flooded policy.Over) *ir.Names {
 	flooded.From, flooded.Max = &policy.PrefixLen{V4: 32, V6: 128}, heldZones
 	goOn, fresh := flooded, flooded
@@ -155,12 +158,13 @@ func (l *lowering) zoneNames(service string, flooded policy.Over) *ir.Names {
 
 func isOne(f packet.Field, v uint32) []ir.Match { return []ir.Match{{Field: f, Values: ranges.Of(v)}} }
 
-// secretRule is for a file of DNS cookie secrets. It may be the resolver's own, of whichever user and group that runs as.
+// secretRule is the rule for the owner and mode of a file of DNS cookie secrets. The file may be the resolver's own, so its owner and group may be
+// those of the resolver.
 var secretRule = safefile.Rule{Closed: safefile.ToAll &^ 0o050}
 
-// readSecrets reads secrets of DNS cookies, as resolvers write them: a line of 32 hexadecimal digits each, the present one
-// first, then at most one before it, whose cookies are good as well (RFC 9018, 5). Who knows a secret makes cookies for forged addresses,
-// so nobody but the owner of the file and its group may read it.
+// readSecrets reads DNS cookie secrets from a file in the format of resolvers. Each line has 32 hexadecimal digits. The current secret comes first.
+// The previous secret may follow; its cookies are still valid (RFC 9018, 5). Anyone who knows a secret can make cookies for forged addresses, so only
+// the owner and the group of the file may read it.
 func readSecrets(path string) (secrets [][16]byte, err error) {
 	text, err := secretRule.Read(path)
 	if err != nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestInside has packets come in by a device, or by one that is named like a VLAN device on it, that belongs to the policy
-// or not: only of what does, anything is dropped and counted, whether the rules of a chain ask for the device or its first
-// line does.
+// TestInside sends packets through another device, and through a device whose name looks like that of a VLAN device of the policy's device. Only
+// packets from a device of the policy may be dropped and counted. In some chains the first line tests the device, and in others each rule does.
 func TestInside(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	for device, lists := range map[string][]struct {
@@ -38,7 +37,7 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// insidePolicies have chains of all shapes.
+// insidePolicies returns policies whose chains have all shapes.
 func insidePolicies() (list []string) {
 	var many strings.Builder
 	for n := range 12 {
@@ -59,7 +58,7 @@ func insidePolicies() (list []string) {
 	return list
 }
 
-// inside has a policy for some devices decide packets that come in by another device, or by one of them.
+// inside checks how a policy for some devices decides packets that arrive by another device or, if outside is set, by one of these devices.
 func (d *differential) inside(t *testing.T, text string, devices []string, outside bool) {
 	t.Helper()
 	s := subject.Lower(t, text)
@@ -96,7 +95,7 @@ udp 198.51.100.1:5 > 203.0.113.5:53`)
 	}
 	got := map[string]int{}
 	for name, n := range subject.Settled(t, x.Table, total(want)) {
-		if !strings.HasPrefix(name, "essential-") { // what the kernel sends by itself, such as reports of multicast listeners
+		if !strings.HasPrefix(name, "essential-") { // the kernel itself sends packets that these rules count, such as reports of multicast listeners
 			got[name] = int(n)
 		}
 	}

@@ -11,16 +11,16 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// query are the values of packet.DNS that are types of queries.
+// query is the range of values of packet.DNS that are query types.
 var query = []ir.Range{{First: 0, Last: packet.DNSResponse - 1}}
 
-// anyUDP are the ports that a query can be sent to; dnsPort is the one it is, if a rule does not say.
+// anyUDP is the range of UDP ports to which a query can be sent. dnsPort is the port that a rule for queries matches if it names no port.
 var (
 	anyUDP  = []ir.Range{{First: packet.PortUDP, Last: packet.PortNone - 1}}
 	dnsPort = ranges.Of(packet.PortUDP + 53)
 )
 
-// condition adds the tests of a rule beyond addresses and fields.
+// condition adds all tests and options of a rule except the tests of addresses and fields.
 func (l *lowering) condition(rule *ir.Rule, r policy.Rule) {
 	l.payload(rule, r.Match.Payload, false)
 	l.payload(rule, r.Not.Payload, true)
@@ -58,8 +58,8 @@ func (l *lowering) payload(rule *ir.Rule, m *policy.Payload, not bool) {
 	rule.Payload = append(rule.Payload, match)
 }
 
-// dnsPort restricts a rule to the packets that are read as DNS messages: those of the UDP ports that it names, or to the
-// one of DNS.
+// dnsPort restricts a rule to the packets that are parsed as DNS messages. These are packets to the UDP ports that the rule names. If the rule names
+// none, they are packets to port 53.
 func (l *lowering) dnsPort(rule *ir.Rule) {
 	ports := anyUDP
 	if !slices.ContainsFunc(rule.Match, func(m ir.Match) bool { return m.Field == packet.DPort || m.Field == packet.SPort }) {
@@ -87,7 +87,7 @@ func (l *lowering) dns(rule *ir.Rule, m *policy.DNS, not bool) {
 	}
 }
 
-// nameSets returns the sets for the names in a rule. Names that are written in the rule form a set of their own.
+// nameSets returns the indices of the sets for the names in a rule. The names that are written in the rule form a set of their own.
 func (l *lowering) nameSets(names []policy.DNSName) (sets []int) {
 	var written []string
 	for _, n := range names {

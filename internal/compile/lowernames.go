@@ -27,7 +27,7 @@ func (l *lowering) names(p *policy.Policy) (errs policy.Errors) {
 	return errs
 }
 
-// readNames reads a list of domain names, in the forms of namesOf. The error names up to 10 lines that are not understood.
+// readNames reads a list of domain names, in the formats of namesOf. The error names up to 10 lines that cannot be parsed.
 func readNames(path string) (names []string, err error) {
 	const mostErrors = 10
 	text, err := os.ReadFile(path)

@@ -9,13 +9,13 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// displaced is the limit of connections that a network displaces from a full flow table. A network that opens 20,000 a second would replace
-// a million within a minute; at this rate it takes more than an hour, and by then connections that have lasted a minute are preferred. Only
-// a table that is too small for its service is full.
+// displaced is the limit for the connections that one network may displace from a full flow table. Without it, a network that opens 20,000
+// connections per second would replace a million connections within a minute. With it, that takes more than an hour. By then, the table prefers
+// connections that are older than a minute. A table is full only if it is too small for its service.
 var displaced = policy.Over{Rate: 200, Per: time.Second, Burst: 1000, From: &policy.PrefixLen{V4: 24, V6: 48}, Max: 1 << 16}
 
-// protect adds the rule of a protected service, before the rule that passes its other traffic: for TCP to this host's own addresses or, if
-// the service is behind this host, to all others.
+// protect adds the rule of a protected service, before the rule that passes the service's other traffic. The rule matches TCP to this host's own
+// addresses. If the service is behind this host, it matches TCP to all other addresses.
 func (l *lowering) protect(s policy.Service) {
 	if s.Syn == nil {
 		return
@@ -46,7 +46,7 @@ func (l *lowering) protect(s policy.Service) {
 	l.program.Rules = append(l.program.Rules, rule)
 }
 
-// ofProto returns the ports for TCP or for UDP, with those for both, as ports of that protocol.
+// ofProto returns the ports that a protocol, TCP or UDP, uses, restricted to that protocol. A port for both protocols is included.
 func ofProto(proto uint8, ports []policy.Port) []policy.Port {
 	var out []policy.Port
 	for _, p := range ports {

@@ -9,12 +9,12 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// meaning decides packets by the policy itself, key by key as its documentation reads. It shares nothing with Lower, and
-// so tests it.
+// meaning decides packets directly by the policy, key by key, as the documentation describes. It shares no code with Lower, so it can be used to test
+// Lower.
 type meaning struct {
 	policy  *policy.Policy
-	members map[string][]netip.Prefix // of dynamic sets and of local, by name
-	rest    packet.CheckSet           // structural checks: they hold whatever the policy says (TestStructural of internal/model/ir)
+	members map[string][]netip.Prefix // the addresses of dynamic sets and of local, by the set's name
+	rest    packet.CheckSet           // structural checks, which apply to every policy (TestStructural of internal/model/ir)
 	pkt     *packet.Packet
 }
 
@@ -24,7 +24,7 @@ func (m *meaning) decide() (policy.Verdict, string) {
 	if m.pkt.Kind == packet.IP && inPrefixes(m.members["local"], m.pkt.Src) {
 		failed = failed.With(packet.OwnSource)
 	}
-	if m.policy.Replies && !m.policy.RepliesTracked && m.isReply() { // who may send is asked of what this host has not asked for
+	if m.policy.Replies && !m.policy.RepliesTracked && m.isReply() { // if a service is restricted to some sources, this does not apply to replies
 		failed = failed.Without(packet.ReflectorSource).Without(packet.BogonSource)
 	}
 	if check, any := (failed & (m.policy.Checks | m.rest)).First(); any {
@@ -41,7 +41,7 @@ func (m *meaning) decide() (policy.Verdict, string) {
 	return m.policy.Default, "default"
 }
 
-// rules asks the rules, the services, and what is essential.
+// rules returns the decision of the rules, then the services, then the essential rules. ok is false if none of them decides.
 func (m *meaning) rules() (verdict policy.Verdict, reason string, ok bool) {
 	for _, r := range m.policy.Rules {
 		if !slices.Contains(m.keys(r.Match), false) && !slices.Contains(m.keys(r.Not), true) && m.exceeds(r.Connections) {
@@ -73,7 +73,8 @@ func (m *meaning) rules() (verdict policy.Verdict, reason string, ok bool) {
 	return 0, "", false
 }
 
-// closes names the service that a packet is not let to: of those of TCP alone, or of the others.
+// closes returns the reason why a packet is dropped if its port belongs to a service that is closed to its source. Otherwise it returns "". If tcp is
+// set, it tests services that have only TCP ports. Otherwise it tests all other services.
 func (m *meaning) closes(tcp bool) string {
 	for _, s := range m.policy.Services {
 		udp := slices.ContainsFunc(s.Port, func(p policy.Port) bool { return p.Proto != packet.ProtoTCP })
@@ -84,7 +85,7 @@ func (m *meaning) closes(tcp bool) string {
 	return ""
 }
 
-// replies asks what `replies: pass` does, in front of which stands what becomes of fragments.
+// replies returns the decision of `replies: pass`, and of the rule for fragments, which comes before it.
 func (m *meaning) replies() (verdict policy.Verdict, reason string, ok bool) {
 	reply := m.isReply()
 	if m.pkt.Value[packet.Fragment] == packet.FragmentLater {
@@ -101,13 +102,13 @@ func (m *meaning) replies() (verdict policy.Verdict, reason string, ok bool) {
 	return policy.Pass, "default:replies", reply
 }
 
-// isReply reports whether a packet belongs to a conversation that stands.
+// isReply reports whether a packet belongs to an open connection or flow.
 func (m *meaning) isReply() bool {
 	state := m.pkt.Value[packet.State]
 	return state == packet.StateEstablished || state == packet.StateRelated
 }
 
-// exceeds reports whether a packet would begin a connection beyond a limit, if there is one.
+// exceeds reports whether a packet would open a connection above the limit c. It returns true if there is no limit.
 func (m *meaning) exceeds(c *policy.ConnLimit) bool {
 	if c == nil {
 		return true
@@ -128,7 +129,7 @@ func (m *meaning) exceeds(c *policy.ConnLimit) bool {
 	return subject.OpenConnections(of(c.From, m.pkt.Src), of(c.To, m.pkt.Dst)) >= int(c.Most)
 }
 
-// tracked asks what services with `track: true` do before they are asked themselves.
+// tracked returns the decision that services with `track: true` make before any service.
 func (m *meaning) tracked() (verdict policy.Verdict, reason string, ok bool) {
 	any, its := false, false
 	for _, s := range m.policy.Services {
@@ -145,7 +146,7 @@ func (m *meaning) tracked() (verdict policy.Verdict, reason string, ok bool) {
 	return 0, "", false
 }
 
-// keys tells for each key that is there whether it holds.
+// keys returns a result for each key of k that is set: whether the key's test holds.
 func (m *meaning) keys(k policy.Match) (held []bool) {
 	add := func(there, holds bool) {
 		if there {
@@ -213,17 +214,17 @@ func (m *meaning) icmp(i policy.ICMP) bool {
 		uint32(i.Type) == v>>8&0xff && (i.Code < 0 || uint32(i.Code) == v&0xff)
 }
 
-// says reports whether the policy switches a built-in rule on or gives it limits, or whether it switches it off.
+// says reports whether the policy enables a built-in rule or sets its limits. If off is set, it reports whether the policy disables the rule.
 func (m *meaning) says(name string, off bool) bool {
 	return slices.ContainsFunc(m.policy.Essential, func(e policy.Essential) bool { return e.Name == name && e.Off == off })
 }
 
-// ofFamily is the end of the names of built-in rules that have one for each family.
+// ofFamily returns the suffix for the family in the names of built-in rules.
 func (m *meaning) ofFamily() string {
 	return map[bool]string{true: "-ipv6"}[m.pkt.Value[packet.Family] == packet.FamilyIPv6]
 }
 
-// essential names the built-in rule that lets a packet pass `default: drop`.
+// essential returns the name of the built-in rule that passes a packet although the default is drop. It returns "" if there is none.
 func (m *meaning) essential() string {
 	v := &m.pkt.Value
 	v6, has, kind := v[packet.Family] == packet.FamilyIPv6, v[packet.ICMP] != packet.ICMPNone, v[packet.ICMP]>>8&0xff

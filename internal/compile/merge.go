@@ -11,7 +11,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// merge joins unnamed rules. Within a run of rules with the same verdict the order does not matter to any packet.
+// merge merges unnamed rules that differ in one key. It may change the order of consecutive rules with the same verdict, because that does not change
+// the verdict of any packet.
 func merge(p *ir.Program, rules []ir.Rule) []ir.Rule {
 	var out []ir.Rule
 	for start := 0; start < len(rules); {
@@ -33,12 +34,12 @@ func mergeable(r ir.Rule) bool {
 	return r.Unnamed && !r.Conditional() && r.Sample == 0 && r.Slip == 0 && r.Protect == 0
 }
 
-// A dimension is a key in which rules may differ when they are merged.
+// A dimension is a key in which rules may differ if they are to be merged.
 type dimension struct {
 	name  string
-	value func(*ir.Rule) string               // of the key
-	ready func(*ir.Rule) bool                 // whether the rule can be merged by it
-	join  func(p *ir.Program, all []*ir.Rule) // into the first
+	value func(*ir.Rule) string               // the value of the key in a rule, as text
+	ready func(*ir.Rule) bool                 // whether the rule can be merged by this key
+	join  func(p *ir.Program, all []*ir.Rule) // merges rules into the first one
 }
 
 func mergeRun(p *ir.Program, run []ir.Rule) []ir.Rule {
@@ -52,7 +53,7 @@ func mergeRun(p *ir.Program, run []ir.Rule) []ir.Rule {
 	return run
 }
 
-// mergeBy joins the rules of a run that are alike in all dimensions but d.
+// mergeBy merges those rules of a run that are equal in all dimensions except d.
 func mergeBy(p *ir.Program, run []ir.Rule, d dimension, dims []dimension) []ir.Rule {
 	groups := map[string][]*ir.Rule{}
 	order := []string{}
@@ -104,7 +105,7 @@ func addrDimension(name string, of func(*ir.Rule) *[]ir.AddrMatch) dimension {
 	}
 }
 
-// joinAddresses makes the union of the rules' sets. The addresses that were written in rules become one set.
+// joinAddresses replaces the sets of the first rule by the union of the sets of all rules. Addresses that were written in rules become one set.
 func joinAddresses(p *ir.Program, all []*ir.Rule, of func(*ir.Rule) *[]ir.AddrMatch) {
 	var kept []int
 	var written []*addrs.Set

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// namesOf reads a line of a list of names, in one of the forms that such lists have: the name alone, a hosts file, a response policy zone (RPZ),
-// the rule ||name^ of ad blockers, lines of dnsmasq and of unbound. It returns an error for what is no name to be listed, as an exception.
+// namesOf parses a line of a list of domain names, in one of the usual formats: a single name, a hosts file, a response policy zone (RPZ), the rule
+// ||name^ of ad blockers, and lines of dnsmasq and unbound. It returns an error for a line that does not block a name, for example an exception.
 func namesOf(line string) ([]string, error) {
 	line = strings.TrimSpace(line)
 	for _, mark := range []string{"##", "#@#", "#?#", "#$#"} {
@@ -21,7 +21,7 @@ func namesOf(line string) ([]string, error) {
 	}
 	words := strings.Fields(line)
 	switch {
-	case len(words) == 0 || strings.ContainsAny(line[:1], "!["): // a comment, or the head, of ad blockers
+	case len(words) == 0 || strings.ContainsAny(line[:1], "!["): // a comment or the header in a list of an ad blocker
 		return nil, nil
 	case strings.HasPrefix(line, "@@"):
 		return nil, errors.New("an exception of ad blockers: leave it out, and give the name a rule of its own before the list")
@@ -35,7 +35,7 @@ func namesOf(line string) ([]string, error) {
 		return dnsmasqNames(words[0])
 	case strings.HasSuffix(words[0], ":"):
 		return unboundNames(words)
-	case strings.ContainsAny(line[:1], "$@") || slices.Contains(words, "SOA") || slices.Contains(words, "NS"): // the head of a zone
+	case strings.ContainsAny(line[:1], "$@") || slices.Contains(words, "SOA") || slices.Contains(words, "NS"): // the header of a zone
 		return nil, nil
 	}
 	if a, err := netip.ParseAddr(words[0]); err == nil && len(words) > 1 {
@@ -47,7 +47,7 @@ func namesOf(line string) ([]string, error) {
 	return words[:1], nil
 }
 
-// isNowhere reports whether an address is one that lists give to names that are to be blocked.
+// isNowhere reports whether lists use an address for the names that they block.
 func isNowhere(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
 
 func hostsNames(a netip.Addr, names []string) (listed []string, err error) {
@@ -56,7 +56,7 @@ func hostsNames(a netip.Addr, names []string) (listed []string, err error) {
 	}
 	for _, name := range names {
 		_, err := netip.ParseAddr(name)
-		if err != nil && strings.Contains(name, ".") && !strings.HasPrefix(name, "localhost.") { // else it is a name of this host
+		if err != nil && strings.Contains(name, ".") && !strings.HasPrefix(name, "localhost.") { // the rest of the line has names of this host
 			listed = append(listed, name)
 		}
 	}
@@ -70,7 +70,7 @@ func zoneNames(name string, target []string) ([]string, error) {
 	return []string{strings.TrimPrefix(name, "*.")}, nil
 }
 
-// dnsmasqNames reads address=/name/…/ and local=/name/, which answer that there is no such name, or an address that leads nowhere.
+// dnsmasqNames parses address=/name/…/ and local=/name/. For these names, dnsmasq answers that they do not exist, or gives an unroutable address.
 func dnsmasqNames(word string) ([]string, error) {
 	parts := strings.Split(word, "/")
 	key, names, value := parts[0], parts[1:len(parts)-1], parts[len(parts)-1]
@@ -82,7 +82,7 @@ func dnsmasqNames(word string) ([]string, error) {
 	return names, nil
 }
 
-// unboundNames reads local-zone: "name" TYPE, and local-data: "name A 0.0.0.0".
+// unboundNames parses local-zone: "name" TYPE, and local-data: "name A 0.0.0.0".
 func unboundNames(words []string) ([]string, error) {
 	rest := strings.Fields(strings.ReplaceAll(strings.Join(words[1:], " "), `"`, " "))
 	switch {

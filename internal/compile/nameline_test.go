@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestNameLines reads lines of lists of names, in the forms that people have: the names, or that the line is an error.
+// TestNameLines reads lines of lists of names, in the forms that are in use. It checks the names, or that the line is an error.
 func TestNameLines(t *testing.T) {
 	for _, row := range []struct{ line, want string }{
 		{"tracker.example", "tracker.example"},

@@ -21,8 +21,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestNetfilter has random packets against random policies in the kernel's own nftables and iptables: each verdict must
-// be that of Eval and of the XDP program. FLOODWALL_LONG=1 makes it a hundred times as many policies.
+// TestNetfilter sends random packets through random policies in nftables and iptables. Each verdict must be equal to that of Eval and that of the XDP
+// program. FLOODWALL_LONG=1 tests a hundred times as many policies.
 func TestNetfilter(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -42,21 +42,21 @@ func TestNetfilter(t *testing.T) {
 	}
 }
 
-// differential is a series of policies on one target.
+// differential tests a series of policies on one target, and counts the results.
 type differential struct {
 	target   plan.Target
 	judge    *testutil.Judge
 	compared int
-	dropped  int            // of those compared
-	skipped  map[string]int // frames that the target cannot decide, by the documented reason
-	removed  int            // rules that the compiler refuses for this target
+	dropped  int            // number of compared frames that were dropped
+	skipped  map[string]int // number of frames that the target cannot decide, by the documented reason
+	removed  int            // number of rules that the compiler rejects for this target
 	late     int            // policies with rules at filter
-	refused  int            // policies that it refuses for XDP, as it says, and that are compared with Eval only
+	refused  int            // number of policies that the compiler rejects for XDP; they are compared only with Eval
 }
 
 const packetsPerPolicy = 2000
 
-// policy is one policy and its packets.
+// policy tests one random policy with random packets.
 func (d *differential) policy(t *testing.T, r *rand.Rand) {
 	w := &subject.Writer{Rand: r, Stateful: r.IntN(3) == 0, Payload: r.IntN(8) == 0}
 	text, dynamic := w.Policy(t, 1+r.IntN(10))
@@ -104,7 +104,7 @@ func (d *differential) policy(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// own gives the device addresses that the policy has to do with, which are then the program's set of local addresses.
+// own adds the addresses that the policy mentions to the device. They become the program's set of the host's own addresses.
 func (d *differential) own(t *testing.T, s *subject.Subject, w *subject.Writer) (remove func()) {
 	dev, err := netlink.LinkByName("eth0")
 	if err != nil {
@@ -136,7 +136,7 @@ func (d *differential) own(t *testing.T, s *subject.Subject, w *subject.Writer) 
 	}
 }
 
-// plan hoists, without the rules that the compiler says it cannot place on this target.
+// plan hoists the program. It omits rules that the compiler cannot place on this target.
 func (d *differential) plan(t *testing.T, s *subject.Subject) *plan.Plan {
 	for {
 		pl, err := plan.Hoist(s.Program, d.target)
@@ -160,7 +160,7 @@ func (d *differential) plan(t *testing.T, s *subject.Subject) *plan.Plan {
 	}
 }
 
-// onlyDone switches the checks off that the target does not do at all.
+// onlyDone disables the checks that the target does not make at all.
 func (d *differential) onlyDone(t *testing.T, s *subject.Subject, pl *plan.Plan) {
 	r, err := d.compile(s, pl)
 	if err != nil {
@@ -169,8 +169,7 @@ func (d *differential) onlyDone(t *testing.T, s *subject.Subject, pl *plan.Plan)
 	s.Program.Checks &= r.checks | r.partly
 }
 
-// compare holds the kernel's verdict on a frame against Eval's. It reports false when the target cannot decide it, or
-// is not asked.
+// compare compares the kernel's verdict on a frame with that of Eval. It returns false for a frame that the target, as documented, cannot decide.
 func (d *differential) compare(t *testing.T, s *subject.Subject, pl *plan.Plan, r *rules, f *subject.Probe, fate testutil.Fate) bool {
 	t.Helper()
 	if i := slices.Index([]string{"new", "established", "related", "invalid", "untracked"}, fate.State); i >= 0 {
@@ -193,8 +192,8 @@ func (d *differential) compare(t *testing.T, s *subject.Subject, pl *plan.Plan, 
 	return true
 }
 
-// moved sends a frame once more, and says what becomes of it, which need not be the same where fragments or addresses
-// of before were in it, and lists the counters of the target that this changes.
+// moved sends a frame again. It returns the fate of the frame and the counters that the frame changes. The fate may differ from the first time, if
+// earlier fragments or addresses have an influence on it.
 func (d *differential) moved(frame []byte) string {
 	show := []string{"sh", "-c", "nft list counters table inet floodwall | tr -d '\\n' | sed 's/counter/\\n&/g'"}
 	if d.target == plan.TargetIptables {
@@ -214,7 +213,7 @@ func (d *differential) moved(frame []byte) string {
 	return b.String()
 }
 
-// xdp has the XDP program decide the same frames. What it leaves to a later stage it passes.
+// xdp compares the verdicts of the XDP program on the same frames. For frames that a later stage decides, the XDP program must pass them.
 func (d *differential) xdp(t *testing.T, s *subject.Subject, frames []subject.Probe) {
 	t.Helper()
 	only := *s
@@ -237,7 +236,7 @@ func (d *differential) xdp(t *testing.T, s *subject.Subject, frames []subject.Pr
 	}
 }
 
-// report says how much was compared, and fails when it was too little to mean anything.
+// report logs how many frames were compared, and fails if they were too few for a meaningful result.
 func (d *differential) report(t *testing.T, policies int) {
 	var b bytes.Buffer
 	for _, why := range slices.Sorted(func(yield func(string) bool) {

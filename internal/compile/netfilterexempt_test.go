@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// exempt is the documented reason why a target need not decide a frame as XDP does, or "".
+// exempt returns the documented reason why a target may decide a frame in another way than XDP. It returns "" if there is none.
 func (d *differential) exempt(s *subject.Subject, pl *plan.Plan, r *rules, f subject.Probe, fate testutil.Fate) string {
 	pkt := f.Packet()
 	switch {
@@ -50,7 +50,7 @@ func (d *differential) exempt(s *subject.Subject, pl *plan.Plan, r *rules, f sub
 	return ""
 }
 
-// unseen reports whether a policy asks for payload, and the packet's is where Iptables.Notes say that it is not seen.
+// unseen reports whether a policy tests the payload although iptables cannot see the payload of this packet. The notes of iptables say so.
 func (d *differential) unseen(s *subject.Subject, pkt *packet.Packet) bool {
 	text, place := false, false
 	for _, r := range s.Program.Rules {
@@ -66,7 +66,7 @@ func (d *differential) unseen(s *subject.Subject, pkt *packet.Packet) bool {
 	return place && (options && !v4 || len(pkt.Payload) < 4)
 }
 
-// headless reports whether a packet should have an L4 header, and has none that can be read.
+// headless reports whether a packet should have an L4 header but has no readable one.
 func headless(pkt *packet.Packet) bool {
 	none := pkt.Value[packet.DPort] == packet.PortNone && pkt.Value[packet.ICMP] == packet.ICMPNone
 	should := pkt.Value[packet.Proto] == 6 || hasShortHeader(pkt)
@@ -87,9 +87,9 @@ func hasShortHeader(pkt *packet.Packet) bool {
 	return false
 }
 
-// arrived reports whether a frame came to the last hook at which a rule could be.
+// arrived reports whether a frame reached the last hook at which a rule can be.
 func (d *differential) arrived(pl *plan.Plan, fate testutil.Fate) bool {
-	last := "raw" // of those that every packet comes to
+	last := "raw" // the last hook that every packet reaches
 	if slices.Contains(fate.Seen, last) && !pl.Uses(plan.StageFilter) && !asksReject(pl.Program) {
 		return true
 	}

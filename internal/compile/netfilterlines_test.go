@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// chainLines are the lines of each chain of a script, without comments.
+// chainLines returns the lines of each chain of a script, without comments.
 func chainLines(target plan.Target, script string) map[string][]string {
 	chains, name := map[string][]string{}, ""
 	for line := range strings.Lines(script) {
@@ -35,14 +35,15 @@ func chainLines(target plan.Target, script string) map[string][]string {
 	return chains
 }
 
-// leadsUDP are the lines by which a whole UDP packet over IPv4 without options comes to another chain.
+// leadsUDP matches the lines that lead a certain packet to another chain: an unfragmented UDP packet over IPv4 without options.
 var leadsUDP = []*regexp.Regexp{
 	regexp.MustCompile(`^meta l4proto udp jump (\S+)$`),
 	regexp.MustCompile(`^meta l4proto vmap \{.*\budp : jump ([^ ,]+)`),
 	regexp.MustCompile(`^-p udp (?:! -f )?(?:-m udp --dport 53 )?(?:-m u32 --u32 "0>>24&0xF=5" )?-j (FLOODWALL-\S+)$`),
 }
 
-// passed counts the lines that such a packet meets from a chain on, to the first that has some text; found reports whether there is one.
+// passed returns the number of lines that such a packet passes, from the start of a chain to the first line that contains end. found reports whether
+// there is such a line.
 func passed(chains map[string][]string, chain, end string) (lines int, found bool) {
 	for _, line := range chains[chain] {
 		lines++
@@ -61,8 +62,8 @@ func passed(chains map[string][]string, chain, end string) (lines int, found boo
 	return lines, false
 }
 
-// TestNetfilterLines bounds how many lines of the generated rules a UDP packet meets before a limit is asked, and before the last of
-// 64 texts is looked for. Each line costs some 30 to 60 ns with mitigations, in any form of netfilter.
+// TestNetfilterLines checks how many generated rules a UDP packet passes before a limit is tested, and before the last of 64 texts is searched for.
+// With CPU mitigations, each line costs some 30 to 60 ns in any form of netfilter.
 func TestNetfilterLines(t *testing.T) {
 	texts := make([]string, 64)
 	for i := range texts {

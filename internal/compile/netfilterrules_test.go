@@ -15,16 +15,16 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// rules are what a target has in the kernel.
+// rules are the generated rules of a target, as loaded into the kernel.
 type rules struct {
-	loads  []load // in their order
+	loads  []load // in the order in which they are loaded
 	undo   []load
-	checks packet.CheckSet // that it does
-	partly packet.CheckSet // that it does, but not for all packets
+	checks packet.CheckSet // the checks that the target makes
+	partly packet.CheckSet // the checks that the target makes, but not for all packets
 	show   string
 }
 
-// load is the input of a tool.
+// load is a command with its input.
 type load struct {
 	tool  []string
 	input string
@@ -46,7 +46,7 @@ func (r *rules) remove(t *testing.T) {
 	}
 }
 
-// compile makes the inputs of the tools.
+// compile generates the inputs of the tools.
 func (d *differential) compile(s *subject.Subject, pl *plan.Plan) (*rules, error) {
 	if d.target != plan.TargetIptables {
 		n, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}})
@@ -75,7 +75,7 @@ func (d *differential) compile(s *subject.Subject, pl *plan.Plan) (*rules, error
 	return out, nil
 }
 
-// hookLines is the input that has the built-in chains jump to those of the policy.
+// hookLines returns the input that makes the built-in chains jump to the chains of the policy.
 func hookLines(hooks []iptables.Hook) string {
 	var b strings.Builder
 	for _, table := range []string{"raw", "filter"} {
@@ -104,7 +104,7 @@ func setOf(done map[packet.Check]string) (set packet.CheckSet) {
 	return set
 }
 
-// nftMembers puts the members of the dynamic sets in.
+// nftMembers returns the commands that fill the dynamic sets.
 func nftMembers(s *subject.Subject, n *nftables.Ruleset) string {
 	var b strings.Builder
 	for set, prefixes := range s.Members {
@@ -132,7 +132,7 @@ func nftMembers(s *subject.Subject, n *nftables.Ruleset) string {
 	return b.String()
 }
 
-// disjoint leaves out prefixes that lie in others.
+// disjoint returns the prefixes without those that lie within other prefixes.
 func disjoint(prefixes []netip.Prefix) (out []netip.Prefix) {
 	for i, p := range prefixes {
 		if !slices.ContainsFunc(prefixes, func(q netip.Prefix) bool { return q.Bits() < p.Bits() && q.Contains(p.Addr()) }) &&

@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// LimitNotes warns of limits that a target cannot keep as written: in XDP if a flood of random sources could fill the table, in netfilter
-// if its units of time are coarse for the rate.
+// LimitNotes returns notes about limits that a target cannot enforce exactly. In XDP, a flood of random sources could fill the limit's table. In
+// netfilter, the units of time may be too coarse for the rate.
 func LimitNotes(p *ir.Program, target plan.Target) []string {
 	if target == plan.TargetXDP {
 		return xdpgen.LimitNotes(p)
@@ -19,7 +19,7 @@ func LimitNotes(p *ir.Program, target plan.Target) []string {
 	return plan.RateNotes(p, target)
 }
 
-// ListNotes warn of lists with lines that were left out, and of those that have a large part of all IPv4 addresses.
+// ListNotes returns notes about lists in which lines were skipped, and about lists that contain a large share of all IPv4 addresses.
 func ListNotes(p *ir.Program) (notes []string) {
 	for _, s := range p.Sets {
 		if s.Odd != "" {
@@ -35,10 +35,12 @@ func ListNotes(p *ir.Program) (notes []string) {
 	return notes
 }
 
-// largeShare is the percentage of all addresses from which a list deserves a look: with those that are no host's, bogons are 20%.
+// largeShare is the smallest percentage of all IPv4 addresses for which a list gets a note. Lists of bogons, which include all addresses that hosts
+// cannot have, contain 20%.
 const largeShare = 25
 
-// FragmentNotes name the rules about fragments that do nothing on a target, as conntrack, which tells replies, puts fragments together before.
+// FragmentNotes returns notes about rules for fragments that match no packet on a target. On that target, the rule for replies needs conntrack, which
+// reassembles fragments before they reach such rules.
 func FragmentNotes(p *ir.Program, target plan.Target) (notes []string) {
 	if target != plan.TargetIptables || !slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return asksReply(&r) }) {
 		return nil

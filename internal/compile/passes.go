@@ -8,17 +8,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/match"
 )
 
-// Optimize returns a program with the same verdict for every packet, and the same reason wherever the policy names it,
-// in which
-//   - rules that nobody named and that differ only in one key are one rule with a set;
-//   - no rule is left that an earlier one covers, but for those of protections, or that nothing can match.
+// Optimize returns a program that gives every packet the same verdict, and the same reason wherever the policy names
+// it. In that program
+//   - unnamed rules that differ only in one key are one rule with a set;
+//   - there is no rule that an earlier one covers, except those of protections, and no rule that cannot match.
 //
-// It returns a note for each rule that is covered or was dropped: as a rule the operator did not mean that.
+// It returns a note for each rule that is covered or was removed, because such a rule is usually a mistake.
 func Optimize(p *ir.Program) (*ir.Program, []string) {
 	out := *p
 	out.Sets = slices.Clone(p.Sets)
 	rules, impossible := dropImpossible(p)
-	rules = merge(&out, rules) // first: it leaves few of many thousand imported rules to compare
+	rules = merge(&out, rules) // comes first, because it leaves few of many thousand imported rules to compare
 	rules, shadowed := dropShadowed(&out, rules)
 	out.Rules = rules
 	return &out, append(impossible, shadowed...)
@@ -35,7 +35,7 @@ func dropImpossible(p *ir.Program) (kept []ir.Rule, notes []string) {
 	return kept, notes
 }
 
-// dropShadowed drops every rule that some single earlier rule covers.
+// dropShadowed removes every rule that a single earlier rule covers.
 func dropShadowed(p *ir.Program, rules []ir.Rule) (kept []ir.Rule, notes []string) {
 	sets := p.Sets
 	index := newCoverIndex(sets)
@@ -55,13 +55,14 @@ func dropShadowed(p *ir.Program, rules []ir.Rule) (kept []ir.Rule, notes []strin
 	return kept, notes
 }
 
-// untracks reports whether r is the rule of a service that keeps its packets out of conntrack, which it does whatever other rules decide.
+// untracks reports whether r is the rule of a service that is exempt from conntrack. The exemption has an effect even if other rules decide all
+// packets of the service.
 func untracks(p *ir.Program, r *ir.Rule) bool {
 	return r.Kind == ir.RuleKindService &&
 		slices.ContainsFunc(p.Untracked.Services, func(s ir.UntrackedService) bool { return s.Name == r.Name })
 }
 
-// shadowNote tells the operator about a rule that is dropped because one before it takes all its packets.
+// shadowNote returns a note about rule r, all of whose packets match the earlier rule by. It returns "" if no note is needed.
 func shadowNote(by, r *ir.Rule) string {
 	switch {
 	case r.Protect > 0:

@@ -11,11 +11,11 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// way is a packet, and the hook at filter that it comes to.
+// way is a packet, and the filter hook that the packet reaches.
 type way struct{ hook, packet string }
 
-// ways are packets and the hook at filter that they come to. At input there are also some that are not for an address of
-// the host: to broadcast addresses, groups, and the anycast address of an IPv6 router.
+// ways are packets with the filter hooks that they reach. Some packets reach the input hook although their destination is not an address of the host.
+// These are packets to broadcast addresses, multicast groups, and the anycast address of an IPv6 router.
 var ways = []way{
 	{"input", "udp 198.51.100.1:5 > 192.0.2.1:5001"},
 	{"input", "udp 198.51.100.1:5 > 192.0.2.255:5001"},
@@ -29,7 +29,7 @@ var ways = []way{
 	{"forward", "udp [2001:db8:1::9]:5 > [2001:db9::5]:5001"},
 }
 
-// atFilter compares what netfilter does with packets with Eval, for each of these rules, placed at filter.
+// atFilter compares netfilter's verdicts on packets with those of Eval, for each of the rules, which are placed at filter.
 func atFilter(t *testing.T, ways []way, rules []string) {
 	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -44,8 +44,8 @@ func atFilter(t *testing.T, ways []way, rules []string) {
 	}
 }
 
-// TestLocalAtFilter has rules about the host's own addresses at filter, where packets for the host and those on their way
-// through go separate ways: verdicts are those of Eval, and nothing is asked of the latter.
+// TestLocalAtFilter places rules about the host's own addresses at filter. There, packets for the host and forwarded packets reach different hooks.
+// Verdicts must be equal to those of Eval, and the chain for forwarded packets must not contain the rules.
 func TestLocalAtFilter(t *testing.T) {
 	atFilter(t, ways, []string{
 		"{name: r, to: local, proto: udp, port: 5001, then: drop}",
@@ -60,7 +60,7 @@ func TestLocalAtFilter(t *testing.T) {
 	})
 }
 
-// local has a policy decide packets.
+// local compares the verdicts of a policy on packets with those of Eval.
 func (d *differential) local(t *testing.T, text string, ways []way) {
 	t.Helper()
 	s := subject.Lower(t, text)
@@ -96,7 +96,7 @@ func (d *differential) local(t *testing.T, text string, ways []way) {
 	}
 }
 
-// inForward are the lines of the chain for packets on their way through.
+// inForward returns the lines of the chain for forwarded packets.
 func inForward(target plan.Target, text string) (lines string) {
 	if target == plan.TargetNftables {
 		_, text, _ = strings.Cut(text, "chain forward {")
@@ -111,8 +111,8 @@ func inForward(target plan.Target, text string) (lines string) {
 	return lines
 }
 
-// fragmentWays are later fragments, whose data reads as a header with port 53. For this host IPv4 has put them together
-// before input, IPv6 does it behind.
+// fragmentWays are later fragments whose data looks like a header with port 53. For packets to this host, IPv4 reassembles fragments before the
+// input hook, and IPv6 after it.
 var fragmentWays = []way{
 	{"forward", "udp 198.51.100.1:5 > 203.0.113.5:53 frag=later"},
 	{"forward", "udp [2001:db8:1::9]:5 > [2001:db9::5]:53 frag=later"},
@@ -122,7 +122,8 @@ var fragmentWays = []way{
 	{"input", "udp 198.51.100.1:5 > 192.0.2.1:53"},
 }
 
-// TestFragmentsAtFilter has later fragments come to filter, as they do where nothing asks for conntrack: they have no ports.
+// TestFragmentsAtFilter sends later fragments to the filter hooks. They reach these hooks if no rule uses conntrack. Rules must treat them as packets
+// without ports.
 func TestFragmentsAtFilter(t *testing.T) {
 	atFilter(t, fragmentWays, []string{
 		"{name: r, proto: udp, port: 53, then: drop}",

@@ -10,7 +10,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// TestSecretExposed compiles a guard whose cookie secret others can read: they could make cookies for forged addresses.
+// TestSecretExposed compiles a guard whose file of cookie secrets is readable for other users. With the secret, these users could make cookies for
+// forged addresses.
 func TestSecretExposed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// stateTests are keyTests that XDP alone cannot decide: the packets have states.
+// stateTests are like keyTests, for keys that XDP alone cannot decide. The packets have states.
 var stateTests = []struct{ name, policy, packets string }{
 	{"state", `
 rules:
@@ -115,7 +115,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestUntracked has services, and what Lower says is kept out of conntrack's table.
+// TestUntracked checks which traffic Lower exempts from conntrack.
 func TestUntracked(t *testing.T) {
 	const udp = packet.PortUDP
 	for _, test := range []struct {
@@ -143,8 +143,8 @@ func TestUntracked(t *testing.T) {
 	}
 }
 
-// TestRandomStates is TestRandom for the keys that XDP alone cannot decide: what the policy says, what Lower makes of
-// it, and what is left after the passes must agree for packets of every state.
+// TestRandomStates does the same as TestRandom, for keys that XDP alone cannot decide. The policy, the program that Lower makes, and the optimized
+// program must agree for packets of every state.
 func TestRandomStates(t *testing.T) {
 	_, seed := subject.Seeded(t)
 	policies, packets := testutil.Scaled(12, 60), testutil.Scaled(1000, 1500)

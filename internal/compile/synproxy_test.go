@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestProtectionRefused has policies in which a protection cannot run where it must, and what is said of them.
+// TestProtectionRefused checks the errors for policies in which a protection cannot run at the required stage.
 func TestProtectionRefused(t *testing.T) {
 	for _, test := range []struct{ policy, key, cause string }{
 		{`
@@ -41,7 +41,7 @@ services: [{name: web, port: tcp/80, syn: {mode: router}}]`, "untracked", "`untr
 	}
 }
 
-// TestExemptBesideProxy keeps conntrack away from other traffic than that of a protected service.
+// TestExemptBesideProxy checks a policy that protects one service and exempts the traffic of another from conntrack.
 func TestExemptBesideProxy(t *testing.T) {
 	p := subject.Lower(t, `
 untracked: [loopback, multicast, {proto: ospf}, {from: 192.0.2.1, port: tcp/179}]
@@ -54,7 +54,7 @@ services: [{name: web, port: tcp/80, syn: {mode: router}}]`).Optimized().Program
 	}
 }
 
-// TestForStays has a program that is for a target already, and one that needs nothing.
+// TestForStays checks that plan.For does not change a program that already fits the target.
 func TestForStays(t *testing.T) {
 	p := subject.Lower(t, `
 services:
@@ -70,7 +70,7 @@ services:
 	}
 }
 
-// TestBesideXDP has the table that stands behind XDP, which keeps no SYN from conntrack.
+// TestBesideXDP checks that the table that runs after XDP exempts no SYN from conntrack.
 func TestBesideXDP(t *testing.T) {
 	p := subject.Lower(t, `services: [{name: web, port: tcp/80, syn: {mode: router}}]`).Optimized().Program
 	pl, err := plan.Hoist(p, plan.TargetXDP)

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// TestUncounted has rules that count connections beside what conntrack does not see, and what is said of each.
+// TestUncounted checks the messages about rules that count connections in traffic that conntrack does not see.
 func TestUncounted(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"not tracked", "rules: [{name: few, port: tcp/80, over: {connections: 20, per: from}, then: drop}]\nservices: [{name: web, port: tcp/80, track: false}]",

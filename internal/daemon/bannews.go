@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// banNews has the bans to report: one line a second at most, so that forged sources cannot fill the log.
+// banNews collects bans for the log. It writes at most one line a second, so that forged sources cannot fill the log.
 type banNews struct {
 	told    time.Time
-	head    string // of the bans since, the one with the most offenders in it
+	head    string // of the bans since the last line: the message of the ban with the most offenders
 	offends int
-	bans    map[string]int // how many, by the rule
-	sparing string         // the first prefix that was not banned
+	bans    map[string]int // the number of bans of each rule
+	sparing string         // the message for the first prefix that was not banned
 	spares  int
 }
 
 // newsEvery is the least time between two lines.
 const newsEvery = time.Second
 
-// banned adds a ban by a rule, for this number of offenders.
+// banned adds a ban by a rule. offends is the number of offenders in the banned prefix.
 func (n *banNews) banned(rule, text string, offends int) {
 	if n.bans == nil {
 		n.bans = map[string]int{}
@@ -33,13 +33,13 @@ func (n *banNews) banned(rule, text string, offends int) {
 	}
 }
 
-// skipped notes a prefix that is not banned.
+// skipped adds a prefix that is not banned.
 func (n *banNews) skipped(text string) {
 	n.sparing = cmp.Or(n.sparing, text)
 	n.spares++
 }
 
-// summary is the line that is due, "" when there is nothing to tell, or it is too soon.
+// summary returns the next line for the log. It returns "" when there is nothing to report, or when the last line is less than newsEvery old.
 func (n *banNews) summary(now time.Time) string {
 	if len(n.bans) == 0 && n.spares == 0 || now.Sub(n.told) < newsEvery {
 		return ""

@@ -9,7 +9,8 @@ import (
 
 var decisive = offer{saves: 0.1, costs: 0.5}
 
-// run gives a decider one offer a second, each as often as it says, and returns the seconds at which it moved.
+// run gives a decider one offer per second. It repeats each offer as often as the offer says. It returns the seconds in which the decider moved
+// rules.
 func (d *decider) run(begin time.Time, from int, offers ...offer) (moves []int) {
 	for i, o := range offers {
 		now := begin.Add(time.Duration(from+i) * time.Second)
@@ -28,7 +29,7 @@ func repeat(o offer, n int) (list []offer) {
 	return list
 }
 
-// TestDeciderHolds has offers that last, that do not, and that are too small.
+// TestDeciderHolds makes offers that last, that do not last, and that are too small.
 func TestDeciderHolds(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	for _, test := range []struct {
@@ -58,11 +59,11 @@ func TestDeciderHolds(t *testing.T) {
 	}
 }
 
-// TestDeciderDwells offers a way back as soon as a rule has moved.
+// TestDeciderDwells offers the previous placement as soon as a rule has moved.
 func TestDeciderDwells(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	d := &decider{since: begin}
-	for half := 1; half < 20; half++ { // twice a second, to see more than its samples
+	for half := 1; half < 20; half++ { // twice a second, to check between its samples too
 		now := begin.Add(time.Duration(half) * time.Second / 2)
 		if d.decide(now, decisive) {
 			if now.Sub(d.since) < leastDwell {
@@ -76,8 +77,8 @@ func TestDeciderDwells(t *testing.T) {
 	}
 }
 
-// TestDeciderBudget alternates for ever: there are six moves and one more every ten seconds, whatever the offers, and
-// rest gives them back.
+// TestDeciderBudget alternates between two offers forever. There must be six moves, and then one move every ten seconds. A time without offers must
+// restore the six moves.
 func TestDeciderBudget(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	d := &decider{since: begin}
@@ -111,7 +112,7 @@ func TestDeciderBudget(t *testing.T) {
 	}
 }
 
-// TestDeciderFails has a move fail: the next is tried a minute later.
+// TestDeciderFails makes a move fail. The next move must be tried a minute later.
 func TestDeciderFails(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	d := &decider{since: begin}

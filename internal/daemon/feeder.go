@@ -14,8 +14,8 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
-// Intervals at which the daemon looks for lists that are due, and for copies and databases that have changed. Every feedAll it checks the
-// content of all, because addresses of this host, which lists must not hold, may have changed.
+// feedLook is how often the daemon checks which lists are due, and which copies and databases have changed. feedAll is how often it checks the
+// content of all sets: lists must not contain this host's addresses, and these addresses may have changed.
 const (
 	feedLook = 2 * time.Second
 	feedAll  = 5 * time.Minute
@@ -26,12 +26,12 @@ type feeder struct {
 	*watcher
 	fetcher *feed.Fetcher
 	sync    func(ctx context.Context, all bool) ([]lists.Exchanged, error)
-	said    map[string]bool // alerts that were reported and have not gone since
+	said    map[string]bool // alerts that were reported and still hold
 	failed  string          // the error of the last exchange
 }
 
-// feeds fetches lists when they are due, and exchanges sets of which the copy or the database has changed, until ctx ends. A
-// server that is slow keeps no other set from being exchanged.
+// feeds runs until ctx ends. It fetches lists when they are due, and exchanges a set when the copy or the database of the set has changed. A slow
+// server does not delay the exchange of other sets.
 func (w *watcher) feeds(ctx context.Context) {
 	f := &feeder{watcher: w, fetcher: w.in.Fetcher(), sync: w.in.SyncLists, said: map[string]bool{}}
 	done := make(chan struct{})
@@ -46,8 +46,8 @@ func (w *watcher) feeds(ctx context.Context) {
 	<-done
 }
 
-// exchanges exchanges sets until ctx ends. After each failure in a row it waits twice as long, up to feedAll: an exchange reads lists and
-// loads programs, and one that has failed often will fail again.
+// exchanges exchanges sets until ctx ends. Each consecutive failure doubles the wait, up to feedAll. The reason is that an exchange reads lists and
+// loads programs, and after several failures the next one will probably fail again.
 func (f *feeder) exchanges(ctx context.Context) {
 	var last time.Time
 	pause := feedLook
@@ -66,7 +66,7 @@ func (f *feeder) exchanges(ctx context.Context) {
 	})
 }
 
-// none reports whether the policy that runs has no sets whose content is exchanged.
+// none reports whether the running policy has no list and no database, so that no set is ever exchanged.
 func (f *feeder) none(ctx context.Context) bool {
 	w, err := f.in.RunningPolicy(ctx)
 	return err == nil && !w.Lists
@@ -79,7 +79,7 @@ func (f *feeder) fetch(ctx context.Context) {
 	}
 	live, err := f.in.Live(ctx)
 	if err != nil {
-		return // for others to say
+		return // other tasks report this error
 	}
 	var all sync.WaitGroup
 	for i := range live {
@@ -109,7 +109,7 @@ func (f *feeder) fetch(ctx context.Context) {
 	f.said = now
 }
 
-// exchange exchanges the sets that have changed, and reports whether nothing is left to be done.
+// exchange exchanges the sets that have changed, or all sets if `all` is true. It reports whether it succeeded.
 func (f *feeder) exchange(ctx context.Context, all bool) bool {
 	if !all && f.none(ctx) {
 		f.failed = ""
@@ -123,7 +123,7 @@ func (f *feeder) exchange(ctx context.Context, all bool) bool {
 		f.failed = ""
 		return true
 	}
-	if f.failed != err.Error() { // once, until it has gone
+	if f.failed != err.Error() { // report an error once, until it has disappeared
 		f.failed = err.Error()
 		f.report(Event{Err: err})
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/lists"
 )
 
-// An exchange that fails is tried again with growing pauses, and it is said once. When it is well again, the next failure is a
-// first one.
+// TestExchangeFails makes exchanges of a list fail. A failed exchange must be tried again with growing pauses, and reported once. After a success,
+// the next failure must be reported again.
 func TestExchangeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

@@ -14,41 +14,41 @@ import (
 
 // Running is the policy that runs on a host.
 type Running struct {
-	Policy  string // its file; "": none runs
+	Policy  string // path of the policy's file; "": no policy runs
 	Trial   bool
-	Healthy bool // it is in force
+	Healthy bool // the policy is in force
 }
 
 // Host is where policies are applied.
 type Host interface {
-	Apply(ctx context.Context, policy string, trial time.Duration) error // for a time, unless it is confirmed
+	Apply(ctx context.Context, policy string, trial time.Duration) error // puts the policy on trial for this time
 	Confirm(ctx context.Context) error
-	Rollback(ctx context.Context, policy string) error // ends the trial of a policy; nothing when it has ended
+	Rollback(ctx context.Context, policy string) error // ends the trial of this policy; no error when it has ended already
 	Running(ctx context.Context) (Running, error)
 }
 
-// OnHost applies policies as commands do.
+// OnHost applies policies in the same way as the commands.
 type OnHost struct{ operate.Host }
 
-// Apply has a policy run for a time, on the devices that it names.
+// Apply puts a policy on trial, on the devices that it names.
 func (h OnHost) Apply(ctx context.Context, policy string, trial time.Duration) error {
 	o := operate.Order{Policy: policy, Confirm: trial.String()}
 	_, _, err := h.Host.Apply(ctx, o)
 	return told(err)
 }
 
-// Confirm keeps it.
+// Confirm ends the trial and keeps the policy.
 func (h OnHost) Confirm(ctx context.Context) error {
 	_, err := h.Host.Confirm(ctx)
 	var saved *operate.SavedError
-	if errors.As(err, &saved) { // it runs
+	if errors.As(err, &saved) { // the policy runs
 		h.Warn(err)
 		return nil
 	}
 	return err
 }
 
-// Rollback ends its trial.
+// Rollback ends the trial of a policy and returns to the previous policy.
 func (h OnHost) Rollback(ctx context.Context, policy string) error {
 	s, err := h.Instance.Status(ctx)
 	if errors.Is(err, datapath.ErrNotLoaded) || err == nil && (s.Policy != policy || s.Trial == nil) {
@@ -57,14 +57,14 @@ func (h OnHost) Rollback(ctx context.Context, policy string) error {
 	if err != nil {
 		return err
 	}
-	if s.Trial.Left < 0.5 { // the kernel is about to do so, and twice would be too far
+	if s.Trial.Left < 0.5 { // the kernel is about to return by itself; a second rollback would return to an older policy
 		return nil
 	}
 	_, err = h.Host.Rollback(ctx)
 	return err
 }
 
-// Running asks the kernel.
+// Running returns the policy that the kernel runs.
 func (h OnHost) Running(ctx context.Context) (Running, error) {
 	s, err := h.Instance.Status(ctx)
 	if errors.Is(err, datapath.ErrNotLoaded) {
@@ -80,7 +80,7 @@ func runningOf(s *control.Status) Running {
 	return Running{Policy: s.Policy, Trial: s.Trial != nil, Healthy: len(s.Open) == 0}
 }
 
-// told is an error in one line, with the places in the policy.
+// told returns an error as one line that contains the positions in the policy.
 func told(err error) error {
 	if err == nil {
 		return nil

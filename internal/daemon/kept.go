@@ -15,25 +15,25 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// kept is what a node remembers over restarts. It is on the disk before anything is done.
+// kept is the state that a node remembers over restarts. The node writes it to the disk before it acts.
 type kept struct {
-	Seen        uint64     `json:"seen"`    // the last version that was ordered, for this node or not: none before it is taken
-	Content     string     `json:"content"` // SHA-256 of its files
+	Seen        uint64     `json:"seen"`    // the last version that was ordered, for any node; older versions are refused
+	Content     string     `json:"content"` // SHA-256 of the files of version Seen
 	Phase       wire.Phase `json:"phase"`
 	Problem     string     `json:"problem,omitempty"`
-	Tries       int        `json:"tries,omitempty"` // trials that began
-	Ends        time.Time  `json:"ends,omitzero"`   // of the trial
+	Tries       int        `json:"tries,omitempty"` // trials that were started
+	Ends        time.Time  `json:"ends,omitzero"`   // when the trial ends
 	Runs        uint64     `json:"runs,omitempty"`  // the last version that was confirmed
 	RunsContent string     `json:"runs_content,omitempty"`
 }
 
 const keptFile = "state.json"
 
-// Dir is the directory for the versions that a key has signed. Versions grow with each key: one of another key, as after a loss, is neither
-// older nor newer. What a key has signed is remembered also while another one is trusted.
+// Dir returns the directory for the versions that a key has signed. Each key has its own numbering of versions. When a lost key is replaced, the
+// numbers of the old and the new key cannot be compared. The directory of a key is kept while another key is trusted.
 func Dir(state, key string) string { return filepath.Join(state, "fleet-policies", key) }
 
-// readKept reads what a node remembers.
+// readKept returns the state that a node has stored in dir.
 func readKept(dir string) (k kept, err error) {
 	file := filepath.Join(dir, keptFile)
 	text, err := os.ReadFile(file)
@@ -49,7 +49,7 @@ func readKept(dir string) (k kept, err error) {
 	return k, nil
 }
 
-// write replaces the file in one step.
+// write stores the state in dir. It replaces the file in one step.
 func (k kept) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state: %w", err)
@@ -64,8 +64,8 @@ func (k kept) write(dir string) error {
 	return nil
 }
 
-// sweep removes versions that are not needed, what a killed daemon left, and what there is of a version that is to be written. It keeps the
-// one that runs, and the three before the new one, as somebody may return to them by hand.
+// sweep removes versions that are not needed, files that a killed daemon left, and files of the version that is about to be written. It keeps the
+// version that runs. It also keeps the three versions before the new one, because an operator may return to them by hand.
 func sweep(dir string, runs, writes uint64) error {
 	list, err := os.ReadDir(dir)
 	if err != nil {

@@ -1,5 +1,5 @@
-// This file makes the summaries that a node sends its fleet. In: an instance with its samples and its attacks. Out: every ten seconds what
-// was decided, which attacks go on, and the sources that sent most.
+// This file makes the summaries that a node sends to its fleet. In: an instance with its samples and its attacks. Out: every ten seconds, the number
+// of packets by verdict, the active attacks, and the sources that sent most packets.
 
 package daemon
 
@@ -18,16 +18,17 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// places is how many sources are counted at a time: no count is more than 1/1024 of all samples too high.
+// places is the number of sources that are counted at the same time. With this number no count is too high by more than 1/1024 of all samples.
 const places = 1024
 
-// first is the time of the first summary, so that a node which joins is seen soon.
+// first is the time until the first summary. It is short so that the fleet soon has data of a node that joins.
 const first = 2 * time.Second
 
-// leastService is the share of an attack's samples that go to one port when it is aimed at that port.
+// leastService is the least share of an attack's samples that must have the same destination port. Otherwise the attack is not reported as aimed at
+// one port.
 const leastService = 0.5
 
-// Run tells a summary every ten seconds until ctx ends. While no policy runs there is none. The host must have a Tap.
+// Run calls tell with a summary every ten seconds until ctx ends. There are no summaries while no policy runs. The host must have a Tap.
 func Run(ctx context.Context, h operate.Host, attacks *attack.Watcher, tell func(*wire.Summary)) {
 	f := h.Tap.Follow()
 	defer f.Close()
@@ -48,7 +49,7 @@ func Run(ctx context.Context, h operate.Host, attacks *attack.Watcher, tell func
 	}
 }
 
-// look reads the counters. They are nil while no policy runs.
+// look returns the counters and the time of the reading. The counters are nil while no policy runs.
 func look(ctx context.Context, h operate.Host) (*control.Status, time.Time) {
 	s, err := h.Decided(ctx)
 	if err != nil {
@@ -57,7 +58,7 @@ func look(ctx context.Context, h operate.Host) (*control.Status, time.Time) {
 	return s, time.Now()
 }
 
-// count counts the sources of the samples of some seconds, of which one stands for about so many packets; 0 when there are none.
+// count counts the samples of each source for the given time. It also returns how many packets a sample stands for, 0 when there are no samples.
 func count(ctx context.Context, f *sample.Follower, length time.Duration) (sources *sample.Counter[netip.Prefix], oneIn uint32) {
 	ctx, cancel := context.WithTimeout(ctx, periodic.Left(length))
 	defer cancel()
@@ -74,7 +75,7 @@ func count(ctx context.Context, f *sample.Follower, length time.Duration) (sourc
 	}
 }
 
-// summary is what was decided between two readings.
+// summary returns the number of packets by verdict between two readings of the counters.
 func summary(before, after *control.Status, length time.Duration) *wire.Summary {
 	s := &wire.Summary{Span: max(length.Round(time.Millisecond), time.Second)}
 	list, _, _ := operate.Increases(before, after)
@@ -92,7 +93,7 @@ func summary(before, after *control.Status, length time.Duration) *wire.Summary 
 	return s
 }
 
-// attacksOf are the kinds of an attack, each with its share of the present rate. The kind that is most of it has the service.
+// attacksOf returns the kinds of an attack, each with its share of the present rate. Only the kind with the largest share names the attacked service.
 func attacksOf(r *attack.Report, s *wire.Summary) (list []wire.Attack) {
 	if r == nil {
 		return nil
@@ -116,7 +117,7 @@ func attacksOf(r *attack.Report, s *wire.Summary) (list []wire.Attack) {
 	return list
 }
 
-// service is the port that most samples of an attack go to; "": there is no such port.
+// service returns the destination port of most samples of an attack, or "" when no port has the share leastService.
 func service(s *operate.Samples) string {
 	if s == nil {
 		return ""
@@ -127,7 +128,7 @@ func service(s *operate.Samples) string {
 	return ""
 }
 
-// addTalkers adds the sources that sent most. A sample stands for one in so many packets.
+// addTalkers adds to the summary the sources that sent most packets. A sample stands for oneIn packets.
 func addTalkers(s *wire.Summary, sources *sample.Counter[netip.Prefix], oneIn uint32) {
 	if oneIn == 0 {
 		return

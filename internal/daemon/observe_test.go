@@ -15,13 +15,14 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestTalkersOfAll has nodes count sources in few places, sends their summaries as messages, and compares the merged view with plain sums. The
-// true rate is within the bounds at the nodes that name the source, and no source sent more elsewhere than the view says.
+// TestTalkersOfAll lets nodes count sources in tables with few places, sends their summaries as messages, and compares the merged view with exact
+// sums. For the nodes that list a source, the true rate must be within the view's bounds. At other nodes, no source may have sent more than the
+// view's limit.
 func TestTalkersOfAll(t *testing.T) {
 	t.Parallel()
 	const nodes, packets, oneIn = 12, 20_000, 100
 	r := testutil.Random(t)
-	var all [2]wire.Board // the second one hears the nodes in another order
+	var all [2]wire.Board // the second board receives the nodes in another order
 	now := time.Now()
 	whole := map[netip.Prefix]uint64{} // packets a second
 	named := map[netip.Prefix]uint64{} // at nodes that name the source
@@ -83,7 +84,7 @@ func TestTalkersOfAll(t *testing.T) {
 	}
 }
 
-// TestSummary makes a summary of two readings of the counters and of the report of an attack.
+// TestSummary makes a summary from two readings of the counters and from the report of an attack.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	reading := func(n uint64) *control.Status {

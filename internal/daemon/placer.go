@@ -13,22 +13,22 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// placer moves rules of the policy that runs to where they cost least, as the packets change.
+// placer moves rules of the running policy to the hooks where they cost least, as the traffic changes.
 type placer struct {
 	in     control.Instance
-	costs  func() *cost.Model // of this host at the moment, nil when there are none
+	costs  func() *cost.Model // returns the present costs of this host; nil without a cost model
 	report func(Event)
 	warned time.Time     // when the last error was reported
-	next   time.Time     // when to look again, at the earliest
-	takes  time.Duration // to compare placements, at best
+	next   time.Time     // the earliest time of the next sample
+	takes  time.Duration // the shortest time that a comparison of placements took
 
-	last     *control.Observed // nil when nothing is followed
+	last     *control.Observed // the last observation; nil when no generation is followed
 	decider  decider
 	around   facts.Paths
-	surveyed time.Time // when around was
+	surveyed time.Time // when `around` was read
 }
 
-// compareShare bounds the time for comparing placements to 1/compareShare, because policies with thousands of rules must not take a CPU.
+// compareShare limits the time for comparing placements to 1/compareShare of a CPU, because a policy can have thousands of rules.
 const compareShare = 10
 
 // surveyHolds is the time for which a survey is valid. A survey starts nft twice.
@@ -45,7 +45,7 @@ func (w *watcher) place(ctx context.Context, costs func() *cost.Model) {
 	}
 }
 
-// look takes a sample and acts on it. Errors are left to the next look.
+// look takes a sample and acts on it. After an error, the next call tries again.
 func (p *placer) look(ctx context.Context) error {
 	if time.Now().Before(p.next) {
 		return nil
@@ -86,20 +86,20 @@ func (p *placer) survey(ctx context.Context, devices []string) error {
 	if err != nil {
 		return err
 	}
-	// If rules at raw drop all packets that conntrack knew, conntrack would still look at those that they pass.
+	// If rules at raw drop all tracked packets, conntrack would still see the packets that these rules accept.
 	now.Tracked = now.Tracked || p.around.Tracked
 	p.around, p.surveyed = now, time.Now()
 	return nil
 }
 
-// compare compares where rules are with where they cost least, and moves them if that has been so for a while.
+// compare compares the present placement of the rules with the cheapest one. It moves the rules if the cheapest one has been better for a while.
 func (p *placer) compare(ctx context.Context, now *control.Observed, costs *cost.Model, mix cost.Mix) error {
 	start := time.Now()
 	best, err := now.Better(costs, mix)
 	if err != nil {
 		return err
 	}
-	p.takes = min(p.takes, time.Since(start)) // a busy machine may have held it up
+	p.takes = min(p.takes, time.Since(start)) // the shortest: on a busy machine a comparison waits
 	p.next = time.Now().Add((compareShare - 1) * p.takes)
 	var o offer
 	if best != nil {
@@ -111,7 +111,7 @@ func (p *placer) compare(ctx context.Context, now *control.Observed, costs *cost
 	return p.move(ctx, now, best)
 }
 
-// move moves rules. One that fails is not tried again at once, unless another command was in the way.
+// move moves rules. After a failure it waits before it tries again, unless another command held the lock.
 func (p *placer) move(ctx context.Context, now *control.Observed, to *control.Candidate) error {
 	m, err := p.in.Move(ctx, now, to)
 	switch {

@@ -16,18 +16,18 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// How soon the daemon puts back what others remove. The kernel tells of devices and of nftables at once. It does not tell
-// that a program was detached, nor of the older iptables and of ipset: these are looked at every lookEvery. A look at
-// netfilter takes a share of a CPU of no more than 1/lookShare, so large policies are looked at less often, but never less often
-// than every rulesLook: on a busy machine a look takes long because it waits, and what is gone must not stay gone for that.
+// How soon the daemon restores rules and programs that other programs remove. The kernel reports changes of devices and of nftables at once. The
+// kernel does not report that a program was detached, nor changes of legacy iptables and of ipset: these are checked every lookEvery. A check of
+// netfilter takes at most 1/lookShare of a CPU, so large policies are checked less often, but at least every rulesLook. The reason for this bound is
+// a busy machine: a check that only waits also takes long, and must not delay a repair.
 const (
 	lookEvery = time.Second
 	lookShare = 20
-	rulesLook = 10 * time.Second // at nftables too, in case that an event told too little
+	rulesLook = 10 * time.Second // also for nftables, in case an event was incomplete
 	settling  = 20 * time.Millisecond
 )
 
-// Repairs that are undone again and again must wait: warRepairs of them within warTime mean that another manager removes what is repaired.
+// When another manager removes repaired rules or programs again and again, repairs must wait. The sign of this is warRepairs repairs within warTime.
 // From then on the wait doubles with each repair, up to warWait.
 const (
 	warRepairs = 5
@@ -35,16 +35,16 @@ const (
 	warWait    = 10 * time.Second
 )
 
-// repairer puts back what others remove of the policy in force, on devices or in netfilter.
+// repairer restores the parts of the policy in force that other programs remove, either on devices or in netfilter.
 type repairer struct {
 	repair func(context.Context) (*control.Repaired, error)
-	rules  bool // it is for netfilter
+	rules  bool // it repairs netfilter; false: devices
 	report func(Event)
-	said   map[string]bool // errors that were reported and have not gone since
-	whole  periodic.Task   // nothing was to be repaired
+	said   map[string]bool // errors that were reported and still hold
+	whole  periodic.Task   // skips checks while nothing has changed
 }
 
-// repair puts back what others remove, until ctx ends.
+// repair restores the parts of the policy that other programs remove, until ctx ends.
 func (w *watcher) repair(ctx context.Context) {
 	devices, rules := make(chan struct{}, 1), make(chan struct{}, 1)
 	go w.again(ctx, func() error {
@@ -70,7 +70,7 @@ func (w *watcher) repair(ctx context.Context) {
 	<-done
 }
 
-// poke sends a signal, unless one is waiting already.
+// poke sends a signal, unless a signal is waiting already.
 func poke(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:
@@ -78,7 +78,7 @@ func poke(signal chan struct{}) {
 	}
 }
 
-// again runs a source of events until ctx ends. While it fails, the looks at intervals go on.
+// again runs a source of events until ctx ends, and restarts it when it fails. The checks at intervals continue in the meantime.
 func (w *watcher) again(ctx context.Context, source func() error) {
 	periodic.Run(ctx, lookEvery, func() {
 		if err := source(); err != nil && ctx.Err() == nil {
@@ -87,8 +87,8 @@ func (w *watcher) again(ctx context.Context, source func() error) {
 	})
 }
 
-// linkEvents calls changed when a device appears, goes or changes, and appeared when there is one of a new name: before
-// Linux 6.16 chains of nftables lose a device that goes.
+// linkEvents calls changed when a device appears, disappears or changes. It calls appeared when a device with a new name appears, because before
+// Linux 6.16 nftables chains lose a device that disappears.
 func linkEvents(ctx context.Context, changed, appeared func()) error {
 	names := map[int32]string{}
 	updates, lost := make(chan netlink.LinkUpdate, 64), make(chan error, 1)
@@ -103,7 +103,7 @@ func linkEvents(ctx context.Context, changed, appeared func()) error {
 	if err != nil {
 		return fmt.Errorf("watching devices: %w", err)
 	}
-	changed() // what happened before
+	changed() // for changes before this subscription
 	appeared()
 	for {
 		select {
@@ -126,8 +126,8 @@ func linkEvents(ctx context.Context, changed, appeared func()) error {
 	}
 }
 
-// concerns reports whether an event can be about an instance: its tables, or those of iptables. Elements of its dynamic
-// sets come and go.
+// concerns reports whether an event can be about the tables of an instance or of iptables. Elements of the instance's dynamic sets do not count,
+// because they change all the time.
 func concerns(in control.Instance, e netfilter.Event) bool {
 	switch {
 	case e.Table == "":
@@ -138,7 +138,7 @@ func concerns(in control.Instance, e netfilter.Event) bool {
 	return in.Owns(e.Table) && e.Set == ""
 }
 
-// rulesEvery is how often to look at the rules in netfilter.
+// rulesEvery returns the interval at which the rules in netfilter are checked.
 func (w *watcher) rulesEvery() time.Duration {
 	if running, err := w.in.RunningPolicy(context.Background()); err == nil && running.Legacy {
 		return lookEvery
@@ -146,7 +146,7 @@ func (w *watcher) rulesEvery() time.Duration {
 	return rulesLook
 }
 
-// run repairs at each signal, and at intervals.
+// run checks and repairs at each signal, and at intervals.
 func (r *repairer) run(ctx context.Context, signal <-chan struct{}, every func(took time.Duration) time.Duration) {
 	var recent []time.Time
 	for {
@@ -169,7 +169,7 @@ func (r *repairer) run(ctx context.Context, signal <-chan struct{}, every func(t
 			return
 		case <-signal:
 			r.whole.Forget()
-			if r.rules { // a change of rules is several events
+			if r.rules { // a change of rules causes several events
 				time.Sleep(settling)
 			}
 		case <-time.After(periodic.Left(every(took))):
@@ -188,11 +188,11 @@ func (r *repairer) rest(ctx context.Context, recent []time.Time) bool {
 	return periodic.Sleep(ctx, wait)
 }
 
-// once repairs what is to be repaired, and reports whether there was anything, and whether it has looked and all is as it should be. An
-// error is reported once, until it has gone.
+// once repairs the missing parts. did is true when it repaired anything. calm is true when the check succeeded and found nothing missing. An error is
+// reported once, until it has disappeared.
 func (r *repairer) once(ctx context.Context) (did, calm bool) {
 	repaired, err := r.repair(ctx)
-	if errors.Is(err, datapath.ErrNotLoaded) || errors.Is(err, datapath.ErrLocked) || ctx.Err() != nil { // who has the lock may change all of it
+	if errors.Is(err, datapath.ErrNotLoaded) || errors.Is(err, datapath.ErrLocked) || ctx.Err() != nil { // the command that holds the lock may change everything
 		return false, false
 	}
 	now := map[string]bool{}

@@ -13,15 +13,15 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// How often the daemon looks for bans that sets have lost. A look reads all bans, so it takes no more than 1/lostShare of the time. On a
-// busy machine it takes long because it waits: it comes every lostMost at least.
+// How often the daemon checks whether sets have lost bans. A check reads all bans, so checks take at most 1/lostShare of the time. On a busy machine
+// a check takes long only because it waits. So there is a check at least every lostMost.
 const (
 	lostLook  = 5 * time.Second
 	lostMost  = time.Minute
 	lostShare = 50
 )
 
-// restoreBans enters bans again that sets have lost, until ctx ends.
+// restoreBans enters lost bans again, until ctx ends. A ban is lost when it disappears from its set before the ban's end.
 func (w *watcher) restoreBans(ctx context.Context) {
 	if w.in.Bans == nil {
 		return
@@ -32,7 +32,7 @@ func (w *watcher) restoreBans(ctx context.Context) {
 		n, err := w.restoreOnce(ctx)
 		switch {
 		case errors.Is(err, datapath.ErrNotLoaded), errors.Is(err, datapath.ErrLocked):
-			err = nil // a command changes what runs: the next look comes soon
+			err = nil // a command is changing the running policy: the next check comes soon
 		case err != nil && err.Error() != failed:
 			w.report(Event{Err: fmt.Errorf("bans that sets have lost: %w", err)})
 		case n > 0:
@@ -52,7 +52,7 @@ func (w *watcher) restoreOnce(ctx context.Context) (int, error) {
 	}
 	var never *allowlist.List
 	return ban.Restore(ctx, w.in, w.in.Bans, func(p netip.Prefix) bool {
-		if never == nil { // most looks find no loss
+		if never == nil { // most checks find no lost ban
 			never = allowlist.Now(running.Allowlist)
 		}
 		return never.Why(p) != ""

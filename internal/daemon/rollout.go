@@ -1,8 +1,8 @@
-// This file has a node apply the policies of its fleet. In: orders and files from hubs, of which nothing is believed that the key does
-// not sign. Out: a policy that runs, or the one before.
+// This file makes a node apply the policies of its fleet. In: orders and files from hubs, which are accepted only with a signature of the key. Out: a
+// running policy, either the ordered one or the previous one.
 //
-// Read rollout.go first: Run follows the orders, and takes one at a time. trial.go applies a version and decides on it. kept.go is what a
-// node remembers over restarts. host.go is the host, by the same transaction as `floodwall apply --confirm`.
+// Read rollout.go first: Run follows the orders, one at a time. trial.go applies a version and decides whether to keep it. kept.go has the state that a
+// node remembers over restarts. host.go applies policies on the host, with the same transaction as `floodwall apply --confirm`.
 
 package daemon
 
@@ -20,36 +20,36 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// Hub is a node's way to the hubs.
+// Hub is a node's connection to its hubs.
 type Hub interface {
 	Order(ctx context.Context) ([]byte, error)
 	Part(ctx context.Context, sum string, part int) ([]byte, error)
 	Orders(take func(order []byte))
 	Tell(s wire.PolicyState)
-	Reach(ctx context.Context) error // makes sure that the hub is reached now, by a new connection too
+	Reach(ctx context.Context) error // returns when a hub is reachable now; makes a new connection if necessary
 }
 
-// Follower applies what the holder of a key orders.
+// Follower applies the policies that the holder of a key orders.
 type Follower struct {
 	Node string // the name of this node
 	Key  string // the public key
-	Dir  string // where versions are kept; only its owner may write there
+	Dir  string // the directory of the versions; only its owner may write there
 	Hub  Hub
 	Host Host
 	Log  func(text string, err error)
 
 	kept kept
-	why  string // what keeps this node from going on
+	why  string // the reason why the ordered policy does not run here
 	told string // the last error that was logged
 
-	latest atomic.Pointer[[]byte] // the last order that a hub has published and that was not taken up; one a second is
+	latest atomic.Pointer[[]byte] // the latest published order that is not handled yet; at most one order a second is handled
 
-	lookedAt time.Time // when the files of a version were read last
+	lookedAt time.Time // when the files of a version were last read
 	lookedOf uint64
 	found    error
 }
 
-// How often a node asks for the order, says which policy it has, and tries again what did not work.
+// How often a node asks for the order, tells the hubs its policy, and tries again after a failure.
 const (
 	askEvery   = 30 * time.Second
 	tellEvery  = 10 * time.Second
@@ -93,7 +93,8 @@ func (f *Follower) Run(ctx context.Context) {
 	})
 }
 
-// remember reads what this node had done. It waits while that is damaged: a node that forgets would take an old version for a new one.
+// remember reads the stored state of this node. While the file is damaged remember waits: a node without its state would take an old version for a
+// new one.
 func (f *Follower) remember(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		var err error
@@ -108,7 +109,7 @@ func (f *Follower) remember(ctx context.Context) bool {
 	return false
 }
 
-// warn logs an error, unless it was the last one.
+// warn logs an error, unless the last logged error was the same.
 func (f *Follower) warn(err error) {
 	f.why = err.Error()
 	if f.told != f.why {
@@ -117,9 +118,9 @@ func (f *Follower) warn(err error) {
 	}
 }
 
-// follow takes an order. It reports true when it is to be tried again.
+// follow handles an order. again is true when the caller must try it again.
 func (f *Follower) follow(ctx context.Context, order []byte) (again bool) {
-	if f.kept.Phase == wire.Trial { // the daemon was started again meanwhile
+	if f.kept.Phase == wire.Trial { // the daemon was restarted during the trial
 		f.resume(ctx)
 		return order != nil && ctx.Err() == nil
 	}
@@ -138,12 +139,12 @@ func (f *Follower) follow(ctx context.Context, order []byte) (again bool) {
 		return false
 	case m.Version == k.Seen && k.Phase != wire.Waiting && k.Phase != wire.Loading:
 		f.why = k.Problem
-		return false // done before
+		return false // handled before
 	}
 	next := kept{Seen: m.Version, Content: m.Content(), Runs: k.Runs, RunsContent: k.RunsContent, Phase: wire.Waiting}
 	if !m.For(f.Node) {
 		if m.Version == k.Seen {
-			return false // known
+			return false // recorded before
 		}
 		return !f.keep(next)
 	}
@@ -157,7 +158,7 @@ func (f *Follower) follow(ctx context.Context, order []byte) (again bool) {
 	return f.take(ctx, m)
 }
 
-// keep remembers how far this node is. Without it nothing is done: a node that forgets could take an old version.
+// keep records the progress of this node. When that fails, the node does nothing: a node that forgets could take an old version.
 func (f *Follower) keep(k kept) bool {
 	if err := k.write(f.Dir); err != nil {
 		f.warn(err)
@@ -167,21 +168,21 @@ func (f *Follower) keep(k kept) bool {
 	return true
 }
 
-// path is the directory of a version.
+// path returns the directory of a version.
 func (f *Follower) path(version uint64) string {
 	return filepath.Join(f.Dir, strconv.FormatUint(version, 10))
 }
 
-// policy is the file of the policy of a version.
+// policy returns the path of a version's policy file.
 func (f *Follower) policy(version uint64) string {
 	return filepath.Join(f.path(version), policies.Policy)
 }
 
-// load gets the files of a version.
+// load fetches the files of a version.
 func (f *Follower) load(ctx context.Context, m *policies.Manifest) error {
 	dir := f.path(m.Version)
 	if content, err := policies.ContentOf(dir); err == nil && content == m.Content() {
-		return nil // from before
+		return nil // from an earlier attempt
 	}
 	if err := sweep(f.Dir, f.kept.Runs, m.Version); err != nil {
 		return err
@@ -201,7 +202,7 @@ func (f *Follower) load(ctx context.Context, m *policies.Manifest) error {
 	})
 }
 
-// part gets a part of a file, at the second try too: a hub gives each node so many a second.
+// part fetches a part of a file. It tries three times, because a hub limits the parts that a node gets in a second.
 func (f *Follower) part(ctx context.Context, sum string, part int) (b []byte, err error) {
 	for try := range 3 {
 		if b, err = f.Hub.Part(ctx, sum, part); err == nil && len(b) > 0 {
@@ -217,7 +218,7 @@ func (f *Follower) part(ctx context.Context, sum string, part int) (b []byte, er
 	return nil, err
 }
 
-// tell says which policy this node has.
+// tell tells the hubs which policy runs on this node.
 func (f *Follower) tell(ctx context.Context) {
 	k := &f.kept
 	s := wire.PolicyState{Version: k.Seen, Runs: k.Runs, Phase: k.Phase, Problem: f.why}
@@ -234,7 +235,7 @@ func (f *Follower) tell(ctx context.Context) {
 	f.Hub.Tell(s)
 }
 
-// drift tells how what runs is not what the fleet has ordered.
+// drift describes how the running policy differs from the policy that the fleet has ordered.
 func (f *Follower) drift(now Running) string {
 	k := &f.kept
 	switch {

@@ -18,14 +18,14 @@ import (
 
 var _ Hub = (*node.Agent)(nil)
 
-// site is a node, with a hub that does what a test wants, and a host that notes what it is asked. TestFleetPolicies has real ones.
+// site is a node with a fake hub that the test controls, and a fake host that records its calls. TestFleetPolicies has real ones.
 type site struct {
 	*Follower
 	t       *testing.T
 	key     nkeys.KeyPair
 	files   map[string][]byte
-	spoil   bool                        // parts of files have other bytes
-	reach   func(context.Context) error // nil: the hub is reached
+	spoil   bool                        // parts of files get wrong bytes
+	reach   func(context.Context) error // nil: the hub can be reached
 	now     Running
 	applied []string
 	told    wire.PolicyState
@@ -43,7 +43,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// restart is the follower of the next daemon.
+// restart replaces the follower by one that a new daemon would start.
 func (s *site) restart() {
 	s.t.Helper()
 	f := &Follower{Node: s.Node, Key: s.Key, Dir: s.Dir, Hub: s, Host: s, Log: s.Log}
@@ -89,7 +89,7 @@ func (s *site) Rollback(context.Context, string) error {
 
 func (s *site) Running(context.Context) (Running, error) { return s.now, nil }
 
-// order signs a policy with a list of a size.
+// order signs a policy with a list of the given size, and returns the order.
 func (s *site) order(version uint64, text string, size int, change ...func(*policies.Manifest)) []byte {
 	s.t.Helper()
 	m := &policies.Manifest{Version: version, Stage: policies.All, Confirm: 10}
@@ -113,7 +113,7 @@ func (s *site) order(version uint64, text string, size int, change ...func(*poli
 
 const good = "devices: [eth0]\ndefault: pass\nsets:\n  bad: {file: bad.txt}\nrules:\n  - {name: bad, from: $bad, then: drop}\n"
 
-// is checks how far the node is, which versions it has applied, and that it waits for nothing.
+// is checks the phase of the node, the version that runs, and the versions that the node has applied.
 func (s *site) is(what string, phase wire.Phase, runs uint64, applied string) {
 	s.t.Helper()
 	if got := strings.Join(s.applied, " "); s.kept.Phase != phase || s.kept.Runs != runs || got != applied {
@@ -123,8 +123,8 @@ func (s *site) is(what string, phase wire.Phase, runs uint64, applied string) {
 
 func (s *site) take(order []byte) (again bool) { return s.follow(s.t.Context(), order) }
 
-// TestOrders has a hub that replays an old version, gives a version two contents, signs with another key, tells a node of a version that is
-// for others, and gives other bytes than those that were signed.
+// TestOrders uses a hub that misbehaves in five ways. The hub replays an old version. It publishes two contents of one version. It signs with another
+// key. It offers a node a version that is only for other nodes. It serves other bytes than the signed ones.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	s, evil := newSite(t), newSite(t)
@@ -165,7 +165,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestBadPolicies has versions that are signed and that no node may apply. None is, and what runs stays.
+// TestBadPolicies uses signed versions that no node may apply. No version may be applied, and the running policy must stay.
 func TestBadPolicies(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -183,7 +183,7 @@ func TestBadPolicies(t *testing.T) {
 	}
 }
 
-// TestTrials has policies that cut the node off, a daemon that is killed in a trial, and a version that comes meanwhile.
+// TestTrials uses policies that cut off the node from the hubs, a daemon that is killed during a trial, and a version that arrives during a trial.
 func TestTrials(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -240,7 +240,7 @@ func TestTrials(t *testing.T) {
 	sixth := s.order(6, good, 6)
 	s.take(sixth)
 	k = s.kept
-	k.Phase, k.Runs = wire.Trial, 4 // killed after the confirmation, before it was noted
+	k.Phase, k.Runs = wire.Trial, 4 // killed after the confirmation, but before it was recorded
 	s.keep(k)
 	s.restart()
 	s.follow(ctx, nil)
@@ -251,7 +251,7 @@ func TestTrials(t *testing.T) {
 	}
 }
 
-// TestFullDisk has a directory that cannot be written. Nothing is applied then, and the version is tried again.
+// TestFullDisk uses a directory that cannot be written. Nothing may be applied, and the version must be tried again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

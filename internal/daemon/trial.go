@@ -13,13 +13,13 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// margin is how long before the end of a trial a node decides: the kernel returns to the policy before at the end by itself.
+// margin is the time between a node's decision and the end of the trial. At the end the kernel itself returns to the previous policy.
 const margin = 2 * time.Second
 
-// maxTries is how often a version is tried whose trial the daemon did not survive.
+// maxTries is how often a version is tried when the daemon ends unexpectedly in each trial.
 const maxTries = 2
 
-// take has a version run, or not. It reports true when it is to be tried again.
+// take loads, checks and tries a version. again is true when the caller must try it again.
 func (f *Follower) take(ctx context.Context, m *policies.Manifest) (again bool) {
 	if err := f.load(ctx, m); err != nil {
 		f.warn(fmt.Errorf("version %d: %w", m.Version, err))
@@ -33,7 +33,7 @@ func (f *Follower) take(ctx context.Context, m *policies.Manifest) (again bool) 
 	return f.kept.Phase == wire.Loading
 }
 
-// check reads the policy of a version, and tells what it must not name.
+// check reads the policy of a version. It returns an error when the policy names something that a fleet's policy must not name.
 func (f *Follower) check(m *policies.Manifest) error {
 	file := f.policy(m.Version)
 	text, err := os.ReadFile(file)
@@ -51,7 +51,7 @@ func (f *Follower) check(m *policies.Manifest) error {
 	return policies.CheckPolicy(p, names)
 }
 
-// trial applies the version that was loaded, for a time, and confirms it when a hub is reached meanwhile.
+// trial applies the loaded version for a time. It confirms the version when a hub is reached in that time.
 func (f *Follower) trial(ctx context.Context, length time.Duration) {
 	next := f.kept
 	next.Phase, next.Ends, next.Tries = wire.Trial, time.Now().Add(length), next.Tries+1
@@ -62,14 +62,14 @@ func (f *Follower) trial(ctx context.Context, length time.Duration) {
 	f.Log(fmt.Sprintf("policy of the fleet: version %d, on trial for %v", next.Seen, length), nil)
 	if err := f.Host.Apply(ctx, f.policy(next.Seen), length); err != nil {
 		if ctx.Err() == nil {
-			f.fail(ctx, errors.Join(err, f.Host.Rollback(ctx, f.policy(next.Seen)))) // it may be applied, and not saved for a boot
+			f.fail(ctx, errors.Join(err, f.Host.Rollback(ctx, f.policy(next.Seen)))) // the policy may be applied, although its copy for the next boot could not be saved
 		}
 		return
 	}
 	f.decide(ctx)
 }
 
-// decide confirms the trial when a hub is reached, and else returns to the policy before.
+// decide confirms the trial when a hub is reached. Otherwise it returns to the previous policy.
 func (f *Follower) decide(ctx context.Context) {
 	end := f.kept.Ends.Add(-margin)
 	within, cancel := context.WithDeadline(ctx, end)
@@ -82,7 +82,7 @@ func (f *Follower) decide(ctx context.Context) {
 		periodic.Sleep(within, time.Second)
 	}
 	switch {
-	case ctx.Err() != nil: // the daemon ends: the next one decides, or the kernel
+	case ctx.Err() != nil: // the daemon ends: the next daemon decides, or the kernel
 	case err != nil:
 		err = fmt.Errorf("no hub was reached after version %d was applied: %w", f.kept.Seen, err)
 		if undo := f.Host.Rollback(ctx, f.policy(f.kept.Seen)); undo != nil {
@@ -98,7 +98,7 @@ func (f *Follower) decide(ctx context.Context) {
 	}
 }
 
-// resume goes on with a trial that began before the daemon was started again.
+// resume continues a trial that was started before the daemon was restarted.
 func (f *Follower) resume(ctx context.Context) {
 	now, err := f.Host.Running(ctx)
 	k := f.kept
@@ -118,7 +118,7 @@ func (f *Follower) resume(ctx context.Context) {
 	}
 }
 
-// confirmed notes that the version runs. When that cannot be written, the next daemon finds it out.
+// confirmed records that the version runs. If the record cannot be written, the next daemon finds the confirmed version in the kernel.
 func (f *Follower) confirmed(ctx context.Context) {
 	k := f.kept
 	k.Phase, k.Runs, k.RunsContent, k.Tries, k.Problem = wire.Runs, k.Seen, k.Content, 0, ""
@@ -128,7 +128,7 @@ func (f *Follower) confirmed(ctx context.Context) {
 	f.tell(ctx)
 }
 
-// fail notes that a version does not run here. Nothing tries it again: a new version does.
+// fail records that a version does not run here. The node then waits for a new version.
 func (f *Follower) fail(ctx context.Context, err error) {
 	f.warn(fmt.Errorf("version %d does not run here: %w", f.kept.Seen, err))
 	k := f.kept
@@ -137,7 +137,7 @@ func (f *Follower) fail(ctx context.Context, err error) {
 	f.tell(ctx)
 }
 
-// store keeps what is decided, in memory at least.
+// store records a decision. If the disk fails, the decision is kept only in memory.
 func (f *Follower) store(k kept) {
 	if err := k.write(f.Dir); err != nil {
 		f.Log("", fmt.Errorf("policy of the fleet: %w", err))
@@ -145,10 +145,10 @@ func (f *Follower) store(k kept) {
 	f.kept, f.why = k, k.Problem
 }
 
-// editedEvery is how often the files of the version that runs are read.
+// editedEvery is how often a node checks that the files of the running version are unchanged.
 const editedEvery = time.Minute
 
-// edited tells whether the files of the version that runs were changed on this host.
+// edited returns an error when the files of the running version were changed on this host.
 func (f *Follower) edited() error {
 	if time.Since(f.lookedAt) > editedEvery || f.lookedOf != f.kept.Runs {
 		f.lookedAt, f.lookedOf, f.found = time.Now(), f.kept.Runs, nil

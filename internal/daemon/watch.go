@@ -17,29 +17,28 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// followWait is the time for which Watch waits after a change for further ones: an interface that comes up changes several addresses at
-// once.
+// followWait is how long Watch waits after a change of addresses for further changes: an interface that comes up changes several addresses at once.
 const followWait = 50 * time.Millisecond
 
-// Event is something that Watch did, or could not do.
+// Event is an action of Watch, or an error.
 type Event struct {
 	Text string
 	Err  error
 }
 
-// trialLook is how often Watch looks for a trial that has ended.
+// trialLook is how often Watch checks whether a trial has ended.
 const trialLook = time.Second
 
-// proxyLook is how often Watch looks whether the last connection that SYNPROXY began has ended: the kernel hands out all of
-// conntrack for it.
+// proxyLook is how often Watch checks whether the last connection that SYNPROXY began has ended. Before the end of that connection, each check makes
+// the kernel list all conntrack entries.
 const proxyLook = time.Minute
 
-// keyLife is the time for which a key of cookies is used. A cookie is valid for two minutes, so the previous key suffices for older
-// cookies.
+// keyLife is the time for which a key of cookies is used. A cookie is valid for two minutes, so the previous key suffices for cookies that were made
+// with an older key.
 const keyLife = time.Hour
 
-// keepLook is the interval at which the file of bans is written to the disk, and is rewritten if most of its lines are void. Then Watch also
-// looks whether samples arrive.
+// keepLook is the interval at which the file of bans is written to the disk. If most of the file's lines are void, Watch rewrites the file. At the
+// same interval Watch checks whether samples arrive.
 const keepLook = 30 * time.Second
 
 // watcher keeps one instance in the state that its policy asks for.
@@ -48,25 +47,24 @@ type watcher struct {
 	report func(Event)
 }
 
-// Watch keeps up with the host until ctx ends. It
-//   - puts back what others remove of the policy in force (Repair);
-//   - enters the host's own addresses and local routes into the set `local` of the XDP program as they change, and the Ethernet addresses of its devices:
-//     netfilter asks the kernel;
-//   - removes what is left of a trial that nobody confirmed, and of connections that SYNPROXY began when they are over;
+// Watch adapts the policy in force to changes of the host until ctx ends. It
+//   - restores the parts of the policy that other programs remove (Repair);
+//   - enters the host's own addresses and local routes into the set `local` of the XDP program when they change, and the Ethernet addresses of its
+//     devices (netfilter asks the kernel instead);
+//   - removes the remains of a trial that nobody confirmed, and of connections that SYNPROXY began when these connections have ended;
 //   - gives protections a new key for cookies every hour;
 //   - bans sources that exceed limits with `ban`;
-//   - enters bans again that a set has lost before their end;
-//   - fetches lists when they are due, and exchanges sets of which the list or the database has changed;
-//   - moves rules to where they cost least by the present model of costs. A nil costs leaves rules where they are.
+//   - enters a ban again when a set has lost it before the ban's end;
+//   - fetches lists when they are due, and exchanges sets whose list or database has changed;
+//   - moves rules to the hooks where they cost least by the present model of costs. If costs is nil, Watch moves no rules.
 //
-// report is told what was done, and errors, after which Watch goes on. Several goroutines call it, one at a time. Watch
-// returns a *daemonlock.HeldError while another process watches the instance, and a *statedir.Error when the instance has another
-// state directory.
+// Watch calls report with each action and each error. Watch continues after an error. Several goroutines call report, but one at a time. Watch
+// returns a *instance.HeldError while another process watches the instance, and a *statedir.Error when the instance has another state directory.
 //
-// sockets is the directory in which one of beside serves the API, for commands that ask it; "" when none does.
+// sockets is the directory in which a function of beside serves the API to commands. It is "" when there is no API.
 //
-// The functions of beside run as long as Watch does, from when it is known that no other process watches. When one of them
-// returns an error, Watch ends with it.
+// The functions in beside start when Watch holds the lock that excludes other watching processes. They run as long as Watch does. When one of them
+// returns an error, Watch ends with that error.
 func Watch(ctx context.Context, in control.Instance, sockets string, costs func() *cost.Model, report func(Event), beside ...func(context.Context) error) error {
 	release, err := instance.LockOf(in.Dir).Acquire(in.State, sockets)
 	if err != nil {
@@ -83,7 +81,7 @@ func Watch(ctx context.Context, in control.Instance, sockets string, costs func(
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	w := &watcher{in: in, report: serialized(func(e Event) {
-		if e.Err == nil || ctx.Err() == nil { // the end of Watch is no error of what it ends
+		if e.Err == nil || ctx.Err() == nil { // errors after the end of ctx are only a consequence of it
 			report(e)
 		}
 	})}
@@ -118,7 +116,7 @@ func Watch(ctx context.Context, in control.Instance, sockets string, costs func(
 	}
 }
 
-// serialized has goroutines call fn one at a time.
+// serialized returns a function that several goroutines may call at the same time. It calls fn for one of them at a time.
 func serialized(fn func(Event)) func(Event) {
 	var one sync.Mutex
 	return func(e Event) {
@@ -128,7 +126,7 @@ func serialized(fn func(Event)) func(Event) {
 	}
 }
 
-// follow keeps up with the host's addresses, devices and with trials until ctx ends.
+// follow reacts to changes of the host's addresses and devices and to the end of trials, until ctx ends.
 func (w *watcher) follow(ctx context.Context) error {
 	local, err := facts.FollowLocal(ctx)
 	if err != nil {
@@ -161,7 +159,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case err := <-lost:
-			if ctx.Err() != nil { // its end closes the socket, too
+			if ctx.Err() != nil { // the end of ctx closes the socket
 				return nil
 			}
 			return fmt.Errorf("watching devices: %w", err)
@@ -194,7 +192,7 @@ func (w *watcher) follow(ctx context.Context) error {
 			w.releaseProxy(ctx)
 		case <-keep.C:
 			err := w.in.KeepBans(ctx)
-			if err != nil && err.Error() != unkept { // once, until it has gone
+			if err != nil && err.Error() != unkept { // report an error once, until it has disappeared
 				w.report(Event{Err: err})
 			}
 			unkept = fmt.Sprint(err)
@@ -203,7 +201,7 @@ func (w *watcher) follow(ctx context.Context) error {
 	}
 }
 
-// refreshLocal brings the addresses up to date.
+// refreshLocal updates the addresses of the host.
 func (w *watcher) refreshLocal(ctx context.Context) {
 	added, removed, err := w.in.RefreshLocal(ctx)
 	if added+removed > 0 || err != nil {
@@ -211,7 +209,7 @@ func (w *watcher) refreshLocal(ctx context.Context) {
 	}
 }
 
-// finishTrial cleans up after a trial, and reports whether there was nothing to do.
+// finishTrial removes what is left of a trial, and reports whether there was nothing to do.
 func (w *watcher) finishTrial(ctx context.Context) (calm bool) {
 	number, err := w.in.FinishTrial(ctx)
 	if number > 0 || err != nil {
@@ -220,7 +218,7 @@ func (w *watcher) finishTrial(ctx context.Context) (calm bool) {
 	return number == 0 && err == nil
 }
 
-// releaseProxy removes what is left for connections that SYNPROXY began, when they are over.
+// releaseProxy removes the state for connections that SYNPROXY began, when these connections have ended.
 func (w *watcher) releaseProxy(ctx context.Context) {
 	released, err := w.in.Release(ctx)
 	if released || err != nil {
@@ -235,11 +233,11 @@ func (w *watcher) rotateKeys(ctx context.Context) {
 	}
 }
 
-// samples tells once that samples of the traffic do not arrive in this daemon. It asks the kernel, not the part that reads them.
+// samples reports once when no task of this daemon receives the samples of the traffic. It asks the kernel, not the code that reads samples.
 func (w *watcher) samples(ctx context.Context, said string) string {
 	unread, err := w.in.SamplesUnread(ctx)
 	if err != nil {
-		return said // for others to say, who open the same instance
+		return said // other tasks open the same instance and report this error
 	}
 	if unread != "" && said == "" {
 		w.report(Event{Err: errors.New(unread)})
@@ -247,9 +245,9 @@ func (w *watcher) samples(ctx context.Context, said string) string {
 	return unread
 }
 
-// syncBans waits until the disk has the file of bans.
+// syncBans waits until the file of bans is on the disk.
 func (w *watcher) syncBans() {
 	if w.in.Bans != nil {
-		w.in.Bans.Sync() // without success the system writes it later
+		w.in.Bans.Sync() // after a failure the system writes it later
 	}
 }

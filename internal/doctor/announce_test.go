@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestAnnounces has a server, and SYNPROXY rules with its options and with others.
+// TestAnnounces loads SYNPROXY rules. Some announce the TCP options of the server behind them, and some announce different options.
 func TestAnnounces(t *testing.T) {
 	if !furnished(t, "nft", "iptables-nft", "sysctl") {
 		return
@@ -19,7 +19,7 @@ func TestAnnounces(t *testing.T) {
 		}
 		defer l.Close()
 	}
-	sh(t, "sysctl -qw net.ipv4.tcp_rmem='4096 131072 6291456'") // a scale of 7
+	sh(t, "sysctl -qw net.ipv4.tcp_rmem='4096 131072 6291456'") // results in a window scale of 7
 	rule := func(tool, port, options string) string {
 		return tool + " -A INPUT -p tcp --dport " + port + " -m conntrack --ctstate INVALID,UNTRACKED -j SYNPROXY " + options
 	}

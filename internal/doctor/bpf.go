@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// programName is the name of a BPF program, which only root learns.
+// programName returns the name of a BPF program. Only root can read it.
 func programName(id ebpf.ProgramID) (string, error) {
 	info, err := programInfo(id)
 	if err != nil {
@@ -34,12 +34,12 @@ func programInfo(id ebpf.ProgramID) (*ebpf.ProgramInfo, error) {
 	return p.Info()
 }
 
-// ours are the maps by which Floodwall's programs at tc are told from others of the same name, in each instance.
+// ours has the names of the maps by which Floodwall's programs at tc are distinguished from other programs of the same names.
 var ours = map[string]string{image.Ingress: "host_ports", datapath.IngressTrial: "term"}
 
-// isOurs reports whether a program at tc is Floodwall's.
+// isOurs reports whether a program at tc belongs to an instance of Floodwall.
 func isOurs(info *ebpf.ProgramInfo) bool {
-	ids, _ := info.MapIDs() // every kernel that has TCX tells them
+	ids, _ := info.MapIDs() // every kernel with TCX reports map IDs
 	return slices.ContainsFunc(ids, func(id ebpf.MapID) bool {
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
@@ -51,7 +51,7 @@ func isOurs(info *ebpf.ProgramInfo) bool {
 	})
 }
 
-// foreignPrograms finds the BPF programs of others that see each packet at tc: they cost, may drop, and run after XDP.
+// foreignPrograms finds other tools' BPF programs at tc. They see each packet, cost time, may drop packets, and run after XDP.
 func foreignPrograms(_ context.Context, h *host) []Finding {
 	return eachDevice(h, "tc-programs", func(d *device) []Finding {
 		linked, err := tcxPrograms(d)
@@ -62,13 +62,13 @@ func foreignPrograms(_ context.Context, h *host) []Finding {
 	})
 }
 
-// tcxPrograms names the programs of others that links attach to a device for packets that come in.
+// tcxPrograms returns the names of other tools' programs that are attached to a device's ingress with links of TCX.
 func tcxPrograms(d *device) (names []string, err error) {
 	attached, err := link.QueryPrograms(link.QueryOptions{Target: d.index, Attach: ebpf.AttachTCXIngress})
 	if errors.Is(err, unix.EPERM) {
 		return nil, err
 	}
-	if err != nil { // before Linux 6.6 there are none
+	if err != nil { // before Linux 6.6 there is no TCX
 		return nil, nil
 	}
 	for _, p := range attached.Programs {
@@ -79,12 +79,12 @@ func tcxPrograms(d *device) (names []string, err error) {
 	return names, nil
 }
 
-// owners are known by how the names of their BPF programs begin.
+// owners maps the start of a BPF program's name to the tool that owns the program.
 var owners = map[string]string{
 	"cil_": "Cilium", "cali_": "Calico", "xdp_dispatcher": "libxdp or bpfman", "tc_dispatcher": "bpfman", "xdpfilt": "xdp-filter",
 }
 
-// owner names whose program it is.
+// owner returns the tool that owns a program.
 func owner(program string) string {
 	for prefix, of := range owners {
 		if strings.HasPrefix(program, prefix) {
@@ -108,14 +108,14 @@ func tcPrograms(names []string) Finding {
 	return f.advice("`bpftool net show` tells whose they are; nothing needs to change when they belong here")
 }
 
-// tcFilters names the BPF programs in a device's tc filters for packets that come in.
+// tcFilters returns the names of the BPF programs in a device's ingress tc filters.
 func tcFilters(d *device) (names []string) {
 	l, err := netlink.LinkByIndex(d.index)
 	if err != nil {
 		return nil
 	}
 	filters, err := netlink.FilterList(l, netlink.HANDLE_MIN_INGRESS)
-	if err != nil { // it has no such queueing discipline
+	if err != nil { // the device has no clsact
 		return nil
 	}
 	for _, f := range filters {

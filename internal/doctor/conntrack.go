@@ -15,7 +15,7 @@ import (
 // tracked is the state of the connection tracking table.
 type tracked struct {
 	count, max, buckets uint64
-	maxFixed            bool // the maximum cannot be set in this network namespace
+	maxFixed            bool // whether the maximum cannot be set in this network namespace
 }
 
 // errNoConntrack says that the kernel does not track connections.
@@ -34,7 +34,8 @@ func readTracked(h *host) (t tracked, err error) {
 	return t, nil
 }
 
-// What a packet pays for connection tracking: a core accepted 0.23 to 0.30 Mpps in place of 0.32, on the machine that nftRule was measured on.
+// The cost of connection tracking for a packet. A core accepted 0.23 to 0.30 Mpps with it and 0.32 without, on the machine on which nftRule was
+// measured.
 const trackingCost = "0.2 to 1.2 µs a packet"
 
 func conntrackTable(_ context.Context, h *host) []Finding {
@@ -48,7 +49,7 @@ func conntrackTable(_ context.Context, h *host) []Finding {
 	return []Finding{t.fill(), t.chains()}
 }
 
-// fill judges how full the table is.
+// fill returns a finding about the number of used entries in the table.
 func (t tracked) fill() Finding {
 	f := Finding{
 		ID: "conntrack-table", Severity: Warning,
@@ -75,10 +76,10 @@ func (t tracked) fill() Finding {
 	return f.command(set)
 }
 
-// longChain is the mean number of entries in a bucket from which a lookup pays for several cache misses.
+// longChain is the mean number of entries in a bucket above which a lookup has several cache misses.
 const longChain = 4
 
-// chains judges the length of the hash table's chains. Each entry is in it twice, for both directions.
+// chains returns a finding about the length of the hash table's chains. Each entry is in the table twice, once for each direction.
 func (t tracked) chains() Finding {
 	f := Finding{
 		ID: "conntrack-buckets", Severity: Warning,
@@ -104,7 +105,7 @@ func (t tracked) chains() Finding {
 	return f.command(set)
 }
 
-// conntrackLosses reports what the table has lost since it was set up (/proc/net/stat/nf_conntrack, a row a CPU).
+// conntrackLosses reports losses of the table since it was created (/proc/net/stat/nf_conntrack, one row for each CPU).
 func conntrackLosses(ctx context.Context, h *host) []Finding {
 	before, after, err := twice(ctx, h, func() (map[string]uint64, error) {
 		text, err := h.read(netFile("stat/nf_conntrack"))
@@ -126,10 +127,10 @@ func conntrackLosses(ctx context.Context, h *host) []Finding {
 	return found
 }
 
-// loss is a way in which the table loses packets or connections.
+// loss is a way in which packets or connections are lost in the table.
 type loss struct {
 	id      string
-	columns []string // of /proc/net/stat/nf_conntrack
+	columns []string // columns of /proc/net/stat/nf_conntrack
 	what    string
 	moving  Severity
 	cost    string
@@ -163,7 +164,7 @@ func (l loss) judge(before, after map[string]uint64) Finding {
 	return f.advice(l.remedy)
 }
 
-// sumColumns adds up a table of hexadecimal numbers under a head of names.
+// sumColumns sums each column of a table of hexadecimal numbers. The first line of the table has the names of the columns.
 func sumColumns(text string) (map[string]uint64, error) {
 	sums := map[string]uint64{}
 	var head []string
@@ -184,7 +185,7 @@ func sumColumns(text string) (map[string]uint64, error) {
 	return sums, nil
 }
 
-// conntrackLoose warns that packets out of nowhere get entries.
+// conntrackLoose warns if conntrack creates entries for packets of unknown connections.
 func conntrackLoose(ctx context.Context, h *host) []Finding {
 	loose, err := h.number(sysctlFile("net", "netfilter", "nf_conntrack_tcp_loose"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -206,14 +207,14 @@ func conntrackLoose(ctx context.Context, h *host) []Finding {
 			"session opened before tracking began, becomes `invalid`, and rules that drop invalid cut it: look for yours with " +
 			"`conntrack -L` first",
 	}
-	rules, _ := h.saved() // savedRules says what could not be read
+	rules, _ := h.saved() // savedRules reports rules that could not be read
 	switch proxied := slices.ContainsFunc(rules, savedRule.synproxies); {
 	case loose != 0 && routerProtected(ctx, h):
 		f.Severity = Problem
 		f.Evidence += ", and the policy that runs protects services behind this host, for which `apply` had set it to 0"
 		f.Cost = "the ACK that brings a cookie back is taken for one of a known connection and goes to a server that knows nothing of it: protected " +
 			"connections fail; " + f.Cost
-	case loose != 0 && proxied: // also while the table is empty: the flood fills it
+	case loose != 0 && proxied: // also while the table is empty, because a flood fills it
 		f.Severity = Warning
 		f.Evidence += ", and SYNPROXY is in the rules"
 	case loose == 0 || t.count == 0:
@@ -222,7 +223,7 @@ func conntrackLoose(ctx context.Context, h *host) []Finding {
 	return []Finding{f.command("sysctl -w net.netfilter.nf_conntrack_tcp_loose=0")}
 }
 
-// routerProtected reports whether the policy that runs has SYNPROXY or its like in front of services behind this host.
+// routerProtected reports whether the running policy protects services behind this host with SYNPROXY, in netfilter or in XDP.
 func routerProtected(ctx context.Context, h *host) bool {
 	m, err := h.instance.Manifest(ctx)
 	return err == nil && m.Strict()

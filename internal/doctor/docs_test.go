@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestDocumented looks for each name of a finding in the source, and wants it in docs/doctor.md.
+// TestDocumented checks that docs/doctor.md names each finding in the source.
 func TestDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/doctor.md")
 	if err != nil {
@@ -37,7 +37,7 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("the source has no finding %s, or this test does not see it", known)
 		}
 	}
-	delete(names, "ip") // a family
+	delete(names, "ip") // an address family, not a finding
 	for name := range names {
 		if !strings.Contains(string(page), "`"+name+"`") && !strings.Contains(string(page), "`"+name+"-*`") {
 			t.Errorf("docs/doctor.md lacks %s", name)

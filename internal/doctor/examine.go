@@ -9,20 +9,20 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/features"
 )
 
-// Options say what to look at.
+// Options select the subjects of an examination.
 type Options struct {
-	Instance control.Instance // whose state is reported
-	Devices  []string         // only findings about these devices, and those about no device; none for all
+	Instance control.Instance // the instance whose state is reported
+	Devices  []string         // report only findings about these devices, and findings about no device; nil: all findings
 
-	interval time.Duration // between two readings of a counter, 0 for a second
+	interval time.Duration // the time between two readings of a counter; 0: a second
 }
 
-// Deadline is how long a probe may take. One that takes longer is left alone, and a finding says so.
+// Deadline is the longest time that a probe may take. Examine does not wait for a slower probe, and reports it as a finding.
 const Deadline = 3 * time.Second
 
-// probe looks at one thing.
+// probe examines one subject.
 type probe struct {
-	id   string // of its first finding, or how all of them begin
+	id   string // the ID of the probe's first finding, or the prefix of the IDs of all its findings
 	look func(context.Context, *host) []Finding
 }
 
@@ -51,8 +51,8 @@ var probes = []probe{
 	{"tc-programs", foreignPrograms},
 }
 
-// Examine looks at all that costs packets on this host, in the network namespace of the calling process, and returns the
-// findings in an order that is always the same. The error is about the device that Options name.
+// Examine examines everything that may delay or lose packets on this host, in the network namespace of the calling process. It returns the findings
+// in a fixed order. It returns an error if Options name a device that cannot be examined.
 func Examine(ctx context.Context, o Options) ([]Finding, error) {
 	eth, err := features.Open()
 	if err != nil {
@@ -67,13 +67,13 @@ func Examine(ctx context.Context, o Options) ([]Finding, error) {
 		}
 	}
 	found := run(ctx, h, probes)
-	if ctx.Err() == nil { // else a probe that was left alone may still use it
+	if ctx.Err() == nil { // otherwise a probe that has not ended may still use it
 		eth.Close()
 	}
 	return found, nil
 }
 
-// run runs all probes at once and joins what they find, in their order.
+// run runs all probes at the same time. It returns their findings in the order of the probes.
 func run(ctx context.Context, h *host, probes []probe) (all []Finding) {
 	found := make([]chan []Finding, len(probes))
 	for i, p := range probes {
@@ -91,12 +91,12 @@ func run(ctx context.Context, h *host, probes []probe) (all []Finding) {
 	return all
 }
 
-// late is what a probe found in the moment of the deadline, or that it found nothing.
+// late returns the findings of a probe that ends just at the deadline. Otherwise it returns a finding that the probe took too long.
 func late(p probe, found chan []Finding) []Finding {
 	select {
 	case f := <-found:
 		return f
-	case <-time.After(50 * time.Millisecond): // a probe that looks at the context ends now
+	case <-time.After(50 * time.Millisecond): // time for a probe that checks the context to end
 		return []Finding{unseen(p.id, fmt.Errorf("it took longer than %v", Deadline))}
 	}
 }

@@ -9,73 +9,73 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Severity says what a finding means to the host.
+// Severity is the importance of a finding for the host.
 type Severity string
 
-// The severities, from the best to the worst.
+// The severities, from the lowest to the highest.
 const (
-	OK      Severity = "ok"      // looked at, and well
-	Note    Severity = "note"    // good to know, or could not be looked at
-	Warning Severity = "warning" // costs packets or time, or will when a flood comes; something on this host can be done
-	Problem Severity = "problem" // packets are lost now, or pass that the policy drops
+	OK      Severity = "ok"      // the subject was examined and is in order
+	Note    Severity = "note"    // useful to know, or the subject could not be examined
+	Warning Severity = "warning" // costs packets or time, now or during a flood; can be corrected on this host
+	Problem Severity = "problem" // packets are lost now, or packets pass although the policy drops them
 )
 
-// Severities lists the severities, the worst first.
+// Severities lists the severities, the highest first.
 var Severities = []Severity{Problem, Warning, Note, OK}
 
-// RemedyKind says what the text of a remedy is.
+// RemedyKind says how to use the text of a remedy.
 type RemedyKind string
 
 // The kinds of remedies.
 const (
-	Command RemedyKind = "command" // for a shell, as root
+	Command RemedyKind = "command" // a command for a shell, as root
 	Policy  RemedyKind = "policy"  // lines for the policy file
-	Advice  RemedyKind = "advice"  // for a person
+	Advice  RemedyKind = "advice"  // text for a person
 )
 
-// Finding is one thing that was looked at. The fields are part of the interface to monitoring and keep their names.
+// Finding is the result of examining one subject. Monitoring systems read the fields, so their names must not change.
 type Finding struct {
-	ID         string            `json:"id"` // the same for the same thing on every host and in every version
+	ID         string            `json:"id"` // identifies the subject; the same on every host and in every version
 	Severity   Severity          `json:"severity"`
 	Device     string            `json:"device,omitempty"`
-	Evidence   string            `json:"evidence"`          // what was read, and from where
+	Evidence   string            `json:"evidence"`          // the data that was read, and its source
 	Numbers    map[string]uint64 `json:"numbers,omitempty"` // the numbers in the evidence
-	Cost       string            `json:"cost,omitempty"`    // what it does to packets
+	Cost       string            `json:"cost,omitempty"`    // the effect on packets
 	Remedy     string            `json:"remedy,omitempty"`
 	RemedyKind RemedyKind        `json:"remedy_kind,omitempty"`
 }
 
-// bad reports whether the finding is one that monitoring wakes people for.
+// bad reports whether monitoring should alert for the finding.
 func (f Finding) bad() bool { return f.Severity == Warning || f.Severity == Problem }
 
-// Bad reports whether any finding is a warning or a problem.
+// Bad reports whether at least one finding is a warning or a problem.
 func Bad(findings []Finding) bool { return slices.ContainsFunc(findings, Finding.bad) }
 
-// command is the finding with a remedy for a shell: its parts, one after the other if each succeeds.
+// command returns the finding with a shell command as its remedy. Each part runs only if the part before it succeeds.
 func (f Finding) command(parts ...string) Finding {
 	f.Remedy, f.RemedyKind = strings.Join(parts, " && "), Command
 	return f
 }
 
-// policy is the finding with lines of a policy as its remedy.
+// policy returns the finding with lines of a policy as its remedy.
 func (f Finding) policy(lines ...string) Finding {
 	f.Remedy, f.RemedyKind = strings.Join(lines, "\n"), Policy
 	return f
 }
 
-// advice is the finding with words as its remedy.
+// advice returns the finding with text for a person as its remedy.
 func (f Finding) advice(words string) Finding {
 	f.Remedy, f.RemedyKind = words, Advice
 	return f
 }
 
-// healthy is the finding that all is well with something: what it costs and its remedy fall away.
+// healthy returns the finding with the severity OK and without cost and remedy.
 func (f Finding) healthy() Finding {
 	f.Severity, f.Cost, f.Remedy, f.RemedyKind = OK, "", "", ""
 	return f
 }
 
-// unseen is the finding that something could not be looked at.
+// unseen returns the finding that a subject could not be examined.
 func unseen(id string, err error) Finding {
 	f := Finding{ID: id, Severity: Note, Evidence: "not looked at: " + err.Error()}
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EPERM) {

@@ -20,20 +20,20 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// host is what the probes look at. Tests put captured text in the place of files and tools.
+// host is the source of the data that the probes read. Tests replace its files and tools by recorded text.
 type host struct {
-	root     fs.FS            // of which proc, sys and etc are read
-	instance control.Instance // the Floodwall of this host
-	only     []string         // the devices that are asked for; none for all
-	interval time.Duration    // between two readings of a counter
+	root     fs.FS            // the directory that contains proc, sys and etc
+	instance control.Instance // the instance of Floodwall on this host
+	only     []string         // the requested devices; none: all
+	interval time.Duration    // the time between two readings of a counter
 	start    time.Time
 	eth      *features.Conn
 
-	hasDaemonUnit func() bool // systemd has a unit of the daemon
+	hasDaemonUnit func() bool // whether systemd has a unit of the daemon
 
-	// tool runs a program that only reads, and returns its standard output.
+	// tool runs a program that changes nothing, and returns its standard output.
 	tool func(ctx context.Context, name string, args ...string) ([]byte, error)
-	// devices and rules are read once for all probes.
+	// devices, rules and saved are read once for all probes.
 	devices func() ([]*device, error)
 	rules   func() (*ruleset, error)
 	saved   func() ([]savedRule, error)
@@ -50,16 +50,16 @@ func newHost(ctx context.Context, o Options, eth *features.Conn) *host {
 	return h
 }
 
-// netFile names a file of /proc/net as the network namespace of the reading thread has it.
+// netFile returns the path of a file in /proc/net, in the network namespace of the calling thread.
 func netFile(name string) string { return strings.TrimPrefix(sockets.ProcFile(name), "/") }
 
-// sysctlFile names the file of a kernel setting. Device names may have dots, so it takes the parts of the path.
+// sysctlFile returns the path of a kernel setting. Its arguments are the parts of the path, because device names may contain dots.
 func sysctlFile(parts ...string) string { return "proc/sys/" + strings.Join(parts, "/") }
 
-// maxFile bounds what is read of one file, in bytes.
+// maxFile is the largest number of bytes that read returns.
 const maxFile = 4 << 20
 
-// read returns a file's text, or its first maxFile bytes.
+// read returns the text of a file, or its first maxFile bytes.
 func (h *host) read(file string) (string, error) {
 	f, err := h.root.Open(file)
 	if err != nil {
@@ -70,7 +70,7 @@ func (h *host) read(file string) (string, error) {
 	return string(text), err
 }
 
-// number reads a file that holds one number.
+// number reads a file with one number.
 func (h *host) number(file string) (uint64, error) {
 	text, err := h.read(file)
 	if err != nil {
@@ -83,14 +83,13 @@ func (h *host) number(file string) (uint64, error) {
 	return n, nil
 }
 
-// writable reports whether root could write a file here. Some settings of the machine are fixed outside of its first
-// network namespace.
+// writable reports whether root can write a file in this namespace. Some settings are read-only outside of the machine's first network namespace.
 func (h *host) writable(file string) bool {
 	info, err := fs.Stat(h.root, file)
 	return err == nil && info.Mode().Perm()&0o200 != 0
 }
 
-// twice reads counters at the start and when the interval is over.
+// twice reads counters at the start and at the end of the interval.
 func twice[T any](ctx context.Context, h *host, read func() (T, error)) (before, after T, err error) {
 	if before, err = read(); err != nil {
 		return
@@ -102,11 +101,11 @@ func twice[T any](ctx context.Context, h *host, read func() (T, error)) (before,
 	return
 }
 
-// change is a counter's value and how much of it came while the doctor looked.
+// change is a counter's value and its increase during the examination.
 type change struct{ total, new uint64 }
 
 func changed(before, after uint64) change {
-	if after < before { // it has been reset
+	if after < before { // the counter was reset
 		return change{after, after}
 	}
 	return change{after, after - before}
@@ -118,8 +117,8 @@ func (c change) String() string {
 	return fmt.Sprintf("%s in all, %s while looking", wording.Count(c.total), wording.Count(c.new))
 }
 
-// severity is the given one when the counter moves, a note when it stands still: what has been is history, and no
-// remedy makes it undone.
+// severity returns moving if the counter has increased during the examination. Otherwise it returns Note, because no remedy can undo earlier counts,
+// or OK if the counter is 0.
 func (c change) severity(moving Severity) Severity {
 	switch {
 	case c.new > 0:

@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// captured is a host of files alone, given as path: text. A path with a + can be written.
+// captured returns a host that consists only of files, given as a map from path to text. A + at the end of a path makes the file writable.
 func captured(files map[string]string) *host {
 	root := fstest.MapFS{}
 	for path, text := range files {
@@ -40,7 +40,7 @@ func captured(files map[string]string) *host {
 	}
 }
 
-// brief writes findings as people would: severity, id and remedy.
+// brief returns a line for each finding: severity, id and remedy.
 func brief(found ...Finding) (lines []string) {
 	for _, f := range found {
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s: %s", f.Severity, f.ID, f.Remedy)))
@@ -48,7 +48,7 @@ func brief(found ...Finding) (lines []string) {
 	return lines
 }
 
-// same fails unless the findings in brief are these.
+// same fails the test unless the findings, in the form of brief, are want.
 func same(t *testing.T, found []Finding, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, brief(found...)); diff != "" {
@@ -86,7 +86,7 @@ func TestConntrackFiles(t *testing.T) {
 	}
 }
 
-// TestConntrackLosses has a row for each of two CPUs, as Linux 6.18 prints them.
+// TestConntrackLosses reads a table with a row for each of two CPUs, as Linux 6.18 prints it.
 func TestConntrackLosses(t *testing.T) {
 	sums, err := sumColumns(`entries  clashres found new invalid ignore delete chainlength insert insert_failed drop early_drop icmp_error  expect_new expect_create expect_delete search_restart
 0003ffff  00000001 00000000 00000000 00000002 00000000 00000000 00000000 00000000 00000005 0000000a 000000ff 00000000  00000000 00000000 00000000 00000003
@@ -135,7 +135,7 @@ func TestSoftnet(t *testing.T) {
 	if err != nil || len(before) != 2 || before[1] != (cpuCounts{cpu: 3, processed: 0x9bff435d, dropped: 7, squeezed: 1}) {
 		t.Fatalf("%+v, %v", before, err)
 	}
-	old, err := parseSoftnet("00000001 00000002 00000003\n") // as of Linux 2.6
+	old, err := parseSoftnet("00000001 00000002 00000003\n") // as Linux 2.6 prints it
 	if err != nil || len(old) != 1 || old[0] != (cpuCounts{processed: 1, dropped: 2, squeezed: 3}) {
 		t.Errorf("%+v, %v", old, err)
 	}
@@ -179,7 +179,7 @@ IpExt: 7 -1
 		"problem syn-queue: sysctl -w net.ipv4.tcp_syncookies=1", "ok syn-queue:")
 }
 
-// TestLate has a probe that never ends, and one that cannot look.
+// TestLate runs three probes: one never ends, one ends with the context, and one lacks permission.
 func TestLate(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -231,7 +231,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestLoose warns of what the remedy does to connections that stand.
+// TestLoose checks that the finding warns of the remedy's effect on established connections.
 func TestLoose(t *testing.T) {
 	const dir = "proc/sys/net/netfilter/nf_conntrack_"
 	found := conntrackLoose(t.Context(), captured(map[string]string{

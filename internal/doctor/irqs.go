@@ -17,10 +17,10 @@ import (
 type irq struct {
 	number int
 	name   string
-	cpu    int // that it comes to
+	cpu    int // the CPU that receives the interrupt
 }
 
-// queueIRQs judges on which CPUs the interrupts of receive queues come in.
+// queueIRQs examines which CPUs receive the interrupts of receive queues.
 func queueIRQs(_ context.Context, h *host) []Finding {
 	const id = "queue-irqs"
 	online, err := h.read("sys/devices/system/cpu/online")
@@ -49,7 +49,8 @@ func queueIRQs(_ context.Context, h *host) []Finding {
 	return found
 }
 
-// judgeIRQs judges the interrupts of a device's queues. balanced is true when irqbalance runs, steering when the kernel hands packets on to other CPUs.
+// judgeIRQs returns a finding about the interrupts of a device's queues. balanced says that irqbalance runs. steering says that the kernel passes
+// packets on to other CPUs.
 func judgeIRQs(list []irq, cpus []int, balanced, steering bool) Finding {
 	used := map[int]int{}
 	for _, i := range list {
@@ -83,7 +84,7 @@ func judgeIRQs(list []irq, cpus []int, balanced, steering bool) Finding {
 	return f.command(set...)
 }
 
-// interruptNames are the names of the interrupts in /proc/interrupts, by number.
+// interruptNames returns the names of the interrupts in /proc/interrupts, by number.
 func interruptNames(h *host) (map[int]string, error) {
 	text, err := h.read("proc/interrupts")
 	if err != nil {
@@ -102,22 +103,22 @@ func interruptNames(h *host) (map[int]string, error) {
 }
 
 var (
-	// virtioQueue is the name of a virtio device's receive queue, as virtio1-input.0.
+	// virtioQueue matches the name of a virtio device's receive queue, such as virtio1-input.0.
 	virtioQueue = regexp.MustCompile(`^(virtio\d+)-input\.\d+$`)
-	// otherQueue is what drivers call queues that receive, and noQueue what they call other interrupts.
+	// otherQueue matches names of receive queues' interrupts of other drivers. noQueue matches names of their other interrupts.
 	otherQueue = regexp.MustCompile(`(?i)rx|comp\d|fp-\d|[-.]\d+(@|$)`)
 	noQueue    = regexp.MustCompile(`(?i)async|mgmnt|admin|misc|config|control|output|fdir|(^|[-.])tx[-.]?\d*$`)
 )
 
-// queueInterrupts lists the interrupts of a device's receive queues by number. /sys must be of this network namespace for that: it tells by the
-// number of the device.
+// queueInterrupts lists the interrupts of a device's receive queues, sorted by number. It returns nil if /sys belongs to another network namespace,
+// in which the index of the device differs.
 func queueInterrupts(h *host, d *device, names map[int]string) (list []irq) {
 	dir := "sys/class/net/" + d.name + "/"
 	if index, err := h.number(dir + "ifindex"); err != nil || index != uint64(d.index) {
 		return nil
 	}
 	own := map[int]bool{}
-	entries, _ := fs.ReadDir(h.root, dir+"device/msi_irqs") // virtio has them above
+	entries, _ := fs.ReadDir(h.root, dir+"device/msi_irqs") // for virtio the interrupts are in the parent directory
 	for _, e := range entries {
 		if n, err := strconv.Atoi(e.Name()); err == nil {
 			own[n] = true
@@ -140,7 +141,7 @@ func queueInterrupts(h *host, d *device, names map[int]string) (list []irq) {
 	return list
 }
 
-// comesTo is the CPU that an interrupt comes to: the kernel's choice, or the first of those that it may come to.
+// comesTo returns the CPU that receives an interrupt: the CPU that the kernel has chosen, or the first allowed one.
 func comesTo(h *host, number int) (cpu int, is bool) {
 	for _, file := range []string{"effective_affinity_list", "smp_affinity_list"} {
 		text, err := h.read(fmt.Sprintf("proc/irq/%d/%s", number, file))
@@ -154,7 +155,7 @@ func comesTo(h *host, number int) (cpu int, is bool) {
 	return 0, false
 }
 
-// cpuList reads a list of CPUs, as 0-3,8.
+// cpuList parses a list of CPUs, such as 0-3,8.
 func cpuList(text string) (cpus []int, err error) {
 	for word := range strings.SplitSeq(strings.TrimSpace(text), ",") {
 		if word == "" {
@@ -179,7 +180,7 @@ func cpuList(text string) (cpus []int, err error) {
 	return cpus, nil
 }
 
-// runs reports whether a program runs, by the name of its process.
+// runs reports whether a program runs. program is the name of its process.
 func runs(h *host, program string) bool {
 	files, _ := fs.Glob(h.root, "proc/[0-9]*/comm")
 	return slices.ContainsFunc(files, func(file string) bool {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// machine is the files of a host with 4 CPUs whose device eth0, number 3, has these interrupts, of number: name and CPUs.
+// machine returns the files of a host with 4 CPUs. Its device eth0 has the interface index 3 and the given interrupts. Each is given as number: name
+// and CPUs.
 func machine(interrupts map[int][2]string, more map[string]string) map[string]string {
 	files := map[string]string{"sys/devices/system/cpu/online": "0-3\n", "sys/class/net/eth0/ifindex": "3\n", "proc/1/comm": "systemd\n"}
 	table := "            CPU0       CPU1       CPU2       CPU3\n"
@@ -21,7 +22,7 @@ func machine(interrupts map[int][2]string, more map[string]string) map[string]st
 	return files
 }
 
-// TestQueueIRQs has trees of /proc and /sys of a virtio device and of cards.
+// TestQueueIRQs tests hosts with files in /proc and /sys for a virtio device and for network cards.
 func TestQueueIRQs(t *testing.T) {
 	virtio := map[string]string{"sys/bus/virtio/devices/virtio2/net/eth0/ifindex": "3\n"}
 	with := func(files map[string]string, more ...string) map[string]string {
@@ -91,5 +92,5 @@ func TestQueueIRQs(t *testing.T) {
 	h.devices = func() ([]*device, error) {
 		return []*device{card(func(d *device) { d.index, d.facing = 3, false })}, nil
 	}
-	same(t, queueIRQs(t.Context(), h), "note queue-irqs: "+mend2) // no stranger's packets come in there
+	same(t, queueIRQs(t.Context(), h), "note queue-irqs: "+mend2) // the device receives no packets from outside
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// parseNetstat reads the pairs of lines, names and values, of /proc/net/netstat and snmp.
+// parseNetstat parses /proc/net/netstat or snmp. These files have pairs of lines: a line with names and a line with values.
 func parseNetstat(text string) (map[string]uint64, error) {
 	values := map[string]uint64{}
 	var names []string
@@ -24,7 +24,7 @@ func parseNetstat(text string) (map[string]uint64, error) {
 			continue
 		}
 		for i, field := range fields[1:min(len(fields), len(names))] {
-			n, err := strconv.ParseInt(field, 10, 64) // some are signed
+			n, err := strconv.ParseInt(field, 10, 64) // some values are signed
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", names[0], names[i+1], err)
 			}
@@ -43,7 +43,7 @@ func readNetstat(h *host) (map[string]uint64, error) {
 	return parseNetstat(text)
 }
 
-// listenQueues judges whether connections are lost because nobody accepts them in time, or by a SYN flood.
+// listenQueues examines whether connections are lost because no program accepts them in time, or because of a SYN flood.
 func listenQueues(ctx context.Context, h *host) []Finding {
 	before, after, err := twice(ctx, h, func() (map[string]uint64, error) { return readNetstat(h) })
 	if err != nil {
@@ -58,14 +58,14 @@ func listenQueues(ctx context.Context, h *host) []Finding {
 	return append(found, fullQueues(serve))
 }
 
-// queueLimits reads the settings that bound the queues of sockets that listen; one that cannot be read is 0.
+// queueLimits reads the settings that limit the queues of listening sockets. A setting that cannot be read is 0.
 func queueLimits(h *host) (somaxconn, synBacklog uint64) {
 	somaxconn, _ = h.number(sysctlFile("net", "core", "somaxconn"))
 	synBacklog, _ = h.number(sysctlFile("net", "ipv4", "tcp_max_syn_backlog"))
 	return somaxconn, synBacklog
 }
 
-// busyQueue is the length of queues that a busy server wants, the default of net.core.somaxconn since Linux 5.4.
+// busyQueue is a queue length for a busy server: the default of net.core.somaxconn since Linux 5.4.
 const busyQueue = 4096
 
 func listenDrops(before, after map[string]uint64, somaxconn uint64) Finding {
@@ -88,8 +88,8 @@ func listenDrops(before, after map[string]uint64, somaxconn uint64) Finding {
 		"in a flood of full connections, a rule with `over`")
 }
 
-// synQueue judges what a SYN flood did: cookies that were sent, or requests that were dropped without. backlog is
-// net.ipv4.tcp_max_syn_backlog, 0 if it is not known, and serve are the sockets that do.
+// synQueue returns a finding about the effects of a SYN flood: cookies that were sent, and requests that were dropped without a cookie. backlog is
+// net.ipv4.tcp_max_syn_backlog, 0 if it is not known. `serve` are the serving sockets.
 func synQueue(before, after map[string]uint64, backlog uint64, serve []sockets.Socket) Finding {
 	cookies := changed(before["TCPReqQFullDoCookies"], after["TCPReqQFullDoCookies"])
 	dropped := changed(before["TCPReqQFullDrop"], after["TCPReqQFullDrop"])
@@ -114,7 +114,7 @@ func synQueue(before, after map[string]uint64, backlog uint64, serve []sockets.S
 	return f.advice("`syn: protect` for the services that are flooded, of " + strings.Join(openPorts(serve), ", "))
 }
 
-// openPorts lists the TCP ports that others than this host itself can reach, the web's if there are none.
+// openPorts returns up to eight TCP ports that other hosts can reach. If there are none, it returns the ports of web servers.
 func openPorts(serve []sockets.Socket) (ports []string) {
 	for _, s := range serve {
 		port := s.String()

@@ -11,23 +11,23 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// manager is a program that writes firewall rules, and what it and Floodwall do to each other.
+// manager is a program that manages firewall rules, with its interactions with Floodwall.
 type manager struct {
 	id     string
-	chains []string // prefixes of its chains' names
+	chains []string // prefixes of the names of its chains
 	tables []string // names of its nft tables
 	units  []string // its systemd units
 	does   string
 	advice string
-	lines  []string // for the policy, in the place of advice
+	lines  []string // lines for the policy, in place of advice
 }
 
-// seesTranslated is what redirection at prerouting means for rules: the NAT of prerouting runs at -100, raw at -300, and
-// filter at 0 (kernel include/uapi/linux/netfilter_ipv4.h).
+// seesTranslated says which destination rules see if NAT redirects packets at prerouting. The NAT of prerouting runs at priority -100, raw at -300,
+// and filter at 0 (kernel include/uapi/linux/netfilter_ipv4.h).
 const seesTranslated = "rules at xdp, ingress and raw see the original port, and rules at filter run behind the NAT of " +
 	"prerouting and see the translated destination"
 
-// known are the managers that hosts have. What each does was read in its documentation or source, named beside it.
+// known are the managers that are common on hosts. The comment of each names the documentation or code that is the source.
 var known = []manager{
 	{
 		"ufw", []string{"ufw-", "ufw6-"}, nil, []string{"ufw.service"}, // ufw-init-functions: iptables-restore -n
@@ -77,7 +77,7 @@ var known = []manager{
 	},
 }
 
-// managers finds who else manages the firewall.
+// managers finds other programs that manage the firewall.
 func managers(ctx context.Context, h *host) (found []Finding) {
 	units := readUnits(ctx, h)
 	rules, err := h.rules()
@@ -119,10 +119,10 @@ func (m manager) judge(r *ruleset, units map[string]unit) Finding {
 	return f.advice(m.advice)
 }
 
-// ownName begins the names of what Floodwall puts into netfilter.
+// ownName is the start of the names of Floodwall's objects in netfilter.
 const ownName = "floodwall"
 
-// own says what of netfilter is Floodwall's.
+// own says in which parts of netfilter Floodwall has rules.
 type own struct{ nftables, iptables bool }
 
 func (r *ruleset) ownTables() (o own) {
@@ -133,10 +133,10 @@ func (r *ruleset) ownTables() (o own) {
 	return o
 }
 
-// unit is a service of systemd.
+// unit is the state of a systemd service.
 type unit struct{ active, enabled bool }
 
-// readUnits asks systemd about the units of all managers. Nothing is known where there is none.
+// readUnits returns the states of all managers' units, from systemd. Without systemd it returns nil.
 func readUnits(ctx context.Context, h *host) map[string]unit {
 	args := []string{"show", "--no-pager", "--property=Id,ActiveState,UnitFileState", "nftables.service", "netfilter-persistent.service", "iptables.service"}
 	for _, m := range known {
@@ -149,7 +149,7 @@ func readUnits(ctx context.Context, h *host) map[string]unit {
 	return parseUnits(string(out))
 }
 
-// parseUnits reads the properties of units, which empty lines separate.
+// parseUnits parses the properties of units. Empty lines separate the units.
 func parseUnits(text string) map[string]unit {
 	units := map[string]unit{}
 	for block := range strings.SplitSeq(text, "\n\n") {
@@ -169,8 +169,8 @@ const nftablesConf = "etc/nftables.conf"
 
 var flushRuleset = wording.Regexp(`(?m)^[ \t]*flush[ \t]+ruleset\b`)
 
-// nftablesService warns of a unit that empties all of nftables whenever it is started, reloaded or stopped. One that is
-// neither enabled nor active does so only when somebody starts it, which is a note.
+// nftablesService warns of a unit that flushes all rules of nftables when it is started, reloaded or stopped. If the unit is neither enabled nor
+// active, this happens only if a person starts it, and the finding is a note.
 func nftablesService(h *host, units map[string]unit, ours own) Finding {
 	f := Finding{ID: "nftables-service", Severity: Note, Evidence: "no `flush ruleset` in /" + nftablesConf + " that a unit would run"}
 	text, err := h.read(nftablesConf)
@@ -180,20 +180,20 @@ func nftablesService(h *host, units map[string]unit, ours own) Finding {
 	}
 	f.Evidence = fmt.Sprintf("`flush ruleset` in /%s; nftables.service is enabled: %t, active: %t (from systemd)", nftablesConf, u.enabled, u.active)
 	f.Cost = "`systemctl restart nftables`, reload and stop wipe every nft table, also Floodwall's (target nftables, and the companion of xdp)"
-	if ours.nftables && (u.active || u.enabled) { // Debian ships the file with the unit disabled
+	if ours.nftables && (u.active || u.enabled) { // Debian installs this file with a disabled unit
 		f.Severity = Warning
 	}
 	return f.command("sed -i 's/^[[:space:]]*flush[[:space:]]\\+ruleset/#&/' /" + nftablesConf).note(
 		"and let the file delete and define its own tables only (`table T {}; delete table T; table T { … }`)")
 }
 
-// note adds words to what a finding costs.
+// note appends text to the cost of a finding.
 func (f Finding) note(words string) Finding {
 	f.Cost += "; " + words
 	return f
 }
 
-// persistentRules warns of a unit that restores iptables rules over all others.
+// persistentRules warns of a unit that replaces all iptables rules by saved ones.
 func persistentRules(h *host, units map[string]unit, ours own) Finding {
 	f := Finding{ID: "iptables-restore-service", Severity: Note, Evidence: "no unit restores rules of iptables"}
 	var running []string
@@ -219,7 +219,7 @@ func persistentRules(h *host, units map[string]unit, ours own) Finding {
 	return f.advice("use the targets xdp or nftables beside it; after it `floodwall repair` puts the chains back, as `floodwall daemon` does by itself")
 }
 
-// savedFiles warns of saved rules that hold some of Floodwall's, which only a policy can bring back.
+// savedFiles warns of files of saved rules that include Floodwall's rules. Only a policy can restore these correctly.
 func savedFiles(h *host) Finding {
 	f := Finding{ID: "saved-files", Severity: Warning, Evidence: "no file of saved rules holds some of Floodwall's"}
 	files := boot.SavedWithOwn(h.root)

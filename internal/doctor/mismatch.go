@@ -12,27 +12,26 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// Mismatch is a service behind this host whose connections are opened with other options than its servers have.
+// Mismatch is a service behind this host whose announced options differ from its servers' options.
 type Mismatch struct {
 	Service string
-	Policy  string           // its file
-	Servers []netip.AddrPort // that have answered
-	Differs []string         // what is announced, and what they do
-	Broken  []Kind           // of what a server lacks, or has less of than is announced: its connections fail or stall
+	Policy  string           // the path of the policy file
+	Servers []netip.AddrPort // the servers that have answered
+	Differs []string         // texts on the announced and the actual options
+	Broken  []Kind           // options that a server does not support as announced: connections to this server fail or stall
 }
 
-// Kind is what of a SYN-ACK is other than the servers have it.
+// Kind is the kind of an option that differs between a SYN-ACK and the servers.
 type Kind string
 
-// The kinds.
+// The kinds of options.
 const (
 	KindMSS    Kind = "mss"
-	KindWScale Kind = "wscale" // too large, or there is none
+	KindWScale Kind = "wscale" // the announced scale is too large, or the server has none
 	KindOption Kind = "option" // SACK, timestamps or ECN
 )
 
-// Mismatches asks the servers behind this host again, and compares what they do with what is announced for them. Those
-// that do not answer are left out.
+// Mismatches probes the servers behind this host again, and compares their options with the announced ones. Servers that do not answer are left out.
 func Mismatches(ctx context.Context, in control.Instance) (found []Mismatch, err error) {
 	m, err := in.Manifest(ctx)
 	if err != nil {
@@ -56,7 +55,7 @@ func Mismatches(ctx context.Context, in control.Instance) (found []Mismatch, err
 	return found, nil
 }
 
-// mismatch compares what is announced with what servers do, nil when that is the same.
+// mismatch compares the announced options with the options of the servers. It returns nil when they are the same.
 func mismatch(e *manifest.Protection, b *manifest.Routed, s facts.SurveyServers) *Mismatch {
 	if s.Answered == nil {
 		return nil
@@ -90,7 +89,7 @@ func mismatch(e *manifest.Protection, b *manifest.Routed, s facts.SurveyServers)
 	return &found
 }
 
-// kindOf is the kind of an option.
+// kindOf returns the kind of an option.
 func kindOf(o ir.TCPOptions) Kind {
 	if o == ir.WindowScaling {
 		return KindWScale

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRulesOfOthers loads rules with the tools of others, as they are written against floods: one by one each finding appears, goes after its
-// remedy, and none appears for rules that are right.
+// TestRulesOfOthers loads rules against floods with iptables and nft, in the form in which administrators write them. Faulty rules must lead to their
+// finding, and to no other finding. The finding must be gone after its remedy. Correct rules must lead to no finding.
 func TestRulesOfOthers(t *testing.T) {
 	if !furnished(t, "nft", "iptables-nft", "iptables-nft-restore") {
 		return
@@ -29,10 +29,10 @@ func TestRulesOfOthers(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, setup string
-		id          string // of the finding, "" for none
+		id          string // the ID of the finding; "" for none
 		severity    Severity
 		evidence    string
-		remedy      bool // is a command that mends it
+		remedy      bool // the remedy is a command, which the test runs
 	}{
 		{"nothing", "true", "", "", "", false},
 		{"one way, iptables", table("raw", "-A PREROUTING -p udp -m udp --dport 53 -j CT --notrack"), "notrack-one-way", Warning, `"-p udp -m udp --dport 53 -j CT --notrack" of table raw`, true},
@@ -112,7 +112,8 @@ func TestRulesOfOthers(t *testing.T) {
 	sh(t, "nft flush ruleset")
 }
 
-// TestLooseBesideSynproxy: conntrack takes an ACK of no connection for one, so SYNPROXY never sees it.
+// TestLooseBesideSynproxy tests nf_conntrack_tcp_loose together with SYNPROXY. If it is set, conntrack treats an ACK without a connection as part of
+// a connection, so that the ACK never reaches SYNPROXY.
 func TestLooseBesideSynproxy(t *testing.T) {
 	if !furnished(t, "nft", "sysctl") {
 		return

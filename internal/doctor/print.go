@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Shown are the findings to print: with all those of severity OK, too.
+// Shown returns the findings to print. If `all` is false, it leaves out those that are OK.
 func Shown(found []Finding, all bool) []Finding {
 	list := []Finding{}
 	for _, f := range found {
@@ -17,7 +17,7 @@ func Shown(found []Finding, all bool) []Finding {
 	return list
 }
 
-// Text is findings by severity, the worst first, and a line that counts them.
+// Text returns the findings to print as text, sorted by severity, the highest first. The last line has their numbers.
 func Text(found []Finding, all bool) string {
 	var t wording.Text
 	number := map[Severity]int{}
@@ -37,7 +37,7 @@ func Text(found []Finding, all bool) string {
 	return t.String()
 }
 
-// write writes a finding: what it is, and indented below it what was read, what it costs and what to do.
+// write writes a finding: first the subject, then the evidence, the cost and the remedy, indented.
 func (f *Finding) write(t *wording.Text) {
 	head := string(f.Severity) + ": " + f.ID
 	if f.Device != "" {
@@ -48,7 +48,7 @@ func (f *Finding) write(t *wording.Text) {
 	indented(t, "cost", wording.Wrapped(f.Cost, textWidth))
 	if f.RemedyKind == Advice {
 		indented(t, "remedy", wording.Wrapped(f.Remedy, textWidth))
-	} else { // to be copied as it is
+	} else { // not wrapped, so that it can be copied
 		indented(t, "remedy", strings.Split(f.Remedy, "\n"))
 	}
 	if f.Severity != OK {
@@ -56,7 +56,7 @@ func (f *Finding) write(t *wording.Text) {
 	}
 }
 
-// indented writes a part of a finding; nothing when it has no text.
+// indented writes a part of a finding, unless the part is empty.
 func indented(t *wording.Text, name string, lines []string) {
 	if len(lines) == 1 && lines[0] == "" {
 		return
@@ -69,5 +69,5 @@ func indented(t *wording.Text, name string, lines []string) {
 	}
 }
 
-// textWidth is where lines of words end, in columns.
+// textWidth is the width of wrapped text, in columns.
 const textWidth = 100

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// offloads judges what the device does to packets before anybody sees them.
+// offloads examines the offloads of the devices. Offloads change packets before any program sees them.
 func offloads(_ context.Context, h *host) []Finding {
 	return eachDevice(h, "gro", func(d *device) []Finding {
 		gro, is := d.features["rx-gro"]
@@ -22,13 +22,13 @@ func offloads(_ context.Context, h *host) []Finding {
 	})
 }
 
-// queues judges whether the CPUs share the work of receiving.
+// queues examines whether several CPUs share the work of receiving.
 func queues(_ context.Context, h *host) []Finding {
 	text, err := h.read(netFile("softnet_stat"))
 	if err != nil {
 		return []Finding{unseen("queues", err)}
 	}
-	cpus := uint32(strings.Count(text, "\n")) // a row for each CPU that is online
+	cpus := uint32(strings.Count(text, "\n")) // one row for each online CPU
 	return eachDevice(h, "queues", func(d *device) []Finding {
 		if d.channels == nil {
 			return nil
@@ -41,7 +41,7 @@ func queues(_ context.Context, h *host) []Finding {
 	})
 }
 
-// spread judges the number of receive queues. steering is true when the kernel hands packets on to other CPUs.
+// spread returns a finding about the number of receive queues. steering says that the kernel passes packets on to other CPUs.
 func (d *device) spread(cpus uint32, steering bool) Finding {
 	c := d.channels
 	have, most := c.RX+c.Combined, c.MaxRX+c.MaxCombined
@@ -55,7 +55,7 @@ func (d *device) spread(cpus uint32, steering bool) Finding {
 	if c.MaxCombined == 0 {
 		kind, n = "rx", min(c.MaxRX, cpus)
 	}
-	if d.kind != "device" { // who sends to a device made by software chooses the CPU as well
+	if d.kind != "device" { // for a virtual device the sender chooses the CPU
 		f.Severity = Note
 	}
 	switch {
@@ -64,12 +64,13 @@ func (d *device) spread(cpus uint32, steering bool) Finding {
 	case have < min(most, cpus):
 		return f.command(fmt.Sprintf("ethtool -L %s %s %d", quoted(d.name), kind, n))
 	}
-	f.Severity = Note // the device has no more
+	f.Severity = Note // the device has no more queues
 	mask := fmt.Sprintf("%x", uint64(1)<<min(cpus, 32)-1)
 	return f.command(fmt.Sprintf("for f in /sys/class/net/%s/queues/rx-*/rps_cpus; do echo %s > $f; done", quoted(d.name), mask))
 }
 
-// transmitQueues judges whether a virtio device has a queue for each CPU beside those in use, which XDP sends from.
+// transmitQueues returns a finding about a virtio device's queues for sending from XDP. XDP needs one queue for each CPU, in addition to the queues
+// in use.
 func (d *device) transmitQueues(cpus uint32) Finding {
 	c := d.channels
 	f := Finding{
@@ -84,8 +85,8 @@ func (d *device) transmitQueues(cpus uint32) Finding {
 	return f.advice(fmt.Sprintf("have the hypervisor give the device %d queues", c.Combined+cpus))
 }
 
-// steered reports whether receive packet steering is on. /sys must be of this network namespace for that: it tells by
-// the number of the device.
+// steered reports whether receive packet steering is on. It returns false if /sys belongs to another network namespace, in which the index of the
+// device differs.
 func steered(h *host, d *device) bool {
 	dir := "sys/class/net/" + d.name + "/"
 	if index, err := h.number(dir + "ifindex"); err != nil || index != uint64(d.index) {

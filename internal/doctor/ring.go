@@ -14,16 +14,16 @@ import (
 
 // deviceCounts are the counters of one device.
 type deviceCounts struct {
-	dropped uint64            // after the driver, by the kernel's count
-	ring    map[string]uint64 // counters of frames that found no space, by name
+	dropped uint64            // packets dropped after the driver, from the kernel's statistics
+	ring    map[string]uint64 // the driver's counters of frames that found no free buffer, by name
 }
 
-// noBuffer matches the drivers' names for frames that found no space in a ring: rx_no_buffer_count (igb, ixgbe),
-// rx_out_of_buffer, rx_discards_phy (mlx5), rx_missed_errors, rx_queue_0_drops (virtio, veth), rx_fifo_errors,
-// bw_in_allowance_exceeded and pps_allowance_exceeded (ena: the cloud dropped them).
+// noBuffer matches drivers' names of counters for frames that found no free buffer in a ring. Examples are rx_no_buffer_count (igb, ixgbe),
+// rx_out_of_buffer and rx_discards_phy (mlx5), rx_missed_errors, rx_queue_0_drops (virtio, veth) and rx_fifo_errors. bw_in_allowance_exceeded and
+// pps_allowance_exceeded (ena) count frames that the cloud dropped.
 var noBuffer = wording.Regexp(`(?i)^(rx.*(no_?(dma_)?buf|out_of_buf|discard|missed|fifo|overrun|drop)|.*_allowance_exceeded)`)
 
-// ringDrops finds frames that were lost before the kernel saw them.
+// ringDrops finds frames that were lost before the kernel processed them.
 func ringDrops(ctx context.Context, h *host) []Finding {
 	devices, err := h.devices()
 	if err != nil {
@@ -45,15 +45,15 @@ func readCounts(h *host, devices []*device) (map[string]deviceCounts, error) {
 		if err != nil {
 			return nil, fmt.Errorf("counters of device %s: %w", d.name, err)
 		}
-		// Not all drivers have counters of their own.
+		// Some drivers have no counters of their own.
 		own, _ := h.eth.Stats(d.name)
 		all[d.name] = newCounts(l.Attrs().Statistics, own)
 	}
 	return all, nil
 }
 
-// newCounts selects the counters that matter of the kernel's and the driver's. The driver's own are taken for ring drops
-// where there are any, since the kernel's are sums of them.
+// newCounts selects the relevant counters of the kernel and of the driver. For ring drops it prefers the driver's counters, because the kernel's
+// counters are sums of them.
 func newCounts(s *netlink.LinkStatistics, own map[string]uint64) deviceCounts {
 	c := deviceCounts{ring: map[string]uint64{}}
 	for name, value := range own {
@@ -101,7 +101,8 @@ func (d *device) ringDrops(before, after map[string]uint64) Finding {
 	return f.advice("let more CPUs receive (see queues), and make each packet cheaper (see rules-path, conntrack-services, xdp-native)")
 }
 
-// drops judges what was dropped between the driver and netfilter. Drivers count there also what XDP programs drop.
+// drops returns a finding about packets that were dropped between the driver and netfilter. Some drivers include packets that XDP programs dropped in
+// this counter.
 func (d *device) drops(before, after deviceCounts) Finding {
 	c := changed(before.dropped, after.dropped)
 	f := Finding{

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// reversePath judges for each device what happens to packets whose sender could not be reached through it.
+// reversePath examines for each device how packets are handled whose sender is not reachable through this device.
 func reversePath(_ context.Context, h *host) []Finding {
 	all, err := h.number(sysctlFile("net", "ipv4", "conf", "all", "rp_filter"))
 	if err != nil {
@@ -25,8 +25,7 @@ func reversePath(_ context.Context, h *host) []Finding {
 	})
 }
 
-// The values of rp_filter. The kernel takes the larger one of the device's and that of `all`
-// (IN_DEV_RPFILTER in include/linux/inetdevice.h).
+// The values of rp_filter. The kernel uses the larger of the device's value and the value of `all` (IN_DEV_RPFILTER in include/linux/inetdevice.h).
 const (
 	rpOff = iota
 	rpStrict
@@ -55,7 +54,7 @@ func (d *device) reversePath(all, own uint64, ways []string) Finding {
 	return f.healthy()
 }
 
-// asymmetric judges whether the kernel drops packets for their sender's sake.
+// asymmetric returns a finding about packets that the kernel drops because of their source address.
 func asymmetric(before, after map[string]uint64) Finding {
 	c := changed(before["IPReversePathFilter"], after["IPReversePathFilter"])
 	f := Finding{

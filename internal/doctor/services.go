@@ -13,17 +13,17 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// From so many entries on a share of them is worth a change.
+// manyEntries is the number of entries from which a change for a share of them is worthwhile.
 const manyEntries = 1000
 
-// census is who has the entries of the connection tracking table.
+// census counts the entries of the connection tracking table by service.
 type census struct {
 	sampled  int
 	loopback int
-	services map[sockets.Service]int // services of this host
+	services map[sockets.Service]int // entries of each service of this host
 }
 
-// conntrackServices finds the services of this host that have most of the table, which `track: false` would empty.
+// conntrackServices finds the services of this host with the most entries in the table. `track: false` would remove these entries.
 func conntrackServices(ctx context.Context, h *host) []Finding {
 	const id = "conntrack-services"
 	t, err := readTracked(h)
@@ -64,7 +64,7 @@ func conntrackServices(ctx context.Context, h *host) []Finding {
 	return []Finding{c.judge(t)}
 }
 
-// largest lists the services with a twentieth of the sample or more, the largest first.
+// largest lists the services with at least a twentieth of the sample, the largest first.
 func (c census) largest() []sockets.Service {
 	list := slices.Collect(maps.Keys(c.services))
 	list = slices.DeleteFunc(list, func(s sockets.Service) bool { return c.services[s]*20 < c.sampled })
@@ -102,7 +102,7 @@ func (c census) judge(t tracked) Finding {
 	return f.policy(c.policy()...)
 }
 
-// policy takes the largest services out of the table.
+// policy returns lines of a policy that exempt the largest services from tracking.
 func (c census) policy() (lines []string) {
 	if largest := c.largest(); len(largest) > 0 {
 		lines = append(lines, "services:")

@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-// setting is a kernel setting that a flood makes matter.
+// setting is a kernel setting that has an effect during a flood.
 type setting struct {
 	id    string
 	path  []string // below /proc/sys
@@ -23,8 +23,8 @@ func (s setting) name() string {
 	return name[1:]
 }
 
-// synackRetries is how many retries of a SYN-ACK are enough: the last answer is awaited until 15 s after the SYN. With the five that the kernel begins
-// with it is 63 s, which the talk "Accelerating synproxy with XDP" (netdev 0x15) criticises.
+// synackRetries is a sufficient number of retries of a SYN-ACK. With it the kernel keeps a half-open connection until 15 s after the SYN. With the
+// default of five retries it keeps the connection for 63 s, which the talk "Accelerating synproxy with XDP" (netdev 0x15) criticises.
 const synackRetries = 3
 
 var settings = []setting{

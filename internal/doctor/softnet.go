@@ -16,7 +16,7 @@ type cpuCounts struct {
 	processed, dropped, squeezed, limited uint64
 }
 
-// parseSoftnet reads a row of hexadecimal numbers for each CPU that is online.
+// parseSoftnet parses a row of hexadecimal numbers for each online CPU.
 func parseSoftnet(text string) (rows []cpuCounts, err error) {
 	for line := range strings.Lines(text) {
 		var columns []uint64
@@ -34,7 +34,7 @@ func parseSoftnet(text string) (rows []cpuCounts, err error) {
 		if len(columns) > 10 {
 			row.limited = columns[10]
 		}
-		if len(columns) > 12 { // since Linux 5.10 the row says whose it is
+		if len(columns) > 12 { // since Linux 5.10 the row has the CPU's number
 			row.cpu = int(columns[12])
 		}
 		rows = append(rows, row)
@@ -62,7 +62,7 @@ func softnet(ctx context.Context, h *host) []Finding {
 	}
 }
 
-// perCPU adds up a counter and says which CPUs have it.
+// perCPU sums a counter over all CPUs. where lists up to eight CPUs that have counted, with their counts.
 func perCPU(before, after []cpuCounts, counter func(cpuCounts) uint64) (sum change, where string) {
 	var words []string
 	for i := range after {
@@ -78,7 +78,8 @@ func perCPU(before, after []cpuCounts, counter func(cpuCounts) uint64) (sum chan
 	return sum, where
 }
 
-// softnetDrops judges what was dropped because a CPU's backlog was full. backlog is its length, 0 when it is not known.
+// softnetDrops returns a finding about packets that were dropped because a CPU's backlog was full. backlog is the length of the backlog, 0 when it is
+// not known.
 func softnetDrops(before, after []cpuCounts, backlog uint64) Finding {
 	sum, where := perCPU(before, after, func(c cpuCounts) uint64 { return c.dropped })
 	f := Finding{
@@ -96,7 +97,7 @@ func softnetDrops(before, after []cpuCounts, backlog uint64) Finding {
 	return f.command(fmt.Sprintf("sysctl -w net.core.netdev_max_backlog=%d", max(2*backlog, 4096)))
 }
 
-// softnetSqueezes judges how often a CPU had to stop receiving with packets left: its budget or its time was used up.
+// softnetSqueezes returns a finding on how often a CPU stopped receiving although packets were left, because its budget or its time was used up.
 func softnetSqueezes(before, after []cpuCounts) Finding {
 	sum, where := perCPU(before, after, func(c cpuCounts) uint64 { return c.squeezed })
 	f := Finding{
@@ -114,10 +115,10 @@ func softnetSqueezes(before, after []cpuCounts) Finding {
 	return f.command("sysctl -w net.core.netdev_budget=600 net.core.netdev_budget_usecs=8000")
 }
 
-// From so many packets a second on it matters which CPU receives them.
+// busyRate is the number of packets per second from which it matters which CPU receives them.
 const busyRate = 50000
 
-// balance judges whether one CPU does all of the receiving.
+// balance returns a finding if one CPU does all of the receiving.
 func balance(before, after []cpuCounts, seconds float64) Finding {
 	var sum, most uint64
 	cpu := 0

@@ -9,8 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// synproxyOptions compares the options with which connections to protected services behind this host are opened with those
-// that their servers have now.
+// synproxyOptions compares the options that are announced for protected services behind this host with the present options of their servers.
 func synproxyOptions(ctx context.Context, h *host) []Finding {
 	const id = "synproxy-options"
 	list, err := Mismatches(ctx, h.instance)
@@ -43,7 +42,7 @@ func judgeMismatch(id string, m Mismatch) Finding {
 	return f.command("floodwall apply " + m.Policy)
 }
 
-// brokenCosts are what connections suffer when more is announced for servers than they have.
+// brokenCosts describes the effect on connections if SYN-ACKs announce more than a server supports, by the kind of the option.
 var brokenCosts = map[Kind]string{
 	KindMSS:    "clients send segments that are larger than the server takes: they are lost, and connections with data stall",
 	KindWScale: "clients take the window of the server for larger than it is: what they send beyond it is lost, and connections slow down or stall",

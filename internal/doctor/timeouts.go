@@ -9,16 +9,16 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// timeout is how long an entry of connection tracking stays without a packet, in seconds.
+// timeout is a timeout of connection tracking: the time that an entry stays without a packet, in seconds.
 type timeout struct {
-	name string // behind nf_conntrack_
-	most uint64 // what is usual: more is too long on a host that tracks
-	want uint64 // what suffices where a flood fills the table
+	name string // the part after nf_conntrack_
+	most uint64 // the usual value; a longer one is too long on a host with conntrack
+	want uint64 // a value that suffices while a flood fills the table
 	why  string
 }
 
-// timeouts are in the order of their harm. want of an established connection is the least that RFC 5382 (REQ-5) allows, and more than the
-// two hours after which the kernel's keepalive asks. The kernel repeats a SYN-ACK until 31 s after the first, and a FIN likewise.
+// timeouts are sorted by their harm. The field want for an established connection is the minimum that RFC 5382 (REQ-5) allows. It is more than the
+// two hours after which the kernel sends a keepalive. The kernel repeats a SYN-ACK until 31 s after the first one, and a FIN in the same way.
 var timeouts = []timeout{
 	{"tcp_timeout_established", 86400, 7440, "an entry whose peer has gone without a FIN"},
 	{"tcp_timeout_syn_recv", 60, 30, "a SYN that was answered and never acknowledged"},
@@ -36,10 +36,11 @@ var timeouts = []timeout{
 	{"generic_timeout", 600, 120, "another protocol"},
 }
 
-// full is the share of the table, in percent, from which the short timeouts are wanted.
+// full is the percentage of used entries from which the shorter timeouts are recommended.
 const full = 50
 
-// conntrackTimeouts judges how long entries stay after their last packet. A flood has as many entries as come in this time.
+// conntrackTimeouts returns a finding about the time that entries stay after their last packet. A flood uses as many entries as it has packets in
+// this time.
 func conntrackTimeouts(_ context.Context, h *host) []Finding {
 	const id = "conntrack-timeouts"
 	t, err := readTracked(h)
@@ -55,7 +56,7 @@ func conntrackTimeouts(_ context.Context, h *host) []Finding {
 	for _, o := range timeouts {
 		name := "net.netfilter.nf_conntrack_" + o.name
 		value, err := h.number(sysctlFile("net", "netfilter", "nf_conntrack_"+o.name))
-		if err != nil || value <= o.want || !filled && value <= o.most { // a kernel may lack one
+		if err != nil || value <= o.want || !filled && value <= o.most { // a kernel may not have every timeout
 			continue
 		}
 		f.Numbers[o.name] = value

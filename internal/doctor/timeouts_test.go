@@ -26,7 +26,7 @@ func TestTimeoutFiles(t *testing.T) {
 	same(t, conntrackTimeouts(t.Context(), captured(nil)))
 }
 
-// TestTimeouts tracks a few connections with the kernel's timeouts.
+// TestTimeouts judges the kernel's timeouts while a few connections are tracked.
 func TestTimeouts(t *testing.T) {
 	if !furnished(t, "nft", "sysctl") {
 		return

@@ -12,16 +12,16 @@ import (
 
 const (
 	toolTime  = 1500 * time.Millisecond
-	toolBytes = 64 << 20 // what is read of a tool's output
+	toolBytes = 64 << 20 // the largest output of a tool that is accepted
 )
 
-// errTooMuch ends a tool that prints more than toolBytes.
+// errTooMuch says that a tool has printed more than toolBytes.
 var errTooMuch = errors.New("it prints more than is read")
 
-// bounded keeps what is written to it, up to toolBytes. It does not embed its buffer, whose ReadFrom knows no bound.
+// bounded is a writer that stores at most toolBytes. It does not embed its buffer, because the buffer's ReadFrom has no limit.
 type bounded struct{ text bytes.Buffer }
 
-// Write appends, or returns errTooMuch.
+// Write stores p. It returns errTooMuch if the limit would be exceeded.
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.text.Len()+len(p) > toolBytes {
 		return 0, errTooMuch
@@ -34,7 +34,7 @@ func runTool(ctx context.Context, name string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, toolTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.WaitDelay = toolTime // a busy machine may not let the reader of a pipe run before
+	cmd.WaitDelay = toolTime // on a busy machine the reader of a pipe may run late
 	var out bounded
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said

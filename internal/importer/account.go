@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// drops lists what drops or rejects packets: rules, and the policies of base chains.
+// drops returns the places that drop or reject packets: rules, and base chains whose policy is to drop.
 func drops(rs *saved.Ruleset) (list []saved.Place) {
 	seen := map[saved.Place]bool{}
 	add := func(at saved.Place) {
@@ -36,8 +36,8 @@ func drops(rs *saved.Ruleset) (list []saved.Place) {
 	return list
 }
 
-// account finds out what became of each rule that drops: it is in the policy, or it is named. That one of them is neither
-// is a fault of this package; it is named then as lost.
+// account checks for each rule that drops that the policy has the rule, or that the report names it. If neither is true, this is a bug in this
+// package, and account reports the rule as lost.
 func account(rs *saved.Ruleset, list []flat, rep *saved.Report) (d Drops) {
 	said := map[saved.Place]bool{}
 	for _, f := range list {
@@ -69,7 +69,7 @@ func account(rs *saved.Ruleset, list []flat, rep *saved.Report) (d Drops) {
 	return d
 }
 
-// open says why a policy that drops nothing is not what the files say, or "".
+// open says why a policy that drops nothing differs from the files, or "".
 func open(rs *saved.Ruleset, list []flat) string {
 	if slices.ContainsFunc(list, func(f flat) bool { return f.verdict == drop || f.verdict == reject }) {
 		return ""
@@ -80,7 +80,7 @@ func open(rs *saved.Ruleset, list []flat) string {
 	return ""
 }
 
-// dropsIn lists what drops packets that may come in from outside.
+// dropsIn lists the places of drops that may drop packets from outside.
 func dropsIn(rs *saved.Ruleset) []saved.Place {
 	out := map[saved.Place]bool{}
 	for _, t := range rs.Tables {
@@ -96,8 +96,8 @@ func dropsIn(rs *saved.Ruleset) []saved.Place {
 	return slices.DeleteFunc(drops(rs), func(at saved.Place) bool { return out[at] })
 }
 
-// trusted is the error that the rules pass all that comes through the devices that were chosen, and drop other packets:
-// then others face the outside.
+// trusted returns an error if the rules pass everything that arrives on the chosen devices but drop other packets. In that case, other devices face
+// the outside.
 func trusted(rs *saved.Ruleset, devices []string, families saved.Family, router bool) error {
 	if len(dropsIn(rs)) == 0 || len(outsideDevices(rs)) == 0 {
 		return nil
@@ -109,14 +109,14 @@ func trusted(rs *saved.Ruleset, devices []string, families saved.Family, router 
 		}
 	}
 	if slices.ContainsFunc(dropsIn(rs), func(at saved.Place) bool { return rep.IsLost[at] }) {
-		return nil // they might be met
+		return nil // these tests might match
 	}
 	named := strings.Join(devices, ", ")
 	return &saved.InputError{File: rs.File, Line: 0, Msg: fmt.Sprintf("its rules pass all that comes in through %s, and drop other packets", named),
 		Remedy: fmt.Sprintf("say with --device through which device packets come in from outside; if that is %s, say so", named)}
 }
 
-// needed is rules without those that decide nothing: all their packets meet one before, or the same verdict behind.
+// needed removes rules that decide nothing. Either an earlier rule matches all of the rule's packets, or a later rule gives them the same verdict.
 func needed(list []flat, rep *saved.Report) (kept []flat) {
 	if len(list) > maxCompared {
 		return list
@@ -135,7 +135,7 @@ func needed(list []flat, rep *saved.Report) (kept []flat) {
 			shadow(rep, *f, kept[by])
 			continue
 		}
-		plain := f.comment == "" && f.Src == (saved.AddrTest{}) && f.Dst == (saved.AddrTest{}) // a list of addresses is one that somebody keeps
+		plain := f.comment == "" && f.Src == (saved.AddrTest{}) && f.Dst == (saved.AddrTest{}) // lists of addresses are kept, because people maintain them
 		if same := f.sameBehind(list[i+1:], &of); same != nil && (plain || f.over != nil) {
 			same.at = append(slices.Clip(same.at), f.at...)
 			continue
@@ -145,10 +145,10 @@ func needed(list []flat, rep *saved.Report) (kept []flat) {
 	return kept
 }
 
-// maxCompared is how many rules are compared with each other.
+// maxCompared is the largest number of rules that are compared with each other.
 const maxCompared = 3000
 
-// sameBehind is the rule that gives all packets of f the same verdict if f does not, or nil.
+// sameBehind returns the later rule that gives all packets of f the same verdict if f does not, or nil.
 func (f *flat) sameBehind(list []flat, of *[packet.NumKeys]saved.Values) *flat {
 	for i := range list {
 		g := &list[i]
@@ -162,7 +162,7 @@ func (f *flat) sameBehind(list []flat, of *[packet.NumKeys]saved.Values) *flat {
 	return nil
 }
 
-// shadow keeps that a rule decides nothing, as another takes all its packets before.
+// shadow records that a rule decides nothing because an earlier rule matches all of its packets.
 func shadow(r *saved.Report, f, by flat) {
 	if r.Shadowed == nil {
 		r.Shadowed = map[saved.Place]saved.Place{}

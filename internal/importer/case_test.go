@@ -19,17 +19,17 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations under testdata")
 
-// testCase is an archive under testdata: the rules in the form in which they are restored or saved, by the names of
-// inputs, and the policy that they make. Lines of its comment set what else the test needs:
+// testCase is an archive under testdata. It has the rules in the form in which they are restored or saved, under the names in inputs, and the policy
+// that an import makes of these rules. Lines of the archive's comment set the options of the test:
 //
-//	device: ens3 ens4     the devices, when the rules do not say
-//	router                the host forwards, and packets to others are compared, too
-//	lax                   what is forwarded may be dropped by the kernel and passed by the policy
-//	connected             packets of no connection, which the kernel does not translate, are not compared, nor those that
-//	                      end on the way to a translated destination
-//	exact                 what the report names changes no verdict of a packet
+//	device: ens3 ens4     the devices, if the rules do not name them
+//	router                the host forwards; packets to other hosts are compared, too
+//	lax                   the kernel may drop forwarded packets that the policy passes
+//	connected             two kinds of packets are not compared: packets of no connection, which the kernel does not translate, and
+//	                      packets that are dropped on the way to a translated destination
+//	exact                 the rules that the report names do not change the verdict of any packet
 //	legacy                iptables-legacy loads the rules
-//	except: tcp/22 rh0    packets to these ports, or with this routing header, are not compared, as rules without
+//	except: tcp/22 rh0    packets to these ports, or with this routing header, are not compared, since rules without
 //	                      equal decide about them
 type testCase struct {
 	name    string
@@ -42,12 +42,12 @@ type testCase struct {
 	legacy  bool
 
 	connected bool
-	exact     bool // what the report names changes no verdict: only checks that the policy adds may
-	written   bool // what the case has is imported, not what the tools print when they have loaded it
-	packets   int  // to compare, if not packetsPerCase
+	exact     bool // no rule that the report names may change a verdict; only checks that the policy adds may
+	written   bool // the archive's text is imported; false: the output of the tools that loaded the text
+	packets   int  // number of packets to compare, if not packetsPerCase
 }
 
-// inputs are the parts of an archive that are imported.
+// inputs are the names of those parts of an archive that are imported.
 var inputs = []string{"ipset", "iptables-save", "ip6tables-save", "nft"}
 
 func cases(t *testing.T) (list []*testCase) {
@@ -59,7 +59,7 @@ func cases(t *testing.T) (list []*testCase) {
 	return list
 }
 
-// casesIn are the archives of a directory.
+// casesIn returns the archives of a directory.
 func casesIn(t *testing.T, dir string) (list []*testCase) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
@@ -96,7 +96,7 @@ func casesIn(t *testing.T, dir string) (list []*testCase) {
 	return list
 }
 
-// section is the content of a part of the archive, or "".
+// section returns the content of a part of the archive, or "".
 func (c *testCase) section(name string) string {
 	for _, f := range c.archive.Files {
 		if f.Name == name {
@@ -106,7 +106,7 @@ func (c *testCase) section(name string) string {
 	return ""
 }
 
-// sources are the inputs as the archive has them.
+// sources returns the inputs as they are in the archive.
 func (c *testCase) sources() (list []importer.Source, format importer.Format) {
 	for _, name := range inputs {
 		if text := c.section(name); text != "" {
@@ -117,7 +117,7 @@ func (c *testCase) sources() (list []importer.Source, format importer.Format) {
 	return list, format
 }
 
-// imports imports sources as the case wants it.
+// imports imports sources with the options of the case.
 func (c *testCase) imports(t *testing.T, sources []importer.Source, format importer.Format) *importer.Result {
 	t.Helper()
 	r, err := importer.Import(context.Background(), sources, importer.Options{
@@ -130,7 +130,7 @@ func (c *testCase) imports(t *testing.T, sources []importer.Source, format impor
 	return r
 }
 
-// lower reads and lowers a policy that was imported, and sees that it can be compiled.
+// lower parses and lowers an imported policy, and checks that it can be compiled.
 func lower(t *testing.T, r *importer.Result) *ir.Program {
 	t.Helper()
 	dir := t.TempDir()

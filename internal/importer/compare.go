@@ -16,38 +16,40 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// An import compares its policy with the files by packets of its own: at the borders of what the rules of both ask for. The files decide by
-// trace.go, and the policy, as its text says, by ir.Eval. So it finds what is wrong between the two forms, and not what package saved has read
-// wrongly: TestKernel finds that. A packet with two verdicts is explained when it met a rule that the report names, or
-// when the policy's rule comes from one. Any other is an error of this package, and the report says so.
+// An import compares its policy with the files by test packets. The packets have values at the borders of the tests in the rules of both. The files'
+// verdict comes from trace.go. The policy's verdict comes from ir.Eval, on the policy's text. The comparison finds errors in the conversion between
+// the two forms. It does not find errors of the parsers in package saved: TestKernel finds these. If the verdicts on a packet differ, the difference
+// is explained in two cases: the packet met a rule that the report names, or the policy's rule comes from such a rule. Any other difference is a bug
+// in this package, and the report says so.
 
-// What a comparison may take: packets of each condition, conditions, and rules that are asked, which are about a second.
+// The limits of a comparison: packets for each condition, conditions, and evaluated rules. A comparison within them takes about a second.
 const (
-	packetsOfAll = 2000 // of a family, divided among what its rules ask for
+	packetsOfAll = 2000 // packets of a family, divided among the conditions of the family's rules
 	leastOfEach  = 4
 	mostOfEach   = 100
-	maxTries     = 8 // to draw one of the family
+	maxTries     = 8 // attempts to draw a packet of the family
 	maxConds     = 2500
 	maxAsked     = 600_000
 )
 
-// comparison is the policy beside the files.
+// comparison compares the policy with the files.
 type comparison struct {
 	files
 	program *ir.Program
-	origin  map[string][]saved.Place // of the policy's rules, by name
+	origin  map[string][]saved.Place // origins of the policy's rules, by the rule's name
 	report  *saved.Report
-	lost    map[saved.Place]bool // what the report names before the comparison
+	lost    map[saved.Place]bool // rules that the report names before the comparison
 	devices []string
-	tracked map[saved.Family]bool // fragments are put together
+	tracked map[saved.Family]bool // families whose fragments are reassembled
 
 	tried        int
-	open, closed int // packets that only the policy passes, or drops, for no reason that is named
+	open, closed int // packets that only the policy passes, and packets that only the policy drops, without a reason in the report
 	first        string
 	told         map[string]bool
 }
 
-// summary says that packets which import tried have another verdict by the policy, and no line of the report says why, or is "".
+// summary says how many test packets have different verdicts from the policy and from the files without a reason in the report. It returns "" if
+// there are none.
 func (c *comparison) summary() string {
 	if c.open+c.closed == 0 {
 		return ""
@@ -56,11 +58,11 @@ func (c *comparison) summary() string {
 		c.tried, c.open, c.closed, c.first)
 }
 
-// compare compares, and reports what it finds.
+// compare makes the comparison, and reports the differences.
 func (w *writer) compare(rs *saved.Ruleset, text string, devices []string, router bool, families saved.Family, list []flat) string {
 	program, err := w.program(text)
 	if err != nil || len(rs.Tables) == 0 {
-		return "" // the policy is said to be refused
+		return "" // the reason for the refusal is already reported
 	}
 	c := &comparison{program: program, origin: w.origin, report: w.report, lost: maps.Clone(w.report.IsLost), devices: devices,
 		told: map[string]bool{}, tracked: map[saved.Family]bool{}}
@@ -84,7 +86,7 @@ func (w *writer) compare(rs *saved.Ruleset, text string, devices []string, route
 	return c.summary()
 }
 
-// program is what the text of the policy means, with the content of its list files.
+// program compiles the text of the policy, with the content of its list files.
 func (w *writer) program(text string) (*ir.Program, error) {
 	p, err := policy.Parse("imported policy", []byte(text))
 	if err != nil {
@@ -108,7 +110,7 @@ func (w *writer) program(text string) (*ir.Program, error) {
 	return program, err
 }
 
-// has is whether a set has an address: countries are those that the policy knows.
+// has reports whether a set has an address. For countries it uses the addresses in the policy.
 func (c *comparison) has(s *saved.Set, a netip.Addr) bool {
 	if s.Countries == nil {
 		return inRanges(s.Ranges, a)
@@ -116,7 +118,7 @@ func (c *comparison) has(s *saved.Set, a netip.Addr) bool {
 	return slices.ContainsFunc(c.program.Sets, func(p ir.Set) bool { return p.Name == s.Final && p.Static != nil && p.Static.Contains(a) })
 }
 
-// world answers for the policy's dynamic sets and limits as the trace does.
+// world gives the policy's dynamic sets and limits the same state as the trace.
 func (c *comparison) world(exceeded bool) ir.World {
 	return ir.World{
 		Member: func(i int, a netip.Addr) bool {
@@ -136,7 +138,7 @@ func (c *comparison) world(exceeded bool) ir.World {
 	}
 }
 
-// packets compares packets that some conditions, and two of them together, ask for.
+// packets compares packets for single conditions and for pairs of them.
 func (c *comparison) packets(r *rand.Rand, f saved.Family, conds []saved.Cond) {
 	if len(conds) == 0 {
 		return
@@ -158,7 +160,7 @@ func (c *comparison) packets(r *rand.Rand, f saved.Family, conds []saved.Cond) {
 	}
 }
 
-// one compares one packet. It reports whether that is one of the family which rules see as it is.
+// one compares one packet. It returns false if the packet is not of the family, or if the packet is changed before the rules see it.
 func (c *comparison) one(r *rand.Rand, f saved.Family, spec packet.Spec) bool {
 	pkt := spec.Packet()
 	number := saved.FamilyValues[f]
@@ -188,8 +190,8 @@ func (c *comparison) one(r *rand.Rand, f saved.Family, spec packet.Spec) bool {
 	return true
 }
 
-// state is the state that a packet has: untracked when rules take it out of connection tracking, and never when not. ok is false when
-// that is not known, or the policy does so and the rules do not, as they take only the other direction out.
+// state returns the state of a packet. The packet is untracked if and only if rules exempt it from connection tracking. ok is false in two cases: it
+// is unknown whether rules exempt the packet, or the rules exempt only the other direction, and the policy then exempts both.
 func (c *comparison) state(w trace, state uint32) (uint32, bool) {
 	back := *w.pkt
 	back.Src, back.Dst = w.pkt.Dst, w.pkt.Src
@@ -218,11 +220,11 @@ func (c *comparison) state(w trace, state uint32) (uint32, bool) {
 	return state, known || state == packet.StateUntracked
 }
 
-// verdicts compares all ends that a packet can come to with the policy's verdict.
+// verdicts compares all verdicts that a packet can get with the policy's verdict.
 func (c *comparison) verdicts(w trace, text string) {
 	verdict, reason := c.program.Eval(w.pkt, c.world(w.exceeded))
 	if reason.Kind == ir.ReasonCheck {
-		return // the report says which checks the policy adds
+		return // the report already names the checks that the policy adds
 	}
 	c.tried++
 	name := c.program.ReasonName(reason)
@@ -240,7 +242,7 @@ func (c *comparison) explained(end *trace, rule string) bool {
 	return slices.ContainsFunc(end.met, lost) || slices.ContainsFunc(c.origin[rule], lost)
 }
 
-// maxTold is how many rules are named at which the two differ.
+// maxTold is the largest number of rules whose differences are reported.
 const maxTold = 8
 
 // differs reports a difference at the rule of the files that decided.
@@ -265,7 +267,7 @@ func (c *comparison) differs(end *trace, passed bool, rule, text string) {
 	c.report.Lose(end.by, "%s %s, and the policy %s it (%s): an error of import, please report it", does, text, policyDoes, rule)
 }
 
-// condsOf is what the rules ask of packets, on the ways on which these come to them.
+// condsOf returns the conditions of the rules, each combined with those on the path to it.
 func condsOf(rs *saved.Ruleset, f saved.Family, router bool) (conds []saved.Cond) {
 	visits := map[*saved.Chain]int{}
 	var follow func(c *saved.Chain, path saved.Cond)
@@ -301,7 +303,7 @@ func condsOf(rs *saved.Ruleset, f saved.Family, router bool) (conds []saved.Cond
 	return conds
 }
 
-// sampled is at most n of a list, from all of it.
+// sampled returns at most n elements, evenly from the whole list.
 func sampled[T any](list []T, n int) []T {
 	if len(list) <= n {
 		return list
@@ -313,7 +315,7 @@ func sampled[T any](list []T, n int) []T {
 	return out
 }
 
-// hints adds the borders of what c asks for.
+// hints adds the borders of the values that c tests.
 func (c *comparison) hints(h *packet.Hints, of *saved.Cond, f saved.Family) {
 	const most = 12
 	for k, v := range of.Implied() {
@@ -351,7 +353,7 @@ func (c *comparison) hints(h *packet.Hints, of *saved.Cond, f saved.Family) {
 	}
 }
 
-// bordersOf is a range as a prefix, or its ends.
+// bordersOf returns a range as a prefix, or its ends.
 func bordersOf(r netipx.IPRange) []netip.Prefix {
 	if p, ok := r.Prefix(); ok {
 		return []netip.Prefix{p}

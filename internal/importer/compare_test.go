@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestDifference takes away, or turns round, one rule after the other of policies that are imported: the import finds that its packets have
-// another verdict, and names the rule of the files.
+// TestDifference removes or inverts each rule of imported policies, one at a time. The import must find that packets get another verdict, and name
+// the rule of the files.
 func TestDifference(t *testing.T) {
 	const text = "*filter\n:INPUT DROP [0:0]\n:user - [0:0]\n-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n" +
 		"-A INPUT -s 198.51.100.0/24 -j user\n-A INPUT -p tcp --dport 443 -j ACCEPT\n-A INPUT -p icmp --icmp-type 8 -j ACCEPT\n" +
@@ -39,7 +39,7 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// turned is a rule with another verdict.
+// turned returns a rule with the opposite verdict.
 func turned(line string) string {
 	if strings.Contains(line, "then: pass") {
 		return strings.Replace(line, "then: pass", "then: drop", 1)
@@ -47,7 +47,7 @@ func turned(line string) string {
 	return strings.Replace(line, "then: drop", "then: pass", 1)
 }
 
-// changed changes the nth rule of a policy.
+// changed returns a policy with its nth rule changed.
 func changed(policy string, n int, change func(line string) string) string {
 	lines := strings.SplitAfter(policy, "\n")
 	for i, l := range lines {
@@ -62,8 +62,8 @@ func changed(policy string, n int, change func(line string) string) string {
 	return strings.Join(lines, "")
 }
 
-// TestDifferenceOfArchives does so with the archives of TestGolden: most rules that go missing are found, though not those that decide a
-// packet in a hundred thousand, or that another rule stands behind.
+// TestDifferenceOfArchives removes rules in the same way from the policies of TestGolden's archives. The import must find most missing rules. It
+// cannot find rules that decide one packet in a hundred thousand, or that are followed by a rule with the same effect.
 func TestDifferenceOfArchives(t *testing.T) {
 	found, all := 0, 0
 	for _, c := range cases(t) {

@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestNftIsConfined imports texts of nft that ask for more than a ruleset, as root: a file that only root can read must
-// stay unread, and nft must have no right to what belongs to the machine.
+// TestNftIsConfined runs as root. It imports nft texts that contain more than a ruleset. nft must not read a file that only root can read, and nft
+// must have no rights over the host.
 func TestNftIsConfined(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireTool(t, "nft")
@@ -20,7 +20,7 @@ func TestNftIsConfined(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("table ip secret {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The process has opened /proc/self when nft reads this: it tells whose namespaces nft is in.
+	// When nft reads this, the process has opened /proc/self, which shows the namespaces that nft runs in.
 	const rules = "table inet t { chain c { type filter hook input priority 0; tcp dport 23 drop; }; }\n"
 	for _, tt := range []struct{ name, text, err string }{
 		{"a ruleset", rules, ""},

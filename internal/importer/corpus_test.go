@@ -25,15 +25,16 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// corpusVar names a directory of archives, in the form of those under testdata/corpus, to run TestCorpus on.
+// corpusVar names the environment variable with a directory of archives for TestCorpus, in the form of those under
+// testdata/corpus.
 const corpusVar = "FLOODWALL_CORPUS"
 
-// corpusPackets is how many packets are sent through the rules of an archive, and through its policy on each target.
+// corpusPackets is the number of packets that are sent through the rules of an archive, and through its policy on each target.
 const corpusPackets = 2000
 
-// TestCorpus sends packets through rules as the kernel runs them, and through the policy that is imported from them, as `apply`
-// brings it into force on XDP and on nftables. Where the two differ, the packet met a rule that the report of the import
-// names, or a check that the policy adds.
+// TestCorpus sends packets through rules in the kernel, and through the policy that is imported from them, which it loads like
+// `apply` on XDP and on nftables. If the verdicts differ, the packet must have met a rule that the report of the import names,
+// or a check that the policy adds.
 func TestCorpus(t *testing.T) {
 	dir := os.Getenv(corpusVar)
 	if dir == "" {
@@ -53,7 +54,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// corpus runs one ruleset.
+// corpus tests one ruleset.
 func (c *testCase) corpus(t *testing.T) {
 	c.importedAsIs(t)
 	sources, format := c.counted(t)
@@ -76,7 +77,7 @@ func (c *testCase) corpus(t *testing.T) {
 	w.compareAll(t)
 }
 
-// importedAsIs imports the files as they were found, and sees that the policy can be had.
+// importedAsIs imports the files as they were found, and checks that the policy compiles.
 func (c *testCase) importedAsIs(t *testing.T) {
 	sources, format := c.sources()
 	r, err := importer.Import(context.Background(), sources, importer.Options{Format: format, Devices: c.device, Router: c.router, ListFiles: true})
@@ -93,7 +94,7 @@ func (c *testCase) importedAsIs(t *testing.T) {
 
 var policyDevices = regexp.MustCompile(`(?m)^devices: \[([^,\]]*)`)
 
-// policyDevice is the first device of a policy.
+// policyDevice returns the first device of a policy.
 func policyDevice(t *testing.T, r *importer.Result) string {
 	m := policyDevices.FindStringSubmatch(r.Policy)
 	if m == nil {
@@ -102,14 +103,14 @@ func policyDevice(t *testing.T, r *importer.Result) string {
 	return strings.Trim(m[1], `"`)
 }
 
-// wire is a ruleset and its policy on the wire.
+// wire compares a ruleset and its policy with real packets.
 type wire struct {
 	*kernel
 	probes  []probe
-	sources []importer.Source // with counters
+	sources []importer.Source // the rules, with counters
 }
 
-// compareAll sends the packets without rules, with the original ones, and with the policy on each target.
+// compareAll sends the packets without rules, with the original rules, and with the policy on each target.
 func (w *wire) compareAll(t *testing.T) {
 	frames := make([][]byte, len(w.probes))
 	for i, p := range w.probes {
@@ -145,14 +146,14 @@ func (w *wire) compareAll(t *testing.T) {
 			t.Errorf("auto is %s: %s", applied.Target, applied.Choice)
 		}
 		fates := send()
-		if err := in.Unload(t.Context()); err != nil { // it would drop packets before they meet the rules that differences asks
+		if err := in.Unload(t.Context()); err != nil { // otherwise the policy would drop packets before they reach the rules that differences loads
 			t.Fatal(err)
 		}
 		w.differences(t, applied.Target, without, original, fates)
 	}
 }
 
-// differences explains each packet whose fate is another with the policy.
+// differences explains each packet that has another verdict with the policy.
 func (w *wire) differences(t *testing.T, target plan.Target, without, original, policy []testutil.Fate) {
 	compared, dropped, named, rates, wrong := 0, 0, 0, 0, 0
 	loaded := false
@@ -172,11 +173,11 @@ func (w *wire) differences(t *testing.T, target plan.Target, without, original, 
 		_, reason := w.program.Eval(&pkt, ir.World{Member: w.members(t)})
 		by := w.program.ReasonName(reason)
 		if passed && w.structural(by) || original[i].State == "invalid" && strings.HasPrefix(by, "published") {
-			named++ // by the checks that it adds, and by what it passes besides what is translated
+			named++ // explained by the checks that the policy adds, or because the policy also passes packets that are not translated
 			continue
 		}
 		if !w.exact && !passed && w.fromLost(by) {
-			named++ // it passes more than the rule that it comes from
+			named++ // explained: the policy's rule passes more than the rule that it comes from
 			continue
 		}
 		if !loaded {
@@ -219,7 +220,7 @@ type metRule struct {
 
 func (m metRule) String() string { return m.place + ": " + m.text }
 
-// met sends a packet by itself, and finds the rules whose counters it moves.
+// met sends a single packet, and returns the rules whose counters change.
 func (w *wire) met(t *testing.T, frame []byte) (list []metRule) {
 	if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
 		t.Fatal(err)
@@ -235,7 +236,7 @@ func (w *wire) met(t *testing.T, frame []byte) (list []metRule) {
 	return list
 }
 
-// counter is a rule with the number of its packets.
+// counter is the packet counter of a rule.
 type counter struct {
 	file, place, text string
 	line              int
@@ -249,11 +250,11 @@ func (w *wire) named(c counter) bool {
 			return r.File == c.file && (r.Line <= c.line && c.line <= r.Last)
 		}
 		chain, _, _ := strings.Cut(c.place, ", handle")
-		return r.Place == c.place || r.Place == chain // the policy of a chain has no counter
+		return r.Place == c.place || r.Place == chain // the policy of an nft chain has no counter
 	})
 }
 
-// fromLost reports whether a rule of the policy comes from one that the report names.
+// fromLost reports whether a rule of the policy comes from a rule that the report names.
 func (w *wire) fromLost(rule string) bool {
 	_, line, _ := strings.Cut(w.result.Policy, "{name: "+rule+", ")
 	line, _, _ = strings.Cut(line, "\n")
@@ -276,10 +277,10 @@ func (w *wire) fromLost(rule string) bool {
 	})
 }
 
-// originLines finds the lines of a file that a rule of the policy names as its origin.
+// originLines matches the lines of a file that a rule of the policy names as its origin.
 var originLines = regexp.MustCompile(`([^ :]+):(\d+)(?:-(\d+))?`)
 
-// translate loads the rules that translate addresses, which have to stay beside the policy.
+// translate loads the rules that translate addresses. These rules must stay besides the policy.
 func (w *wire) translate(t *testing.T) {
 	for _, s := range w.sources {
 		load, _ := w.loader(s.Name)
@@ -297,7 +298,7 @@ func (w *wire) translate(t *testing.T) {
 	}
 }
 
-// translateNft loads the chains of nft that translate addresses, with what they may refer to.
+// translateNft loads the nft chains that translate addresses, and the objects that they may refer to.
 func (w *wire) translateNft(t *testing.T, s importer.Source) {
 	var kept []map[string]map[string]any
 	nat, some := map[string]bool{}, false
@@ -325,7 +326,7 @@ func (w *wire) translateNft(t *testing.T, s importer.Source) {
 	}
 }
 
-// counts finds the counter of a rule, or of a chain's policy.
+// counts matches the counter of a rule, or of a chain's policy.
 var counts = regexp.MustCompile(`^(?:\[(\d+):\d+\] (-A .*)|(:\S+ (?:DROP|ACCEPT)) \[(\d+):\d+\])$`)
 
 // counters reads the counters of all rules of the input.
@@ -354,7 +355,7 @@ func (w *wire) counters(t *testing.T) (list []counter) {
 				}
 			}
 		default:
-			// the lines are those that were imported, with counters
+			// the lines are those that were imported, but with counters
 			number := 0
 			for line := range strings.SplitSeq(output(t, w.variant(s.Name), "-c"), "\n") {
 				number++
@@ -367,7 +368,7 @@ func (w *wire) counters(t *testing.T) (list []counter) {
 	return list
 }
 
-// variant is a tool in the variant that the case asks for.
+// variant returns the name of a tool in the variant that the case requires.
 func (c *testCase) variant(input string) string {
 	_, save := c.loader(input)
 	return save[0]
@@ -382,7 +383,7 @@ func output(t *testing.T, command ...string) string {
 	return string(out)
 }
 
-// listed are the objects of a listing of nft.
+// listed returns the objects of a listing of nft.
 func listed(t *testing.T, text string) (list []map[string]map[string]any) {
 	t.Helper()
 	var doc struct {
@@ -394,7 +395,7 @@ func listed(t *testing.T, text string) (list []map[string]map[string]any) {
 	return doc.Objects
 }
 
-// counted is the inputs as the tools print them, for nft as JSON in which each rule counts.
+// counted returns the inputs as the tools print them. For nft, they are JSON in which each rule has a counter.
 func (c *testCase) counted(t *testing.T) ([]importer.Source, importer.Format) {
 	t.Helper()
 	if c.section("nft") == "" {
@@ -417,7 +418,7 @@ func (c *testCase) counted(t *testing.T) ([]importer.Source, importer.Format) {
 
 var byNumber = regexp.MustCompile(`(^|[^.\w]\s*)\b(iif|oif)(\s+(?:!=\s*|==\s*)?["{])`)
 
-// withCounter puts a counter before the verdict of a rule, in place of its own.
+// withCounter inserts a counter before the verdict of a rule, and removes the rule's own counter.
 func withCounter(expr []any) (out []any) {
 	expr = slices.DeleteFunc(slices.Clone(expr), func(e any) bool { m, _ := e.(map[string]any); _, is := m["counter"]; return is })
 	ends := []string{"accept", "drop", "reject", "return", "jump", "goto", "vmap", "dnat", "snat", "masquerade", "redirect", "notrack", "synproxy", "tproxy", "queue", "log"}
@@ -431,7 +432,7 @@ func withCounter(expr []any) (out []any) {
 	return slices.Insert(expr, at, any(map[string]any{"counter": map[string]any{"packets": 0, "bytes": 0}}))
 }
 
-// apart runs a script in a network namespace that ends with it.
+// apart runs a script in a new network namespace, which ends with the script.
 func apart(t *testing.T, script, stdin string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-ec", script)
@@ -446,7 +447,7 @@ func apart(t *testing.T, script, stdin string) string {
 	return string(out)
 }
 
-// restore loads the original rules, as the tools printed them.
+// restore loads the original rules, in the form in which the tools printed them.
 func (w *wire) restore(t *testing.T) {
 	for _, s := range w.sources {
 		load, _ := w.loader(s.Name)
@@ -457,7 +458,7 @@ func (w *wire) restore(t *testing.T) {
 	}
 }
 
-// clear takes the original rules away.
+// clear removes the original rules.
 func (w *wire) clear(t *testing.T) {
 	for _, s := range slices.Backward(w.sources) {
 		load, _ := w.loader(s.Name)

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// asideOf says why a rule with such a test is none of the policy's.
+// asideOf returns why a rule with such a device test does not belong in the policy.
 func asideOf(t saved.DeviceTest, devices []string) string {
 	switch {
 	case t.Not:
@@ -19,16 +19,16 @@ func asideOf(t saved.DeviceTest, devices []string) string {
 	return fmt.Sprintf("is about device %s, and the policy about %s", strings.Join(t.Names, ", "), strings.Join(devices, ", "))
 }
 
-// defaultDevice is taken when no rule names a device.
+// defaultDevice is used when no rule names a device.
 const defaultDevice = "eth0"
 
-// inside are how the names of devices begin behind which containers, virtual machines and tunnels are.
+// inside are the prefixes of the names of devices that lead to containers, virtual machines and tunnels.
 var inside = []string{
 	"lo", "docker", "br-", "veth", "virbr", "vnet", "lxc", "lxd", "cni", "cali", "flannel", "cilium", "weave", "kube",
 	"nodelocaldns", "tun", "tap", "wg", "podman", "vxlan", "tailscale", "zt", "dummy",
 }
 
-// devices chooses the devices of the policy: those that rules name, when rules tell nothing apart by them.
+// chooseDevices chooses the devices of the policy: the devices that rules name, if the rules treat all of them alike.
 func chooseDevices(rs *saved.Ruleset, rep *saved.Report) ([]string, error) {
 	named := outsideDevices(rs)
 	switch {
@@ -44,7 +44,7 @@ func chooseDevices(rs *saved.Ruleset, rep *saved.Report) ([]string, error) {
 		Remedy: "say with --device through which packets come in from outside"}
 }
 
-// deviceTests calls yield for each test of a device in rules that incoming packets may meet.
+// deviceTests calls yield for each test of a device in rules that incoming packets may reach.
 func deviceTests(rs *saved.Ruleset, yield func(saved.DeviceTest)) {
 	for _, t := range rs.Tables {
 		for _, c := range t.Order {
@@ -62,7 +62,7 @@ func deviceTests(rs *saved.Ruleset, yield func(saved.DeviceTest)) {
 	}
 }
 
-// outsideDevices are the devices that rules name, in their order, but those that are inside by their name.
+// outsideDevices returns the devices that rules name, in order, except those that are internal according to their name.
 func outsideDevices(rs *saved.Ruleset) (names []string) {
 	add := func(name string) {
 		isInside := slices.ContainsFunc(inside, func(p string) bool {
@@ -87,7 +87,7 @@ func outsideDevices(rs *saved.Ruleset) (names []string) {
 	return names
 }
 
-// alike reports whether all rules treat the named devices alike, none of them being a pattern.
+// alike reports whether all rules treat the named devices in the same way, and no name is a pattern.
 func alike(rs *saved.Ruleset, named []string) bool {
 	same := !slices.ContainsFunc(named, func(n string) bool { return strings.HasSuffix(n, "*") })
 	deviceTests(rs, func(t saved.DeviceTest) {

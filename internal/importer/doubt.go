@@ -7,12 +7,13 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// doubtful does what r does to packets that perhaps meet it, since it asks what the policy cannot.
+// doubtful handles a rule with a test that the policy cannot make, so that it is unknown which packets the rule matches.
 //
-// Such a rule is left out, and those after it are asked: what it accepts falls away, and opens nothing. A rule that takes packets out
-// of a chain cannot be left out so, as what follows would drop too much: none of those packets meet the rest of the chain.
-// Where packets are forwarded, and all that is not known of them is where they leave (lax), what the rule accepts is passed, and nothing is
-// dropped that it might have accepted: the kernel's own rules see these packets later, and know.
+// Such a rule is left out, and the rules after it are evaluated. The policy then does not accept the packets that the rule accepts, so nothing is
+// opened. A rule that takes packets out of a chain cannot be left out in this way, because the rest of the chain would drop too much. Instead, the
+// rest of the chain is applied to none of the rule's packets. There is one exception (passUnknown): forwarded packets of which only the outgoing
+// device is unknown. For these, the policy passes the packets that the rule accepts, and drops none that the rule might have accepted. The kernel's own
+// rules see these packets later, and know the device.
 func (p *traversal) doubtful(r *saved.Rule, conds []saved.Cond) {
 	why := strings.Join(conds[0].Unknown, ", ")
 	if p.passUnknown && slices.ContainsFunc(conds, func(c saved.Cond) bool { return !knownLater(c) }) {
@@ -29,7 +30,7 @@ func (p *traversal) doubtful(r *saved.Rule, conds []saved.Cond) {
 		p.report.Lose(r.At, "%s: it drops some packets that the policy may pass", why)
 	case saved.ActReturn:
 		if inert(p.chain, p.rest, map[*saved.Chain]bool{}) {
-			return // whether it does or not, the packets meet no verdict
+			return // the packets get no verdict in either case
 		}
 		p.report.Lose(r.At, "%s: it takes some packets out of chain %s", why, p.chain.Name)
 		p.perhapsLeaves(r, conds)
@@ -43,12 +44,12 @@ func (p *traversal) doubtful(r *saved.Rule, conds []saved.Cond) {
 	}
 }
 
-// knownLater reports whether the kernel's rules for forwarded packets know all of c that the policy does not.
+// knownLater reports whether the kernel's rules for forwarded packets know all properties in c that the policy does not know.
 func knownLater(c saved.Cond) bool {
 	return !slices.ContainsFunc(c.Unknown, func(u string) bool { return u != translatedWhere && !strings.HasPrefix(u, saved.Leaves) })
 }
 
-// translatedWhere is not known before the kernel has translated addresses.
+// translatedWhere is unknown until the kernel has translated addresses.
 const translatedWhere = "whether the destination was translated"
 
 func (p *traversal) perhapsAccepts(r *saved.Rule, conds []saved.Cond, why string) {
@@ -72,7 +73,7 @@ func (p *traversal) perhapsAccepts(r *saved.Rule, conds []saved.Cond, why string
 	}
 }
 
-// known is conds without what has no equal.
+// known returns conds without the parts that have no equivalent in the policy.
 func known(conds []saved.Cond) (out []saved.Cond) {
 	for _, c := range conds {
 		c.Unknown, c.Marks = nil, nil
@@ -81,7 +82,7 @@ func known(conds []saved.Cond) (out []saved.Cond) {
 	return out
 }
 
-// perhapsLeaves goes on when some of the packets, nobody knows which, have left the chain.
+// perhapsLeaves continues after a rule because of which some of the packets may have left the chain.
 func (p *traversal) perhapsLeaves(r *saved.Rule, conds []saved.Cond) {
 	if p.passUnknown {
 		p.sure, p.undecided = false, true
@@ -112,7 +113,7 @@ func (p *traversal) perhapsEnters(r *saved.Rule, conds []saved.Cond, why string)
 	}
 }
 
-// loseChain reports all rules that are asked only after a jump without equal.
+// loseChain reports all rules that are reached only by a jump without equivalent.
 func (p *traversal) loseChain(name string, at saved.Place) {
 	c := p.chain.Table.Chains[name]
 	if c == nil || p.lost[c] {
@@ -138,8 +139,8 @@ func (p *traversal) loseChain(name string, at saved.Place) {
 	}
 }
 
-// inert reports whether some of the rules of c give no packet a verdict, nor do those of the chains that they lead to.
-// seen are the chains that are looked into already.
+// inert reports whether neither the rules nor the rules of the chains that they lead to give any packet a verdict. seen has the chains that were
+// examined already.
 func inert(c *saved.Chain, rules []saved.Rule, seen map[*saved.Chain]bool) bool {
 	if c.Policy.Kind == saved.ActDrop {
 		return false

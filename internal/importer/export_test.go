@@ -1,6 +1,6 @@
 package importer
 
-// Spoiled is o for an import whose policy is changed before it is compared with the files.
+// Spoiled returns o with a function that changes the policy before it is compared with the files.
 func (o Options) Spoiled(by func(policy string) string) Options {
 	o.spoil = by
 	return o

@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/importer"
 )
 
-// extensionRule is a ruleset in nft's JSON whose chain has a rule of these statements, and accepts what it leaves.
+// extensionRule returns a ruleset in nft's JSON. Its chain has a single rule with these statements, and accepts all other packets.
 func extensionRule(hook, statements string) importer.Source {
 	return importer.Source{Name: "f", Data: fmt.Appendf(nil, `{"nftables": [
 {"table": {"family": "ip", "name": "filter", "handle": 1}},
@@ -20,8 +20,8 @@ func extensionRule(hook, statements string) importer.Source {
  {"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "198.51.100.7"}}, %s]}}]}`, hook, statements)}
 }
 
-// TestNftExtensions has matches and targets of iptables in nft's JSON: each is carried over, or said to be lost, and what may drop is
-// counted as a drop.
+// TestNftExtensions has matches and targets of iptables in nft's JSON. Each one must be imported or reported as lost, and each target that may drop
+// must be counted as a drop.
 func TestNftExtensions(t *testing.T) {
 	for _, tt := range []struct {
 		name, statements string
@@ -60,7 +60,7 @@ func TestNftExtensions(t *testing.T) {
 	}
 }
 
-// TestProxyBehind has SYNPROXY for a service behind this host: what comes to the host itself keeps its rules.
+// TestProxyBehind has SYNPROXY for a service behind this host. The rules for packets to the host itself must not change.
 func TestProxyBehind(t *testing.T) {
 	const filter = "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n-A INPUT -p tcp --dport 22 -j ACCEPT\n-A INPUT -p tcp --dport 443 -j ACCEPT\n-A INPUT -p udp --dport 53 -j ACCEPT\n-A INPUT -p udp --dport 123 -j ACCEPT\n" +
 		"-A FORWARD -p tcp --dport 443 -m state --state INVALID,UNTRACKED -j SYNPROXY --wscale 7 --mss 1460\n-A FORWARD -p tcp --dport 443 -j ACCEPT\nCOMMIT\n"
@@ -79,8 +79,8 @@ func TestProxyBehind(t *testing.T) {
 	}
 }
 
-// TestNothingOpened has rules of a router that accept by what a policy has no key for: what they accept falls away, unless the kernel's own
-// rules see the packet later, and know.
+// TestNothingOpened has rules of a router that accept packets by a test for which a policy has no key. The policy must not accept these
+// packets, unless the kernel's own rules see them later and can make the test.
 func TestNothingOpened(t *testing.T) {
 	for _, tt := range []struct {
 		name, rule string
@@ -101,7 +101,7 @@ func TestNothingOpened(t *testing.T) {
 	}
 }
 
-// TestRoutingHeader has rules that drop packets with a routing header of type 0: the policy has a check for them.
+// TestRoutingHeader has rules that drop packets with a routing header of type 0. They must become a check of the policy.
 func TestRoutingHeader(t *testing.T) {
 	const check = "checks: {profile: off, source-route: on}"
 	ip6 := func(rule string) importer.Source {
@@ -130,7 +130,8 @@ func TestRoutingHeader(t *testing.T) {
 	}
 }
 
-// TestLimitsOfLogs has limits of rules that only log, in a chain that packets come to twice and in tables of one name: they are no losses.
+// TestLimitsOfLogs has limits in rules that only log, in a chain that packets reach twice, and in tables of the same name. These rules must not be
+// reported as lost.
 func TestLimitsOfLogs(t *testing.T) {
 	r := imported(t, importer.Iptables, rules("ACCEPT", "INPUT -p tcp -j user", "INPUT -s 198.51.100.0/24 -j user",
 		"user -m limit --limit 3/min -j LOG", "user -m hashlimit --hashlimit-upto 3/min --hashlimit-mode srcip --hashlimit-name x -j LOG",

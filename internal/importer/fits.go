@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Program is what the text of an imported policy means, less the content of its list files, which need not be there yet.
+// Program compiles the text of an imported policy without the content of its list files, which may not exist yet.
 func Program(text string) (*ir.Program, error) {
 	p, err := policy.Parse("imported policy", []byte(text))
 	if err != nil {
@@ -25,17 +25,17 @@ func Program(text string) (*ir.Program, error) {
 	}
 	program, _, err := compile.Lower(p)
 	if program != nil {
-		program.File = "" // of which messages would name the place: it is not written yet
+		program.File = "" // messages would name it, but the file is not written yet
 	}
 	return program, err
 }
 
-// allAtFilter is the line of a policy whose rules all run where those of the input ran, as they cannot be parted between
+// allAtFilter is the line of a policy that runs all rules at the stage of the imported rules. It is needed when the rules cannot be divided between
 // the stages.
 const allAtFilter = "placement: filter  # its rules cannot be parted between the stages of XDP\n"
 
-// fit makes a policy of a body that `apply` takes on a host with XDP: as it is, or with all rules at filter. When neither
-// can be, it reports which targets the policy is for, and returns the body as it is.
+// fit returns a policy that `apply` accepts on a host with XDP. It is the body unchanged, or with all rules at filter. If neither works, fit
+// records the reason and the targets that accept the policy, and returns the body unchanged.
 func (w *writer) fit(body string, devices []string, at saved.Place) string {
 	err := compiles(body, plan.TargetXDP, devices)
 	var place *plan.StageError
@@ -63,7 +63,7 @@ func (w *writer) fit(body string, devices []string, at saved.Place) string {
 	return body
 }
 
-// compiles is the error that a policy is nothing that a target can have, or nil.
+// compiles returns the error if a policy cannot be compiled for a target, or nil.
 func compiles(text string, t plan.Target, devices []string) error {
 	p, err := Program(text)
 	if err != nil {

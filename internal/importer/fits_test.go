@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/importer"
 )
 
-// TestRejectBehindOwnAddresses has rules of FORWARD that reject, and ask for a state, behind rules of INPUT, which the policy
-// asks about the host's own addresses. Every target takes the policy.
+// TestRejectBehindOwnAddresses has rules of FORWARD that reject and that test a state, after rules of INPUT, for which the policy
+// tests the host's own addresses. Every target must accept the policy.
 func TestRejectBehindOwnAddresses(t *testing.T) {
 	const text = `*filter
 :INPUT DROP [0:0]
@@ -35,8 +35,8 @@ COMMIT
 	}
 }
 
-// TestAllAtFilter has a limit of what a chain passes before a rule that needs conntrack: the two cannot be parted, as the packets
-// would be charged twice, so all rules run at filter, and the notes say why.
+// TestAllAtFilter has a limit on the packets that a chain passes, before a rule that needs conntrack. The limit and the rule cannot run at different
+// stages, because the limit would count the packets twice. So all rules must run at filter, and the notes must give this reason.
 func TestAllAtFilter(t *testing.T) {
 	r := imported(t, importer.Iptables, rules("DROP",
 		"INPUT -p tcp --dport 80 -m hashlimit --hashlimit-above 20/s --hashlimit-mode srcip --hashlimit-name a -j DROP",
@@ -54,7 +54,7 @@ func TestAllAtFilter(t *testing.T) {
 	}
 }
 
-// TestUnfit has rules that no host with XDP can have: the result says why, and so does the head of the policy.
+// TestUnfit has rules that no host with XDP can run. The result and the head of the policy must say why.
 func TestUnfit(t *testing.T) {
 	r, err := importer.Import(context.Background(), []importer.Source{rules("ACCEPT", "INPUT -f -d 192.0.2.9 -j DROP")}, importer.Options{Format: importer.Iptables, Devices: []string{"a-name-of-16-byte"}})
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// flatten follows the base chains in the order in which a packet of one family meets them, and returns rules of which
-// the first that matches decides; what none matches passes.
+// flatten follows the base chains in the order in which a packet of one family passes them. It returns rules of which the first match decides; a
+// packet that matches none passes.
 //
-// With router set, chain INPUT and its like decide about packets to the host, and FORWARD about all others, of which
-// only what is dropped for certain is dropped: the kernel's own FORWARD chain sees the rest, and knows more of it. The
-// chains with fewer rules come first and decide about all of theirs, so that only their rules ask where a packet goes.
+// With router, chain INPUT and similar ones decide about packets to the host, and FORWARD decides about all other packets. The policy drops only
+// those other packets that are certain to be dropped, because the kernel's own FORWARD chain sees the rest and knows more about it. The chains with
+// fewer rules come first and decide about all their packets, so that only their rules test the destination.
 func flatten(rs *saved.Ruleset, f saved.Family, devices []string, router bool, rep *saved.Report) []flat {
 	number := uint32(packet.FamilyIPv4)
 	if f == saved.IPv6 {
@@ -51,8 +51,8 @@ func (w *follower) through(rs *saved.Ruleset, all saved.Cond, router bool) []fla
 	through, _ := all.To(here.Not()).Possible(w.family)
 	rejects := anyRule(rs, w.family, func(r *saved.Rule) bool { return r.Act.Kind == saved.ActReject })
 	if rejects && !tracks(rs, w.family) {
-		// A rule that rejects would run at the device's hook, which does not know what the rules for the host before it
-		// pass: each rule asks for itself.
+		// A rule that rejects would run at the device's hook. That hook does not know which packets the rules for the host pass before it. So each
+		// rule tests the destination itself.
 		in, _ := all.To(here).Possible(w.family)
 		input(in)
 		forward(through)
@@ -69,8 +69,8 @@ func (w *follower) through(rs *saved.Ruleset, all saved.Cond, router bool) []fla
 	return w.out
 }
 
-// all follows the base chains of a hook, and decides about all packets of the trail: what comes behind need not ask which
-// packets those were.
+// all follows the base chains of a hook. It decides about every packet of the trail. So later rules need not test whether a packet belongs to the
+// trail.
 func (w *follower) all(rs *saved.Ruleset, h saved.Hook, t trail) {
 	n := len(w.out)
 	w.run(rs.Base(w.family, h), t, true)
@@ -84,7 +84,7 @@ func (w *follower) all(rs *saved.Ruleset, h saved.Hook, t trail) {
 	w.out = append(w.out, flat{Cond: t.paths[0], verdict: pass, name: name, at: []saved.Place{{File: rs.File}}})
 }
 
-// weight is how many rules the chains of a hook have together, with those that they lead to.
+// weight returns the number of rules in the chains of a hook and in all chains that they lead to.
 func weight(rs *saved.Ruleset, h saved.Hook) (n int) {
 	for _, t := range rs.Tables {
 		for c := range reached(t, func(c *saved.Chain) bool { return c.Hook == h && !c.NAT }) {
@@ -94,7 +94,7 @@ func weight(rs *saved.Ruleset, h saved.Hook) (n int) {
 	return n
 }
 
-// countRules is the number of rules.
+// countRules returns the number of rules.
 func countRules(rs *saved.Ruleset) (n int) {
 	for _, t := range rs.Tables {
 		for _, c := range t.Order {
@@ -104,7 +104,7 @@ func countRules(rs *saved.Ruleset) (n int) {
 	return n
 }
 
-// anyRule reports whether something holds for a rule of a family.
+// anyRule reports whether holds returns true for a rule of a family.
 func anyRule(rs *saved.Ruleset, f saved.Family, holds func(*saved.Rule) bool) bool {
 	for _, t := range rs.Tables {
 		for _, c := range t.Order {
@@ -118,7 +118,7 @@ func anyRule(rs *saved.Ruleset, f saved.Family, holds func(*saved.Rule) bool) bo
 	return false
 }
 
-// limits reports whether a rule asks for a rate.
+// limits reports whether any rule tests a rate.
 func limits(rs *saved.Ruleset, f saved.Family) bool {
 	return anyRule(rs, f, func(r *saved.Rule) bool {
 		return r.Act.Kind != saved.ActNone && slices.ContainsFunc(r.Alts, func(c saved.Cond) bool { return c.Limit != nil })
@@ -130,7 +130,7 @@ func marksPackets(rs *saved.Ruleset, f saved.Family) bool {
 	return anyRule(rs, f, func(r *saved.Rule) bool { return r.Marks })
 }
 
-// run follows base chains one after the other. In the last of them to accept is to pass, when last is set.
+// run follows base chains one after the other. If last is true, accept in the last of them means pass.
 func (w *follower) run(chains []*saved.Chain, t trail, last bool) {
 	chains = slices.DeleteFunc(chains, func(c *saved.Chain) bool {
 		return c.NAT || len(c.Rules) == 0 && c.Policy.Kind != saved.ActDrop
@@ -141,7 +141,7 @@ func (w *follower) run(chains []*saved.Chain, t trail, last bool) {
 	}
 }
 
-// ingress lists the base chains of nft at devices, of which all or none must have one.
+// ingress returns the nft base chains at devices. Either all devices must have a chain or none.
 func ingress(rs *saved.Ruleset, f saved.Family, devices []string, rep *saved.Report) (list []*saved.Chain) {
 	for _, c := range rs.Base(f, saved.HookIngress) {
 		n := 0
@@ -164,7 +164,7 @@ func ingress(rs *saved.Ruleset, f saved.Family, devices []string, rep *saved.Rep
 	return list
 }
 
-// cut ends a list behind the first rule that every packet meets, and takes away what passes at its end.
+// cut ends a list after the first rule that matches every packet. It also removes rules that pass packets at the end of the list.
 func cut(list []flat, rep *saved.Report) []flat {
 	for i := range list {
 		if list[i].Everything() && list[i].over == nil {

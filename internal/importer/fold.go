@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// parts of a cond, in the order in which rules are joined.
+// The parts of a condition that are not fields.
 const (
 	partSrc = int(packet.NumKeys) + iota
 	partDst
@@ -24,12 +24,13 @@ var foldOrder = []int{
 	int(packet.MSS),
 }
 
-// manyAddrs is how many rules with comments of their own are joined all the same when they differ in an address: such
-// is a list, and its comments become those of the entries.
+// manyAddrs is the number of rules from which on rules that differ in an address are joined even if their comments differ. So many rules form a list
+// of addresses, and the comments of the rules become comments of the list's entries.
 const manyAddrs = 16
 
-// fold makes one rule of those in a row with the same verdict that differ in one part only: their order does not
-// matter, as the packet's fate is the same. Those with a limit are in a row only with others of the same limit.
+// fold joins consecutive rules with the same verdict that differ in only one part. The order of such rules does not matter, because a packet gets the
+// same verdict from each.
+// Rules with a limit are joined only if they have the same limit.
 func fold(list []flat) (out []flat) {
 	for i := 0; i < len(list); {
 		n := 1
@@ -42,7 +43,7 @@ func fold(list []flat) (out []flat) {
 	return out
 }
 
-// foldRun folds rules with the same verdict, until nothing changes.
+// foldRun joins rules with the same verdict until nothing changes.
 func foldRun(run []flat) []flat {
 	run = bareAll(run)
 	for before := 0; before != len(run) && len(run) > 1; {
@@ -56,7 +57,7 @@ func foldRun(run []flat) []flat {
 	return run
 }
 
-// bareAll is rules with bare conds.
+// bareAll returns the rules with bare conditions.
 func bareAll(list []flat) []flat {
 	list = slices.Clone(list)
 	for i := range list {
@@ -65,7 +66,7 @@ func bareAll(list []flat) []flat {
 	return list
 }
 
-// foldPart joins rules that differ in one part. Comments must agree, or not; a group has least members.
+// foldPart joins rules that differ in one part. comments says whether their comments must be equal. A group needs at least least rules.
 func foldPart(run []flat, part int, comments bool, least int) []flat {
 	groups := map[string][]int{}
 	keys := make([]string, len(run))
@@ -110,7 +111,7 @@ func joinable(c *saved.Cond, part int) bool {
 	return c.Field[part] != nil
 }
 
-// foldKey is all of c but one part, in a form that is equal when they are.
+// foldKey encodes all of c except one part. It is equal for equal conditions.
 func foldKey(c *saved.Cond, b []byte, part int) []byte {
 	for f, v := range c.Field {
 		if f == part {
@@ -132,7 +133,7 @@ func appendValues(v saved.Values, b []byte) []byte {
 	return b
 }
 
-// appendTest appends t, or only what it excludes.
+// appendTest encodes t, or only the addresses that it excludes.
 func appendTest(t saved.AddrTest, b []byte, outOnly bool) []byte {
 	if !outOnly {
 		b = appendAddrs(t.In, append(b, 'i'))
@@ -158,7 +159,7 @@ func appendAddrs(a *saved.AddrSet, b []byte) []byte {
 	return append(b, ';')
 }
 
-// merge makes one rule of those at the indices g, which differ in one part.
+// merge joins the rules at the indices g, which differ in one part.
 func merge(run []flat, g []int, part int) flat {
 	m := run[g[0]]
 	m.at = nil
@@ -191,7 +192,7 @@ func merge(run []flat, g []int, part int) flat {
 	return m
 }
 
-// unite is the union of the sets of addresses of rules.
+// unite returns the union of the address sets of rules.
 func unite(run []flat, g []int, of func(*saved.Cond) *saved.AddrSet) *saved.AddrSet {
 	u := &saved.AddrSet{}
 	var ranges []netipx.IPRange
@@ -204,7 +205,7 @@ func unite(run []flat, g []int, of func(*saved.Cond) *saved.AddrSet) *saved.Addr
 	return u
 }
 
-// noted is the addresses of rules with their comments.
+// noted returns the addresses of rules with their comments.
 func noted(run []flat, g []int, part int) (list []saved.Entry) {
 	for _, i := range g {
 		in := run[i].Src.In
@@ -222,7 +223,7 @@ func noted(run []flat, g []int, part int) (list []saved.Entry) {
 	return list
 }
 
-// bare is c without what other parts of it imply: a protocol that ports need, a family that addresses have.
+// bare removes the parts of c that other parts imply: the protocol if there are ports, and the family if there are addresses.
 func bare(c saved.Cond) saved.Cond {
 	for _, d := range saved.Dependents {
 		if v := c.Field[d.Field]; v != nil && d.Needs(v) != nil && d.Needs(v).Within(c.Field[packet.Proto]) {

@@ -6,18 +6,18 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// flat is a rule of the policy: the first whose cond holds decides.
+// flat is a rule of the policy; the first rule whose cond holds decides.
 type flat struct {
 	saved.Cond
 	verdict verdict
 	comment string
-	wide    bool          // it passes more than what it stands for
-	over    *saved.Limit  // it decides only what exceeds this
-	chain   *saved.Chain  // where it stands, or the first of those that it stands for
-	at      []saved.Place // all that it stands for
-	entries []saved.Entry // addresses with comments, of those that were made one
+	wide    bool          // the rule passes more packets than the rules that it replaces
+	over    *saved.Limit  // the rule decides only about packets above this limit
+	chain   *saved.Chain  // the chain of the rule that it replaces, or of the first of them
+	at      []saved.Place // all rules that it replaces
+	entries []saved.Entry // addresses with comments, of joined rules
 	name    string
-	behind  bool // of a proxied one: the service is behind this host
+	behind  bool // only for a proxied rule: the service is on a host behind this one
 }
 
 type verdict uint8
@@ -26,24 +26,22 @@ const (
 	pass verdict = iota
 	drop
 	reject
-	proxied // a service answers SYNs in its place
+	proxied // a service answers the SYNs of these packets
 )
 
-// String is the policy's word for v.
+// String returns the policy's word for v.
 func (v verdict) String() string { return [...]string{"pass", "drop", "reject", "pass"}[v] }
 
-// maxPaths is on how many ways packets may come to a rule before it counts as having no equal: each makes one rule.
+// maxPaths is the largest number of paths to a rule. Each path makes one rule, so a rule with more paths is reported as without equal.
 const maxPaths = 512
 
-// Following takes a number of steps that the rules' number bounds: chains that lead to each other can have more ways through
-// them than anybody can follow.
+// The number of steps is limited in proportion to the number of rules: chains that jump to each other can have too many paths to follow.
 const (
-	maxSteps     = 40_000 // packets that meet a rule, on one way
+	maxSteps     = 40_000 // a step is a rule that packets meet on one path
 	stepsPerRule = 40
 )
 
-// follower goes through the chains as a packet of one family does, and writes down rules of which the first that matches
-// decides.
+// follower follows the chains as a packet of one family passes them, and produces rules of which the first match decides.
 type follower struct {
 	family  saved.Family
 	devices []string
@@ -51,35 +49,35 @@ type follower struct {
 	report  *saved.Report
 	out     []flat
 	stack   []*saved.Chain
-	hook    saved.Hook // of the base chain that is followed
+	hook    saved.Hook // of the current base chain
 
 	lost    map[*saved.Chain]bool           // chains that are named as lost
 	entered map[*saved.Chain][]saved.Cond   // packets that have been in a chain
-	limits  map[*saved.Chain][]*saved.Limit // of a chain that was entered, and of those that it leads to
+	limits  map[*saved.Chain][]*saved.Limit // the limits of a chain that was entered, and of the chains that it leads to
 
 	marks      bool   // some rule marks packets
-	exceeded   bool   // what would happen if every limit were exceeded
-	worst      []flat // the rules that say it, when this is the other follower
-	before     []flat // those of out up to folded, folded
+	exceeded   bool   // assume that every limit is exceeded
+	worst      []flat // the rules of the follower that assumes that every limit is exceeded
+	before     []flat // the rules of out up to index folded, joined
 	folded     int
-	published  []published // what rules translate
+	published  []published // packets whose destination rules translate
 	translated bool        // the packets' destination has been translated
 	spent      int         // steps so far
 	allowed    int
 }
 
-// exhausted reports whether it has taken all its steps.
+// exhausted reports whether the follower has taken all its steps.
 func (w *follower) exhausted() bool { return w.spent > w.allowed }
 
-// trail is where a follower is: on which ways packets get here, and what happens to them.
+// trail is the position of a follower: the paths of the packets that get there, and how they are treated.
 type trail struct {
 	paths       []saved.Cond
-	final       bool // no base chain follows, so that to accept is to pass
-	passUnknown bool // what has no equal is passed; see doubt.go
-	sure        bool // all packets of paths get here; if not, only passing is sound
+	final       bool // no base chain follows, so accept means pass
+	passUnknown bool // packets of rules without equal are passed; see doubt.go
+	sure        bool // all packets of paths get here; if not, only passing is safe
 }
 
-// base follows a base chain for packets on t.paths.
+// base follows a base chain for the packets of t.paths.
 func (w *follower) base(c *saved.Chain, t trail) {
 	all := t.paths
 	w.hook = c.Hook

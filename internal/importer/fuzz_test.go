@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// FuzzImport gives the parsers any bytes. They must not panic, and a policy that comes out must be one.
+// FuzzImport gives random bytes to the parsers. They must not panic. If the result is a policy, it must be valid.
 func FuzzImport(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -34,7 +34,7 @@ func FuzzImport(f *testing.F) {
 		`"right":"@s"}},{"vmap":{"key":{"ct":{"key":"state"}},"data":{"set":[["new",{"drop":null}]]}}}]}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if bytes.HasPrefix(bytes.TrimSpace(data), []byte("table")) || len(data) > 1<<16 {
-			return // nft reads text, and is not what is tested
+			return // nft itself parses this text, so this package's parsers are not tested
 		}
 		defer time.AfterFunc(20*time.Second, func() { panic("it takes too long") }).Stop()
 		for _, format := range []importer.Format{importer.Iptables, importer.IP6tables, importer.Nft} {

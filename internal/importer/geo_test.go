@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestCountries has rules for countries, for both families: they are sets with `country`, and packets from networks of the database
-// get the rules' verdicts. A code that is none of a country has no equal.
+// TestCountries has rules for countries, for both families. They must become sets with `country`, and packets from networks of the database must get
+// the rules' verdicts. A code of no country must be reported as lost.
 func TestCountries(t *testing.T) {
 	db := filepath.Join(t.TempDir(), "countries.mmdb")
 	if err := testutil.Write(db, testutil.Network{Prefix: "198.51.100.0/24", Country: "CN"}, testutil.Network{Prefix: "203.0.113.0/24", Country: "DE"},

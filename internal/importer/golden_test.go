@@ -11,15 +11,15 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestGolden compares the policy and the list files that each archive's rules make with those in the archive. -update
-// rewrites them.
+// TestGolden imports each archive's rules. It compares the policy and the list files with those in the archive. With -update it rewrites those in the
+// archive.
 func TestGolden(t *testing.T) {
 	for _, c := range cases(t) {
 		t.Run(c.name, func(t *testing.T) {
 			sources, format := c.sources()
 			if format == "nft" {
 				testutil.RequireTool(t, "nft")
-				testutil.RequireRoot(t) // to make the namespace in which nft loads the text
+				testutil.RequireRoot(t) // needed to create the namespace in which nft loads the text
 			}
 			r := c.imports(t, sources, format)
 			lower(t, r)
@@ -43,7 +43,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// rewrite replaces what is not input.
+// rewrite replaces all parts of the archive except the inputs.
 func (c *testCase) rewrite(t *testing.T, got []txtar.File) {
 	t.Helper()
 	a := &txtar.Archive{Comment: c.archive.Comment}

@@ -15,10 +15,11 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestGrammar draws files in all of the grammar that iptables-restore takes: options in any order, by their long names, cut
-// short or with =, negated, behind the target; chains without their line, ten deep; -I among -A; and the extensions that
-// files use. The text itself is imported and loaded, not what iptables-save makes of it. Where nothing is said to be lost,
-// each packet must have the kernel's verdict. FLOODWALL_LONG draws 300 files instead of 5.
+// TestGrammar generates files with all of the grammar that iptables-restore accepts. Options are in any order, by their
+// long names, abbreviated or with =, negated, or after the target. Chains have no line of their own, and are nested ten
+// deep. -I is among -A. The extensions are those that files use. The text itself is imported and loaded, not the output of
+// iptables-save for it. If nothing is reported as lost, each packet must have the kernel's verdict. FLOODWALL_LONG
+// generates 300 files instead of 5.
 func TestGrammar(t *testing.T) {
 	files := 5
 	if os.Getenv("FLOODWALL_LONG") != "" {
@@ -55,9 +56,8 @@ func TestGrammar(t *testing.T) {
 	}
 }
 
-// TestDropsAreAccountedFor draws such files with every extension, whether or not the policy has an equal, and holds that
-// each rule that drops is in the policy or named, that an option that is not understood is reported, and that `check` calls
-// no rule of the policy dead.
+// TestDropsAreAccountedFor generates such files with every extension, whether or not the policy has an equivalent. Each rule that drops must be in
+// the policy or in the report. An option that the parser does not know must be reported. `check` must not call any rule of the policy dead.
 func TestDropsAreAccountedFor(t *testing.T) {
 	files := 150
 	if os.Getenv("FLOODWALL_LONG") != "" {
@@ -86,7 +86,7 @@ func TestDropsAreAccountedFor(t *testing.T) {
 	t.Logf("%d files, %d rules that drop, %d of them lost", files, drops, lost)
 }
 
-// accounted holds that no rule that drops has vanished, and that no rule of the policy is dead.
+// accounted checks that each rule that drops is in the policy or reported, and that no rule of the policy is dead.
 func accounted(t *testing.T, r *importer.Result, text string) {
 	t.Helper()
 	same(t, r)
@@ -112,18 +112,18 @@ func accounted(t *testing.T, r *importer.Result, text string) {
 	}
 }
 
-// grammar writes files.
+// grammar generates files.
 type grammar struct {
 	r     *rand.Rand
 	v6    bool
-	lossy bool // with extensions that the policy has no equal for
+	lossy bool // it also uses extensions without an equal in the policy
 }
 
 func (g *grammar) oneIn(n int) bool { return g.r.IntN(n) == 0 }
 
 func (g *grammar) pick(words ...string) string { return words[g.r.IntN(len(words))] }
 
-// file writes tables; all chains but the base chain are user chains, up to ten of which lead to each other.
+// file writes the tables of a file. All chains except the base chain are user chains; up to ten of them lead to each other.
 func (g *grammar) file() string {
 	var b strings.Builder
 	for _, table := range []string{"raw", "mangle", "filter"} {
@@ -159,8 +159,8 @@ func (g *grammar) file() string {
 	return b.String()
 }
 
-// rule writes groups of words, shuffled but for the protocol, which comes before what belongs to it. next is the first
-// chain that it may lead to; if it is negative it leads there.
+// rule writes groups of words in random order. Only the protocol must come before the options that belong to it. next is
+// the first chain that the rule may lead to. If it is negative, the rule always leads to chain -next.
 func (g *grammar) rule(table string, next, depth int) string {
 	var groups []string
 	kind := g.r.IntN(8)
@@ -183,7 +183,7 @@ func (g *grammar) rule(table string, next, depth int) string {
 	if proto := g.protocol(); proto != nil {
 		at := g.r.IntN(len(groups) + 1)
 		groups = append(groups[:at:at], append([]string{proto[0]}, groups[at:]...)...)
-		if len(proto) > 1 { // somewhere behind
+		if len(proto) > 1 { // after the protocol
 			at += 1 + g.r.IntN(len(groups)-at)
 			groups = append(groups[:at:at], append([]string{proto[1]}, groups[at:]...)...)
 		}
@@ -206,7 +206,7 @@ func (g *grammar) target(table string, next, depth int) string {
 	return j + g.pick("ACCEPT", "ACCEPT", "DROP", "DROP", "RETURN")
 }
 
-// match writes a match of a kind, or none. No rule has two of a kind.
+// match writes a match of a kind, or none. A rule has at most one match of each kind.
 func (g *grammar) match(kind int) string {
 	not := g.pick("", "", "! ")
 	nets := []string{"198.51.100.0/24", "198.51.100.128/25", "203.0.113.7", "10.0.0.0/255.0.0.0"}
@@ -238,7 +238,7 @@ func (g *grammar) match(kind int) string {
 	return ""
 }
 
-// protocol writes a protocol, and perhaps what belongs to it.
+// protocol writes a protocol, and sometimes options that belong to it.
 func (g *grammar) protocol() []string {
 	p, not := g.pick("-p ", "--protocol ", "--proto "), g.pick("", "", "! ")
 	icmp, message := "icmp", "-m icmp "+not+"--icmp-type "+g.pick("8", "echo-reply", "3/4", "any")
@@ -262,7 +262,7 @@ func (g *grammar) protocol() []string {
 	return nil
 }
 
-// foreign writes a match without an equal, or one that counts.
+// foreign writes a match without an equal, or a match that counts packets.
 func (g *grammar) foreign() string {
 	return g.pick("-m mac --mac-source 02:00:00:00:00:01", "-m pkttype --pkt-type unicast", "-m statistic --mode random --probability 0.5",
 		"-m u32 --u32 0>>22&0x3C@4>>16=0:0xFFFF", "-m connlimit --connlimit-above 5 --connlimit-mask 32", "-m physdev --physdev-is-bridged",

@@ -6,14 +6,14 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// Limits of what hoisted follows: chains that lead to each other, rules it adds, and alternatives of one of them.
+// The limits of hoisted: nesting of chains, rules that it adds, and alternatives of one of these.
 const (
 	maxNested  = 8
 	maxHoisted = 256
 )
 
-// hoisted puts the rules that take packets out of connection tracking, and that stand in chains which base chains lead to, into
-// those base chains, with what the jumps ask. A rule that another one may spare packets from stays where it is, and is reported there.
+// hoisted moves rules that exempt packets from connection tracking from user chains to the base chains that lead to them, with the conditions of the
+// jumps. A rule stays where it is if an earlier rule may keep packets from it. It is then reported there.
 func hoisted(rs *saved.Ruleset) {
 	for _, t := range rs.Tables {
 		h := hoist{table: t, moved: map[*saved.Rule]bool{}, stays: map[*saved.Rule]bool{}}
@@ -32,14 +32,14 @@ func hoisted(rs *saved.Ruleset) {
 	}
 }
 
-// hoist is the work on one table. Rules change after all are read, as they are compared with each other.
+// hoist is the work on one table. Rules are changed only after all were read, because they are compared with each other.
 type hoist struct {
 	table        *saved.Table
 	moved, stays map[*saved.Rule]bool
 	added        int
 }
 
-// body is the rules of a base chain with those that its jumps lead to.
+// body returns the rules of a base chain with the moved rules before the jumps that lead to them.
 func (h *hoist) body(c *saved.Chain) (out []saved.Rule) {
 	for i := range c.Rules {
 		for _, n := range h.behind(&c.Rules[i], 0) {
@@ -51,13 +51,13 @@ func (h *hoist) body(c *saved.Chain) (out []saved.Rule) {
 	return out
 }
 
-// notrack is a rule that takes packets out of connection tracking, and what it and the jumps to it ask.
+// notrack is a rule that exempts packets from connection tracking, with its conditions and those of the jumps to it.
 type notrack struct {
 	from *saved.Rule
 	alts []saved.Cond
 }
 
-// behind is the rules that take packets out of connection tracking in the chain that q leads to, with what q asks.
+// behind returns the rules that exempt packets from connection tracking in the chain that q jumps to, with the conditions of q.
 func (h *hoist) behind(q *saved.Rule, depth int) (out []notrack) {
 	c := h.table.Chains[q.Act.Target]
 	if q.Act.Kind != saved.ActJump && q.Act.Kind != saved.ActGoto || c == nil {
@@ -84,7 +84,7 @@ func (h *hoist) behind(q *saved.Rule, depth int) (out []notrack) {
 	return out
 }
 
-// both is the alternatives that hold when one of each list does.
+// both returns the alternatives that hold when one of each list holds.
 func both(a, b []saved.Cond) []saved.Cond {
 	switch {
 	case a == nil:

@@ -10,45 +10,45 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// Options say how to import.
+// Options are the options of an import.
 type Options struct {
-	Format    Format   // what the files are; the formats of iptables and ipset may be given together
-	Devices   []string // through which packets come in from outside; empty: those that the rules name
-	Router    bool     // the policy is for packets that are forwarded, too, even if chain FORWARD has no rules
-	Geo       string   // a database (mmdb) of countries, for rules that ask for those
-	ListFiles bool     // large sets become list files
+	Format    Format   // the format of the files; the formats of iptables and ipset may be given together
+	Devices   []string // the devices on which packets arrive from outside; empty means those that the rules name
+	Router    bool     // the policy also covers forwarded packets, even if chain FORWARD has no rules
+	Geo       string   // a database (mmdb) of countries, for rules that test countries
+	ListFiles bool     // write large sets as list files
 
-	spoil func(policy string) string // what tests do to the policy before it is compared with the files
+	spoil func(policy string) string // used by tests: changes the policy before it is compared with the files
 }
 
-// Result is a policy and what there is to say about it.
+// Result is a policy with remarks about the conversion.
 type Result struct {
 	Policy  string
-	Lists   []List         // to be written beside the policy
-	Rules   int            // in the policy
-	Sets    int            // in the policy
-	Lost    []saved.Remark // what has no equal in the policy
-	Notes   []saved.Remark // what changes no verdict, and the user may want to know
+	Lists   []List         // list files that must be written next to the policy
+	Rules   int            // number of rules in the policy
+	Sets    int            // number of sets in the policy
+	Lost    []saved.Remark // rules, or parts of rules, that have no equivalent in the policy
+	Notes   []saved.Remark // remarks that change no verdict, but that the user may want to know
 	Drops   Drops
-	Open    string // why the policy passes everything though the files drop something, or ""
-	Differs string // that packets have another verdict for no reason that Lost names, or ""
-	Unfit   string // why `check` refuses the policy, and which target has it all the same, or ""
+	Open    string // why the policy passes everything although the files drop packets; or ""
+	Differs string // how many test packets get another verdict from the policy without a reason in Lost; or ""
+	Unfit   string // why `check` refuses the policy, and which target accepts the policy; or ""
 
-	bytes bool // rules ask for bytes of packets
+	bytes bool // whether rules test bytes of packets
 }
 
 // Drops counts the rules of the input that drop or reject, and base chains whose policy is to drop.
 type Drops struct {
-	Input  int `json:"input"`  // all: the sum of the others
-	Policy int `json:"policy"` // those that rules of the policy say, wholly or in part
-	Lost   int `json:"lost"`   // those that only Lost names
-	Aside  int `json:"aside"`  // those that are about other packets, or that no packet gets to: Notes names each
+	Input  int `json:"input"`  // all drops: the sum of the other fields
+	Policy int `json:"policy"` // drops that rules of the policy cover, completely or in part
+	Lost   int `json:"lost"`   // drops that only Lost names
+	Aside  int `json:"aside"`  // drops of other packets, or that no packet reaches: Notes names each
 }
 
-// LostRules is how many rules of the input have no equal, or only in part.
+// LostRules returns the number of input rules that have no equivalent, or only a partial one.
 func (r *Result) LostRules() int { return saved.Total(r.Lost) }
 
-// importOnce imports files with the tests of bytes that are asked for.
+// importOnce imports files. It uses the tests of bytes that less allows.
 func importOnce(ctx context.Context, sources []saved.Source, o Options, less asked) (*Result, error) {
 	rep := &saved.Report{}
 	rs, families, err := read(ctx, sources, o, rep)
@@ -126,10 +126,10 @@ func finish(rs *saved.Ruleset, rep *saved.Report, o Options, devices []string, r
 	return r
 }
 
-// inHead is how many remarks stand at the head of the policy. The command prints them all.
+// inHead is the largest number of remarks at the head of the policy. The command prints all.
 const inHead = 12
 
-// head is the comment at the start of the policy: where it comes from, and how it is more open than that.
+// head returns the comment at the beginning of the policy: the names of the files, and the packets that the policy passes and the files do not.
 func head(rs *saved.Ruleset, r *Result) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Imported from %s.\n", oneLine(strings.Join(rs.Files, ", ")))
@@ -158,13 +158,13 @@ func head(rs *saved.Ruleset, r *Result) string {
 	return b.String()
 }
 
-// short is the remark with the file's name alone, for the policy, which may be read on another machine.
+// short returns the remark with only the file's base name, for the policy, which may be read on another machine.
 func short(r saved.Remark) string {
 	r.File = filepath.Base(r.File)
 	return r.String()
 }
 
-// read reads all files; sets come first, as rules refer to them.
+// read reads all files. Sets come first, because rules refer to them.
 func read(ctx context.Context, sources []saved.Source, o Options, rep *saved.Report) (*saved.Ruleset, saved.Family, error) {
 	rs := &saved.Ruleset{Geo: o.Geo}
 	formats := make([]Format, len(sources))
@@ -214,7 +214,7 @@ func readFile(ctx context.Context, rs *saved.Ruleset, src saved.Source, f Format
 	return saved.IPv4 | saved.IPv6, saved.ReadNft(ctx, rs, rep, src)
 }
 
-// twice is the error that two files hold the same table.
+// twice returns an error if two files have the same table.
 func twice(rs *saved.Ruleset) error {
 	first := map[string]saved.Place{}
 	for _, t := range rs.Tables {
@@ -228,7 +228,7 @@ func twice(rs *saved.Ruleset) error {
 	return nil
 }
 
-// missing notes that nothing is known of a family.
+// missing adds a note if no file covers a family.
 func missing(rs *saved.Ruleset, families saved.Family, rep *saved.Report) {
 	switch at := (saved.Place{File: rs.File}); families {
 	case saved.IPv4:

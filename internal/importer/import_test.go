@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// rules makes an iptables-save file of rules for chain INPUT.
+// rules returns an iptables-save file with rules for chain INPUT.
 func rules(policy string, lines ...string) importer.Source {
 	text := "*filter\n:INPUT " + policy + " [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:user - [0:0]\n"
 	var b strings.Builder
@@ -29,7 +29,8 @@ func rules(policy string, lines ...string) importer.Source {
 	return importer.Source{Name: "rules.v4", Data: []byte(text + b.String() + "COMMIT\n")}
 }
 
-// loadable skips a test whose ruleset nft has to load, in namespaces of another user's, when this is a root that may become no other user.
+// loadable skips a test that cannot run here. nft must load the ruleset in another user's namespaces, and this process may be a root that cannot
+// become another user.
 func loadable(t *testing.T, format importer.Format) {
 	t.Helper()
 	if format == importer.Nft && os.Geteuid() == 0 {
@@ -51,7 +52,7 @@ func imported(t *testing.T, format importer.Format, sources ...importer.Source) 
 	return r
 }
 
-// same holds that a policy has the verdicts of the files, as far as the import has compared them.
+// same checks that a policy has the same verdicts as the files, according to the import's own comparison.
 func same(t *testing.T, r *importer.Result) {
 	t.Helper()
 	if r.Differs != "" {
@@ -61,7 +62,7 @@ func same(t *testing.T, r *importer.Result) {
 
 var ruleName = regexp.MustCompile(`^\{name: [^,]*, `)
 
-// policyRules are the rules of a policy without their names and where they come from.
+// policyRules returns the rules of a policy without their names and origins.
 func policyRules(r *importer.Result) (list []string) {
 	_, text, _ := strings.Cut(r.Policy, "\nrules:\n")
 	for line := range strings.Lines(text) {
@@ -71,7 +72,7 @@ func policyRules(r *importer.Result) (list []string) {
 	return list
 }
 
-// TestInputErrors has one input for each thing that can be wrong with a file as a whole.
+// TestInputErrors has one input for each error that concerns a file as a whole.
 func TestInputErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -122,7 +123,7 @@ func TestSameTableTwice(t *testing.T) {
 	}
 }
 
-// TestNoted has rules that do something besides their verdict, or have none: each is told of, and changes nothing.
+// TestNoted has rules that have an effect besides their verdict, or no verdict. Each must get a note, and must not change the policy.
 func TestNoted(t *testing.T) {
 	for _, tt := range []struct {
 		name, line, why string
@@ -145,7 +146,7 @@ func TestNoted(t *testing.T) {
 	}
 }
 
-// TestNotedOfNft has statements of nft that log, alone, and before and behind what decides.
+// TestNotedOfNft has log statements of nft: alone, before a verdict, and after one.
 func TestNotedOfNft(t *testing.T) {
 	const text = `{"nftables": [
 {"table": {"family": "inet", "name": "t", "handle": 1}},
@@ -165,13 +166,13 @@ func TestNotedOfNft(t *testing.T) {
 	}
 }
 
-// TestLost has a rule of each kind that has no equal, with what becomes of those after it.
+// TestLost has a rule of each kind that has no equivalent. It checks how the rules after it are imported.
 func TestLost(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		lines  []string
 		policy []string
-		lost   []string // without the file and the rule's text
+		lost   []string // without the file and the text of the rule
 	}{
 		{"accept", []string{"INPUT -p tcp -m limit --limit 1/s -j ACCEPT", "INPUT -p tcp -j DROP"},
 			[]string{"{proto: tcp, family: ipv4, over: {rate: 1/s, burst: 5}, then: drop}", "{proto: tcp, family: ipv4, then: pass}"}, nil},
@@ -224,13 +225,13 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestLostForward has rules for forwarded packets that ask what the policy cannot: it passes what they might accept, and the rest of
-// the chain, and its policy, are in it, or named.
+// TestLostForward has rules for forwarded packets with tests that the policy cannot make. The policy must pass the packets that they might
+// accept. The rest of the chain and its policy must be imported or reported.
 func TestLostForward(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		lines  []string
-		policy []string // its rules for forwarded packets
+		policy []string // the policy's rules for forwarded packets
 		lost   []string
 	}{
 		{"a chain for some", []string{"FORWARD -d 192.0.2.9 -o lan0 -p tcp --dport 22 -j user", "user -j ACCEPT"},
@@ -267,7 +268,7 @@ func TestLostForward(t *testing.T) {
 	}
 }
 
-// TestFold has rules that become one, and rules that look as if they could and must not.
+// TestFold has rules that must become one, and rules that look similar but must not.
 func TestFold(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -298,7 +299,7 @@ func TestFold(t *testing.T) {
 	}
 }
 
-// TestComments keeps the comments of rules that become one with the addresses, whichever they are of.
+// TestComments joins rules with different comments that differ in the destination address. Each comment must stay with its address.
 func TestComments(t *testing.T) {
 	var lines []string
 	for i := range 20 {
@@ -315,7 +316,7 @@ func TestComments(t *testing.T) {
 	}
 }
 
-// TestManyAddresses imports 50,000 rules of one address, which must become one rule with one set, in about a second.
+// TestManyAddresses imports 50,000 rules with one address each. They must become one rule with one set, in about a second.
 func TestManyAddresses(t *testing.T) {
 	var lines []string
 	for i := range 50_000 {
@@ -328,7 +329,7 @@ func TestManyAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := cpuTime(t) - start; took > 10*time.Second { // a tenth of it by itself
+	if took := cpuTime(t) - start; took > 10*time.Second { // without other load, it takes a tenth of this
 		t.Errorf("it took %v", took)
 	}
 	want := []string{"{from: $blocked, then: drop}"}
@@ -341,7 +342,7 @@ func TestManyAddresses(t *testing.T) {
 	}
 }
 
-// TestRemarksTogether tells of many rules in a row that have the same said of them once.
+// TestRemarksTogether has many successive rules with the same remark. The remark must be reported once.
 func TestRemarksTogether(t *testing.T) {
 	var lines []string
 	for i := range 6 {
@@ -354,7 +355,7 @@ func TestRemarksTogether(t *testing.T) {
 	}
 }
 
-// TestManyExceptions has thousands of rules that take packets out of a chain, before one that drops the others.
+// TestManyExceptions has thousands of rules that take packets out of a chain, before a rule that drops all other packets.
 func TestManyExceptions(t *testing.T) {
 	for _, target := range []string{"ACCEPT", "RETURN"} {
 		t.Run(target, func(t *testing.T) {
@@ -382,7 +383,7 @@ func TestManyExceptions(t *testing.T) {
 	}
 }
 
-// cpuTime is the time that the process has been on a CPU, whatever else the machine does.
+// cpuTime returns the CPU time of this process, which does not depend on the load of the machine.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u unix.Rusage

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/importer"
 )
 
-// TestIpsetTypes has sets of types without an equal: the report names the type, and why it has none.
+// TestIpsetTypes has sets of types without an equal. The report must name the type and the reason.
 func TestIpsetTypes(t *testing.T) {
 	for _, tt := range []struct{ create, entry, why string }{
 		{"hash:net,net family inet", "192.0.2.0/24,198.51.100.0/24", "of type hash:net,net, with pairs of addresses"},
@@ -29,11 +29,12 @@ func TestIpsetTypes(t *testing.T) {
 	}
 }
 
-// TestIpsetOptions has words of create and add that change what a set holds, or only how ipset answers.
+// TestIpsetOptions has options of create and add. Some change the entries of a set; others only change ipset's
+// output.
 func TestIpsetOptions(t *testing.T) {
 	for _, tt := range []struct {
 		text string
-		want string // of the policy's sets, of what is lost, or of the error
+		want string // text of the policy's sets, of a loss, or of the error
 	}{
 		{"create -exist b hash:net family inet maxelem 131072\nadd -exist b 198.51.100.0/24", "b: [198.51.100.0/24]"},
 		{"create b -exist hash:net\nadd b 198.51.100.0/24 -exist", "b: [198.51.100.0/24]"},

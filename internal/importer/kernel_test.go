@@ -21,11 +21,11 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// packetsPerCase is how many packets are put on the wire for each ruleset.
+// packetsPerCase returns the number of packets that are sent for each ruleset.
 func packetsPerCase() int { return testutil.Scaled(1500, 4000) }
 
-// TestKernel loads each archive's rules with the tools that they are for, saves them with these tools, imports what
-// they print, and compares what the policy does with packets with what the kernel's rules do with them.
+// TestKernel loads each archive's rules with their own tools, saves them with these tools, and imports the output. It then
+// compares the policy's verdicts on packets with those of the kernel's rules.
 func TestKernel(t *testing.T) {
 	for _, c := range cases(t) {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,11 +51,11 @@ func (c *testCase) newKernel(t *testing.T) *kernel {
 	k.program = lower(t, k.result)
 	k.judge = testutil.NewJudge(t, c.dev(), "wire0", true, "192.0.2.1/24", "2001:db8::1/64", "203.0.113.1/24")
 	run(t, witnesses(c.dev()), "nft", "-f", "-")
-	run(t, "", "ip", "-6", "route", "replace", "default", "dev", c.dev()) // a way back, for rules that look for it
+	run(t, "", "ip", "-6", "route", "replace", "default", "dev", c.dev()) // a return route, for rules that test whether there is one
 	return k
 }
 
-// dev is the device through which packets come in.
+// dev returns the device through which packets come in.
 func (c *testCase) dev() string {
 	if len(c.device) > 0 {
 		return c.device[0]
@@ -63,7 +63,7 @@ func (c *testCase) dev() string {
 	return "ens3"
 }
 
-// loader is the command that loads an input, and the one that prints it again.
+// loader returns the command that loads an input, and the command that prints it again.
 func (c *testCase) loader(input string) (load, save []string) {
 	variant := func(tool string) string {
 		if c.legacy {
@@ -81,7 +81,7 @@ func (c *testCase) loader(input string) (load, save []string) {
 	return []string{variant(restore)}, []string{variant(input)}
 }
 
-// saved is the inputs as the tools print them, once they have loaded them in a namespace that ends here.
+// saved returns the inputs as the tools print them after they have loaded them in a network namespace, which is then removed.
 func (c *testCase) saved(t *testing.T) (list []importer.Source, format importer.Format) {
 	t.Helper()
 	sources, format := c.sources()
@@ -109,7 +109,7 @@ func (c *testCase) saved(t *testing.T) (list []importer.Source, format importer.
 	return list, format
 }
 
-// load loads the inputs where the test runs.
+// load loads the inputs in the namespace of the test.
 func (c *testCase) load(t *testing.T) {
 	t.Helper()
 	sources, _ := c.sources()
@@ -128,8 +128,8 @@ func run(t *testing.T, stdin string, command ...string) {
 	}
 }
 
-// witnesses report, in the judge's words, the state behind conntrack, and the packets that all rules of input or
-// forward have passed.
+// witnesses returns rules that log, in the judge's format, the state after conntrack, and the packets that have passed all rules
+// of input or forward.
 func witnesses(device string) string {
 	var b strings.Builder
 	b.WriteString("table inet witness {\n\tchain state {\n\t\ttype filter hook prerouting priority -199;\n")
@@ -150,16 +150,16 @@ type kernel struct {
 	result  *importer.Result
 	program *ir.Program
 	judge   *testutil.Judge
-	any     bool // rules may drop all packets, or none
+	any     bool // a correct run may drop all packets, or none
 }
 
-// probe is a packet that is put on the wire.
+// probe is a packet that is sent.
 type probe struct {
 	spec  packet.Spec
 	frame []byte
 }
 
-// compare sends packets without rules, to see which of them get to the end of input or forward, and again with the
+// compare sends packets first without rules, to find those that reach the end of input or forward, and then again with the
 // rules.
 func (k *kernel) compare(t *testing.T) {
 	probes := k.probes(t)
@@ -169,7 +169,7 @@ func (k *kernel) compare(t *testing.T) {
 	}
 	without := k.fates(t, frames)
 	k.load(t)
-	if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil { // a connection stays as translated as it began
+	if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil { // a connection stays translated in the way in which it began
 		t.Fatal(err)
 	}
 	with := k.fates(t, frames)
@@ -210,7 +210,7 @@ func (k *kernel) compare(t *testing.T) {
 	}
 }
 
-// fates asks the judge in parts that the log's buffer holds.
+// fates asks the judge in parts that fit into the buffer of the log.
 func (k *kernel) fates(t *testing.T, frames [][]byte) (all []testutil.Fate) {
 	t.Helper()
 	for part := range slices.Chunk(frames, 500) {
@@ -223,7 +223,7 @@ func (k *kernel) fates(t *testing.T, frames [][]byte) (all []testutil.Fate) {
 	return all
 }
 
-// ends is the hook at whose end a packet was seen, or "".
+// ends returns the hook at whose end a packet was seen, or "".
 func ends(f testutil.Fate) string {
 	for _, name := range f.Seen {
 		if strings.HasPrefix(name, "end-") {
@@ -240,13 +240,13 @@ func stateNumber(name string) uint32 {
 	}[name]
 }
 
-// structural reports whether a reason is a check that the policy's rules rest on. The original rules have none of these, and the
-// importer says which checks the policy adds.
+// structural reports whether a reason is a check that the policy's rules depend on. The original rules have no such checks, and
+// the importer reports the checks that the policy adds.
 func (k *kernel) structural(reason string) bool {
 	return slices.ContainsFunc(k.program.Structural(), func(s ir.Structural) bool { return s.Check.String() == reason })
 }
 
-// exempt reports whether rules without equal decide about a packet.
+// exempt reports whether rules without an equal decide about a packet.
 func (k *kernel) exempt(s packet.Spec) bool {
 	port := "none"
 	switch v := s.Packet().Value[packet.DPort]; {
@@ -260,7 +260,7 @@ func (k *kernel) exempt(s packet.Spec) bool {
 	})
 }
 
-// members answers for the dynamic sets: the host's own addresses, and what the list files hold.
+// members returns a function for lookups in the dynamic sets: those of the host's own addresses, and those of the list files.
 func (k *kernel) members(t *testing.T) func(int, netip.Addr) bool {
 	t.Helper()
 	sets := make([]*netipx.IPSet, len(k.program.Sets))
@@ -306,7 +306,7 @@ var (
 	numberLike  = regexp.MustCompile(`\b\d{1,5}\b`)
 )
 
-// hints are the addresses and numbers that the rules' text has, whatever the importer makes of them.
+// hints returns the addresses and numbers in the rules' text, whether or not the importer understands them.
 func (k *kernel) hints() (h packet.Hints) {
 	sources, _ := k.sources()
 	for _, s := range sources {
@@ -352,8 +352,8 @@ func (k *kernel) hints() (h packet.Hints) {
 	return h
 }
 
-// probes draws packets that a host takes: whole ones without tags, from others, to one of its addresses or, on a
-// router, any.
+// probes generates packets that a host accepts. They are whole, have no VLAN tag, and come from other hosts. Their destination
+// is one of the host's addresses or, on a router, any address.
 func (k *kernel) probes(t *testing.T) (list []probe) {
 	r, h := testutil.Random(t), k.hints()
 	for tries := 0; len(list) < k.packets && tries < k.packets*50; tries++ {
@@ -361,10 +361,10 @@ func (k *kernel) probes(t *testing.T) (list []probe) {
 		p := s.Packet()
 		switch {
 		case p.Kind != packet.IP || p.Value[packet.VLAN] != packet.VLANNone:
-		case p.Failed.Has(packet.ExtHeaders): // Floodwall reads six
-		case strings.Contains(s.String(), "frag"): // the kernel puts fragments together before rules see them
-		case ahHeader.MatchString(s.String()): // behind which iptables and nft do not look, and Floodwall does
-		case p.Dst.Is4() && p.Dst.As4()[3] == 255 && p.Dst.As4()[0] != 255: // perhaps a broadcast to a network of the host's
+		case p.Failed.Has(packet.ExtHeaders): // Floodwall reads at most six
+		case strings.Contains(s.String(), "frag"): // the kernel reassembles fragments before rules see them
+		case ahHeader.MatchString(s.String()): // iptables and nft do not look after an AH header, but Floodwall does
+		case p.Dst.Is4() && p.Dst.As4()[3] == 255 && p.Dst.As4()[0] != 255: // may be a broadcast address of one of the host's networks
 		case slices.Contains(anycast, p.Dst.String()) || isOwn(p.Src) || p.Dst.IsUnspecified() || !isOwn(p.Dst) && !p.Dst.IsMulticast() && !k.router:
 		default:
 			if frame := s.Frame(); len(frame) < 1500 {
@@ -379,7 +379,7 @@ var ahHeader = regexp.MustCompile(`ext=[a-z0-9,]*\bah\b`)
 
 var ownAddresses = []string{"192.0.2.1", "203.0.113.1", "2001:db8::1"}
 
-// anycast are the addresses of all routers of the host's networks, of which it is one.
+// anycast are the subnet-router anycast addresses of the host's networks. The host itself is such a router.
 var anycast = []string{"2001:db8::", "fe80::"}
 
 func isOwn(a netip.Addr) bool {

@@ -7,22 +7,22 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// A rule that asks for a rate divides the packets that get to it: those that exceed the limit, and the others. In the
-// policy one rule with `over` takes the first kind and gives them the verdict that they come to in the end; behind it
-// there are only the others. Their end is found by following the chains once more, where every limit is exceeded (follower.worst).
+// A rule that tests a rate divides the packets that reach it into two kinds: packets that exceed the limit, and all other packets. In the policy, one
+// rule with `over` matches the first kind and gives these packets their final verdict. Only the second kind reaches the rules after it. The verdict
+// for the first kind is found by following the chains again under the assumption that every limit is exceeded (follower.worst).
 
-// maxParts is into how many rules the packets that exceed a limit are divided by their verdict. Each has a limit of its
-// own, so that more packets pass.
+// maxParts is the largest number of rules into which the packets above a limit are divided by their verdict. Each rule has a limit of its own, so
+// more packets pass.
 const maxParts = 4
 
-// part is packets with one verdict.
+// part is a set of packets with one verdict.
 type part struct {
 	saved.Cond
 	verdict verdict
 	at      []saved.Place
 }
 
-// limited writes down what becomes of packets that exceed the limit of r, and returns those of which r is certain then.
+// limited produces the rules for packets that exceed the limit of r. It returns the packets that r is certain to match.
 func (p *traversal) limited(r *saved.Rule, conds []saved.Cond) (certain []saved.Cond) {
 	var doubtful []saved.Cond
 	if p.indifferent(r) {
@@ -32,7 +32,7 @@ func (p *traversal) limited(r *saved.Rule, conds []saved.Cond) (certain []saved.
 		l := c.Limit
 		c.Limit = nil
 		switch {
-		case p.translated: // nobody asks how much
+		case p.translated: // the limit makes no difference here
 			doubtful = append(doubtful, c.WithUnknown(l.What))
 		case p.exceeded && l.Above, r.Act.Kind == saved.ActNone:
 			certain = append(certain, c)
@@ -51,7 +51,8 @@ func (p *traversal) limited(r *saved.Rule, conds []saved.Cond) (certain []saved.
 	return certain
 }
 
-// countedAgain loses that limits of a chain count packets each time that they come to it. known are those that have been there.
+// countedAgain reports the limits of a chain that count a packet again each time the packet reaches the chain. known contains the packets that
+// reached the chain before.
 func (p *traversal) countedAgain(c *saved.Chain, conds, known []saved.Cond) {
 	limits, ok := p.limits[c]
 	if !ok {
@@ -69,7 +70,7 @@ func (p *traversal) countedAgain(c *saved.Chain, conds, known []saved.Cond) {
 	}
 }
 
-// meetsAny reports whether some packet of c is one of a list.
+// meetsAny reports whether any packet of c is also in one of list.
 func (p *traversal) meetsAny(c saved.Cond, list []saved.Cond) bool {
 	return slices.ContainsFunc(list, func(k saved.Cond) bool {
 		p.spent++
@@ -78,7 +79,7 @@ func (p *traversal) meetsAny(c saved.Cond, list []saved.Cond) bool {
 	})
 }
 
-// limitsOf are the limits of a chain, and of those that it leads to.
+// limitsOf returns the limits of a chain and of the chains that it leads to.
 func limitsOf(c *saved.Chain, seen map[*saved.Chain]bool) (list []*saved.Limit) {
 	if c == nil || seen[c] {
 		return nil
@@ -95,7 +96,7 @@ func limitsOf(c *saved.Chain, seen map[*saved.Chain]bool) (list []*saved.Limit) 
 	return list
 }
 
-// indifferent reports whether r makes no difference to any packet's verdict.
+// indifferent reports whether r does not change the verdict of any packet.
 func (p *traversal) indifferent(r *saved.Rule) bool {
 	switch t := p.chain.Table.Chains[r.Act.Target]; r.Act.Kind {
 	case saved.ActReturn:
@@ -110,7 +111,7 @@ func (p *traversal) indifferent(r *saved.Rule) bool {
 	return false
 }
 
-// overs writes down the rules for packets of c that exceed l. It reports whether they say what r does.
+// overs produces the rules for packets of c that exceed l. It returns false if they cannot express r.
 func (p *traversal) overs(r *saved.Rule, c saved.Cond, l *saved.Limit) bool {
 	parts, ok := p.fate(c)
 	dropped := 0
@@ -123,7 +124,7 @@ func (p *traversal) overs(r *saved.Rule, c saved.Cond, l *saved.Limit) bool {
 		return false
 	}
 	if l.Connections > 0 && dropped < len(parts) {
-		return false // a policy has no rule that passes connections beyond a number
+		return false // a policy has no rule that passes connections above a number
 	}
 	if l.Less != "" {
 		p.report.Lose(r.At, "%s: %s", l.What, l.Less)
@@ -133,7 +134,7 @@ func (p *traversal) overs(r *saved.Rule, c saved.Cond, l *saved.Limit) bool {
 	}
 	for _, part := range parts {
 		if part.verdict == pass && r.Act.Kind == saved.ActAccept && !l.Above && p.final {
-			continue // they pass either way
+			continue // these packets pass in either case
 		}
 		f := flat{Cond: part.Cond, verdict: part.verdict, over: l, comment: r.Comment, chain: p.chain, at: append([]saved.Place{r.At}, part.at...)}
 		f.Devices, f.Marks, f.Narrower = nil, nil, nil
@@ -142,7 +143,7 @@ func (p *traversal) overs(r *saved.Rule, c saved.Cond, l *saved.Limit) bool {
 	return true
 }
 
-// severalLimits loses that packets of one limit are counted apart, as no single rule matches them all.
+// severalLimits reports limits whose packets are counted separately because no single rule matches them all.
 func severalLimits(list []flat, rep *saved.Report) {
 	first := map[*saved.Limit]bool{}
 	for _, f := range list {
@@ -153,12 +154,11 @@ func severalLimits(list []flat, rep *saved.Report) {
 	}
 }
 
-// fate divides c by the verdicts that its packets come to if they exceed all limits. ok is false when there are too many
-// parts.
+// fate divides c by the verdicts that its packets finally get if they exceed all limits. ok is false if there are too many parts.
 func (p *traversal) fate(c saved.Cond) (parts []part, ok bool) {
 	p.before = append(p.before, fold(p.out[p.folded:])...)
 	p.folded = len(p.out)
-	left, ok := p.apart([]saved.Cond{c}, p.before, func(saved.Cond, *flat) {}) // the others are decided before
+	left, ok := p.apart([]saved.Cond{c}, p.before, func(saved.Cond, *flat) {}) // earlier rules have decided about all other packets
 	if !ok {
 		return nil, false
 	}
@@ -171,7 +171,7 @@ func (p *traversal) fate(c saved.Cond) (parts []part, ok bool) {
 	for _, l := range left {
 		parts = append(parts, part{Cond: l, verdict: pass})
 	}
-	if len(parts) == 0 { // all are decided before
+	if len(parts) == 0 { // earlier rules have decided about all packets
 		return nil, true
 	}
 	if !slices.ContainsFunc(parts, func(q part) bool { return q.verdict != parts[0].verdict }) {
@@ -184,7 +184,7 @@ func (p *traversal) fate(c saved.Cond) (parts []part, ok bool) {
 	return joinParts(parts), true
 }
 
-// apart takes out of conds the packets that rules decide, of which it tells with each such rule. ok is false when too many
+// apart removes from conds the packets that rules decide. For each such rule, it calls tell with the packets and the rule. ok is false if too many
 // parts would be left.
 func (p *traversal) apart(conds []saved.Cond, rules []flat, tell func(saved.Cond, *flat)) (left []saved.Cond, ok bool) {
 	left = conds
@@ -216,7 +216,7 @@ func (p *traversal) apart(conds []saved.Cond, rules []flat, tell func(saved.Cond
 	return left, true
 }
 
-// joinParts makes few parts of those with the same verdict.
+// joinParts joins parts with the same verdict.
 func joinParts(parts []part) (out []part) {
 	byVerdict := map[verdict][]flat{}
 	for _, q := range parts {
@@ -230,7 +230,7 @@ func joinParts(parts []part) (out []part) {
 	return out
 }
 
-// sharedTables loses that several rules of hashlimit count in one table, when one of them gives a verdict.
+// sharedTables reports rules of hashlimit that count in the same table, if one of them gives a verdict.
 func sharedTables(rs *saved.Ruleset, rep *saved.Report) {
 	tables, names := map[string][]*saved.Rule{}, []string(nil)
 	eachOf(rs, func(r *saved.Rule) {

@@ -7,11 +7,11 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// maxAligned bounds the table that aligns two lists, in cells.
+// maxAligned is the largest size of the table that aligns two lists, in cells.
 const maxAligned = 4_000_000
 
-// bothFamilies makes one list of the rules for IPv4 and those for IPv6, in which rules that ask the same of both become
-// one. The order within a family stays; that between them is free, as no packet is of both.
+// bothFamilies merges the rules for IPv4 and the rules for IPv6 into one list. A pair of rules with the same tests becomes one rule. The order within
+// a family is kept. The order between the families is free, because no packet belongs to both.
 func bothFamilies(v4, v6 []flat) (list []flat) {
 	if len(v4)*len(v6) > maxAligned {
 		v4, v6 = fold(v4), fold(v6)
@@ -29,11 +29,11 @@ func bothFamilies(v4, v6 []flat) (list []flat) {
 	return list
 }
 
-// pair is a rule of each list, or of one: the other is -1.
+// pair contains the index of a rule in each list. An index is -1 if the rule is only in the other list.
 type pair struct{ a, b int }
 
-// aligned pairs the rules of two lists that can become one, as many as possible without changing the order: a longest
-// common subsequence.
+// aligned pairs the rules of two lists that can become one rule. It makes as many pairs as possible without changing the order of either list: a
+// longest common subsequence.
 func aligned(v4, v6 []flat) (pairs []pair) {
 	if (len(v4)+1)*(len(v6)+1) > maxAligned {
 		return oneAfterTheOther(len(v4), len(v6))
@@ -83,7 +83,7 @@ func oneAfterTheOther(n, m int) (pairs []pair) {
 	return pairs
 }
 
-// familyKeys are equal for rules that can become one for both families.
+// familyKeys returns keys that are equal for rules that can become one for both families.
 func familyKeys(list []flat) []string {
 	keys := make([]string, len(list))
 	for i := range list {
@@ -92,7 +92,7 @@ func familyKeys(list []flat) []string {
 		c.Field[packet.Family] = nil
 		b := append([]byte{byte(f.verdict)}, f.over.Key()...)
 		if f.over != nil && f.over.Global() {
-			b = append(b, f.over.At.String()...) // each family has its own
+			b = append(b, f.over.At.String()...) // the families have separate limits, so such rules must not become one rule
 		}
 		b = append(append(b, 0), f.comment...)
 		b = append(append(b, 0), f.name...)
@@ -100,14 +100,14 @@ func familyKeys(list []flat) []string {
 		c.Src, b = shapeOf(c.Src, b)
 		c.Dst, b = shapeOf(c.Dst, b)
 		if v := c.Field[packet.ICMP]; v != nil && !v.Has(packet.ICMPNone) && !c.ManyMessages() {
-			c.Field[packet.ICMP] = saved.Only(0) // the messages of the two families are told apart by their values
+			c.Field[packet.ICMP] = saved.Only(0) // the messages of the two families have different values, so they are not compared
 		}
 		keys[i] = string(foldKey(&c, b, noPart))
 	}
 	return keys
 }
 
-// shapeOf is t without its addresses, appended to b; addresses of one family say nothing of the other's packets.
+// shapeOf removes the addresses from t, and appends its form to b. The addresses of one family do not matter to packets of the other.
 func shapeOf(t saved.AddrTest, b []byte) (rest saved.AddrTest, out []byte) {
 	for _, a := range []*saved.AddrSet{t.In, t.Out} {
 		switch {
@@ -122,7 +122,7 @@ func shapeOf(t saved.AddrTest, b []byte) (rest saved.AddrTest, out []byte) {
 	return saved.AddrTest{}, append(b, 0)
 }
 
-// together is a rule for the packets of a, which is for one family, and b, for the other.
+// together makes one rule of a, which is for one family, and b, which is for the other.
 func together(a, b flat) flat {
 	m := a
 	m.at = append(m.at[:len(m.at):len(m.at)], b.at...)
@@ -147,7 +147,7 @@ func together(a, b flat) flat {
 	return m
 }
 
-// list is the source addresses of f as entries.
+// list returns the source addresses of f as entries.
 func (f *flat) list() []saved.Entry {
 	if f.entries != nil || f.Src.In == nil {
 		return f.entries

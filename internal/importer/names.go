@@ -13,7 +13,7 @@ const (
 	maxName   = 40
 )
 
-// safeName is text as a name of the policy, or "" when nothing of it can be one.
+// safeName converts text to a name of the policy. It returns "" when no character is allowed.
 func safeName(text string) string {
 	safe := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(nameRunes, r) {
@@ -28,10 +28,10 @@ func safeName(text string) string {
 	return strings.TrimRight(safe[:min(len(safe), maxName)], "-.")
 }
 
-// names gives each rule, or each set, a name of its own.
+// names contains the names that are in use. It gives each rule or set a distinct name.
 type names map[string]bool
 
-// unique is name, with a number when it is taken.
+// unique returns name. If the name is in use already, it appends a number.
 func (n names) unique(name string) string {
 	free := name
 	for i := 2; n[strings.ToLower(free)]; i++ {
@@ -41,8 +41,8 @@ func (n names) unique(name string) string {
 	return free
 }
 
-// called is a name for a rule without a comment: its chain if the file names it, its verdict if that is not to pass, and
-// what its packets are.
+// called returns a name for a rule without a comment. It has the chain if the file names it, the verdict unless that is pass, and a word for the
+// packets.
 func (f *flat) called() string {
 	var words []string
 	switch {
@@ -66,7 +66,7 @@ func (f *flat) called() string {
 	return "rest"
 }
 
-// about is a word for what a rule asks, or "".
+// about returns a word for the tests of a rule, or "".
 func (f *flat) about() string {
 	switch {
 	case f.Field[packet.DPort] != nil && !f.Field[packet.DPort].Has(packet.PortNone):
@@ -127,7 +127,7 @@ var portNames = map[uint32]string{
 	1194: "openvpn", 3306: "mysql", 3389: "rdp", 5432: "postgresql", 5353: "mdns", 6379: "redis", 546: "dhcpv6", 547: "dhcpv6",
 }
 
-// portsName is a name for ports: that of one, or two numbers of their protocol.
+// portsName returns a name for ports: the name of a single port, or two numbers with their protocol.
 func portsName(v saved.Values, prefix string) string {
 	var parts []string
 	last := ""

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/importer"
 )
 
-// TestOptions has options where and how iptables-restore takes them, and what the policy makes of the rule.
+// TestOptions has options in all places and forms that iptables-restore accepts, and the rule of the policy for each.
 func TestOptions(t *testing.T) {
 	for _, tt := range []struct{ line, rule, lost string }{
 		{"-p tcp -j DROP --dport 22", "{proto: tcp, port: 22, family: ipv4, then: drop}", ""},
@@ -56,7 +56,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestChainsWithoutLines has files without lines for the built-in chains, as iptables-restore takes them.
+// TestChainsWithoutLines has files without lines for the built-in chains, which iptables-restore accepts.
 func TestChainsWithoutLines(t *testing.T) {
 	const text = "*filter\n-A INPUT -p tcp -m tcp --dport 23 -j DROP\nCOMMIT\n"
 	r := imported(t, importer.Iptables, importer.Source{Name: "f", Data: []byte(text)})
@@ -65,7 +65,8 @@ func TestChainsWithoutLines(t *testing.T) {
 	}
 }
 
-// TestPassesEverything has files of which the policy drops nothing: it says so at its head, or another device is asked for.
+// TestPassesEverything has files from which the policy would drop nothing. The head of the policy must say so, or the error must
+// ask for another device.
 func TestPassesEverything(t *testing.T) {
 	const nowhere = "*filter\n:ufw-before-input - [0:0]\n-A ufw-before-input -p tcp -j DROP\nCOMMIT\n"
 	r := imported(t, importer.Iptables, importer.Source{Name: "f", Data: []byte(nowhere)})
@@ -80,7 +81,7 @@ func TestPassesEverything(t *testing.T) {
 	}
 }
 
-// TestCountedAgain has packets that come to a limit once, or twice: the file's limit counts them each time that they do.
+// TestCountedAgain has packets that reach a limit once or twice. The limit in the file counts them each time.
 func TestCountedAgain(t *testing.T) {
 	for second, again := range map[string]bool{
 		"INPUT -p udp --dport 54 -j LIM": false, "INPUT -p udp --dport 53 -s 10.0.0.0/8 -j LIM": true, "INPUT -p udp -j LIM": true, "INPUT -j OUT": true,
@@ -94,7 +95,7 @@ func TestCountedAgain(t *testing.T) {
 	}
 }
 
-// TestManyWays has 60 chains, each of which leads to the next twice: 2^60 ways. Their number must not show.
+// TestManyWays has 60 chains, each of which jumps to the next one twice. There are 2^60 ways, but the import must be fast.
 func TestManyWays(t *testing.T) {
 	for name, jumps := range map[string][2]string{
 		"all packets": {"", ""}, "some": {"-s 10.0.0.0/8 -m ttl --ttl-gt %d ", "-p tcp --dport %d: "},
@@ -124,8 +125,8 @@ func TestManyWays(t *testing.T) {
 	}
 }
 
-// TestRejectsOfARouter has rules that reject forwarded packets behind some that pass those to the host: the policy must
-// compile, though where the former run nobody knows the host's addresses. imported tries.
+// TestRejectsOfARouter has rules that reject forwarded packets, after rules that pass packets to the host. The policy must compile,
+// although the host's addresses are unknown where the reject rules would run. imported compiles it.
 func TestRejectsOfARouter(t *testing.T) {
 	const text = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n-A FORWARD -d 203.0.113.7 -j REJECT\n" +
 		"-A FORWARD -d 203.0.113.9 -j REJECT\nCOMMIT\n"
@@ -134,8 +135,8 @@ func TestRejectsOfARouter(t *testing.T) {
 	}
 }
 
-// TestPrompts has dumps as they are copied from a terminal: what stands around them is passed over and named, and lines of the dump
-// keep their numbers. What looks like rules of another form is an error still.
+// TestPrompts has dumps that were copied from a terminal. Lines before and after the dump must be ignored and reported, and the
+// lines of the dump must keep their numbers. Lines that look like rules in another form must still be an error.
 func TestPrompts(t *testing.T) {
 	const dump = "*filter\n:INPUT DROP [0:0]\n-A INPUT -p tcp --dport 22 -j ACCEPT\nCOMMIT\n"
 	for _, tt := range []struct {
@@ -176,8 +177,8 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
-// TestNoForwardChain has a ruleset of nft that has nothing to say of forwarded packets: the notes say what the policy does with
-// them, and --router passes them.
+// TestNoForwardChain has an nft ruleset without a chain for forwarded packets. The notes must say how the policy treats such
+// packets, and with --router it must pass them.
 func TestNoForwardChain(t *testing.T) {
 	const text = "table inet t {\n\tchain in {\n\t\ttype filter hook input priority 0; policy drop;\n\t\ttcp dport 22 accept\n\t}\n}\n"
 	loadable(t, importer.Nft)
@@ -194,7 +195,7 @@ func TestNoForwardChain(t *testing.T) {
 	}
 }
 
-// TestMeters has limits of nft for each address, and in bytes, and what the policy makes of them.
+// TestMeters has nft limits for each address and limits in bytes, and the rules of the policy for them.
 func TestMeters(t *testing.T) {
 	for _, tt := range []struct{ line, rule, lost string }{
 		{"tcp dport 22 meter m { ip saddr limit rate over 3/minute burst 4 packets } drop",

@@ -7,22 +7,22 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// asked is which tests of bytes an import takes from the rules.
+// asked is a set of restrictions on the tests of packet bytes that an import uses.
 type asked uint8
 
 const (
 	allBytes asked = iota
-	noTexts        // bytes at a place only: XDP alone looks for texts, before all that netfilter knows
+	noTexts        // only bytes at fixed places, and no searches for texts: only XDP can search, and XDP runs before netfilter knows the connection of a packet
 	noBytes
 )
 
-// Import makes a policy of files. It has the verdicts that the files' rules give packets that come in from outside:
-//   - base chains are asked in the kernel's order, user chains where rules lead to them, and first-match rules come out;
-//   - rules that differ in one part, as an address, become one rule, and those for IPv4 and IPv6 one for both;
-//   - a rule that has no equal is left out so that those after it keep their meaning, and is reported. Tests of bytes have none where a
-//     policy with them could not be had, as it would ask for them behind a state of connection tracking.
+// Import makes a policy of files. The policy gives packets that come in from outside the same verdicts as the files' rules:
+//   - base chains are evaluated in the kernel's order, and user chains where rules jump to them; the result is rules of which the first match decides;
+//   - rules that differ in one part, such as an address, become one rule; rules for IPv4 and IPv6 become one rule for both;
+//   - a rule without equivalent is left out in such a way that the rules after it keep their meaning, and is reported. Tests of bytes are also left out
+//     if no target could run a policy with them, because they would come after a test of the connection tracking state.
 //
-// Errors are InputError: a file that is not what it is said to be, or is cut off.
+// An error is an InputError if a file has another format than stated, or is incomplete.
 func Import(ctx context.Context, sources []saved.Source, o Options) (*Result, error) {
 	first, err := importOnce(ctx, sources, o, allBytes)
 	if err != nil || first.Unfit == "" || !first.bytes {
@@ -36,7 +36,7 @@ func Import(ctx context.Context, sources []saved.Source, o Options) (*Result, er
 	return first, nil
 }
 
-// askLess makes tests of bytes that the import does not take ones without equal. It reports whether any rule asks for bytes.
+// askLess replaces the tests of bytes that the import does not use by tests without equivalent. It reports whether any rule tests bytes.
 func askLess(rs *saved.Ruleset, less asked) (any bool) {
 	eachOf(rs, func(r *saved.Rule) {
 		for i := range r.Alts {

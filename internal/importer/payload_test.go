@@ -16,8 +16,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestBytes has rules that ask for bytes of packets, by u32, string and nft's @-expressions, and the policy's rule for each, or the
-// reason that there is none.
+// TestBytes has rules that test bytes of packets, with u32, string and nft's @-expressions. For each rule, the test has the policy's rule, or the
+// reason why there is none.
 func TestBytes(t *testing.T) {
 	const wholePacket = "-m string looks in the whole packet, and the policy in the first"
 	const noOptions = "it reads no packets with IPv4 options"
@@ -86,7 +86,8 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// TestBytesBehindState has a text that is looked for among packets of a state: no policy can do that, and what is imported passes check.
+// TestBytesBehindState has a search for a text in packets of a certain connection state. No policy can express this rule. The imported policy must
+// pass `check`.
 func TestBytesBehindState(t *testing.T) {
 	text := "*filter\n:INPUT DROP [0:0]\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\n" +
 		"-A INPUT -p udp -m udp --dport 53 -m string --string x --algo bm -j DROP\n" +
@@ -98,7 +99,7 @@ func TestBytesBehindState(t *testing.T) {
 	}
 }
 
-// exported is a policy whose rules ask for bytes in all the ways that both targets of netfilter have.
+// exported is a policy whose rules test bytes in all ways that both netfilter targets support.
 const exported = `devices: [ens3]
 checks: off
 rules:
@@ -108,8 +109,9 @@ rules:
   - {name: other, proto: udp, port: 7000, not: {payload: {at: {offset: 0, bytes: "|41 42 43 44|"}}}, then: drop}
 `
 
-// TestExportedBytes imports the rules that Floodwall itself writes for a policy, as the tools print them, and compares the verdicts
-// of the two policies. Packets with IPv4 options or IPv6 extension headers, which iptables cannot read bytes of, are left out.
+// TestExportedBytes imports the rules that Floodwall itself generates for a policy, in the form in which the tools print them. It
+// compares the verdicts of the two policies. It leaves out packets with IPv4 options or IPv6 extension headers, because iptables cannot
+// read their bytes.
 func TestExportedBytes(t *testing.T) {
 	search := exported + "  - {name: search, proto: udp, port: 53, payload: {contains: [evil, \"|00|name\"], nocase: true, within: 200}, then: drop}\n"
 	for target, text := range map[plan.Target]string{plan.TargetIptables: search, plan.TargetNftables: exported} {
@@ -152,7 +154,7 @@ func TestExportedBytes(t *testing.T) {
 	}
 }
 
-// bytesProbes are packets to the ports of exported, with payload that its rules ask for, and nearly so.
+// bytesProbes returns packets to the ports of exported. Their payload matches the tests of its rules, or nearly does.
 func bytesProbes(t *testing.T, draw func(int) int) (list []packet.Spec) {
 	texts := []string{"\xff\xff\xff\xffTSource Engine Query", "\xff\xff\xff\xffTSourc", "\xff\xff\xff\xfeTSource Engine", "a\x4fz\x0f rest", "a\x3fz\x0f rest", "GET / HTTP/1.1",
 		"PUT / HTTP/1.1", "ABCD", "ABCDE", "ABC", "some evil thing", "some EvIl thing", "x\x00NAMEd", strings.Repeat("y", 194) + "evil", strings.Repeat("y", 197) + "evil", ""}

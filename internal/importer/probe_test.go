@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// oneOfEach leaves out packets of a connection that another packet is of: what conntrack takes such a one for depends on whether the
-// kernel has answered the first by then.
+// oneOfEach removes packets that belong to the same connection as an earlier packet. Conntrack's state for such a packet depends on
+// whether the kernel has already answered the first one.
 func oneOfEach(list []probe) []probe {
 	type connection struct {
 		ends  [2]netip.AddrPort

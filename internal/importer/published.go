@@ -9,18 +9,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// A rule that translates destinations publishes a port: a packet has one destination when it comes in, and another when
-// the rules of input or forward see it. The policy sees the first before the kernel translates it, and at its later stages
-// the second. So it needs rules for both.
+// A rule that translates destinations publishes a port. A packet has one destination when it arrives, and another when the rules of input or forward
+// see it. The policy sees the first destination before the kernel translates it, and the second one at its later stages. So it needs rules for both.
 
-// published is packets whose destination is translated by a rule.
+// published contains the packets whose destination a rule translates.
 type published struct {
 	rule  *saved.Rule
 	chain *saved.Chain
 	conds []saved.Cond
 }
 
-// publish writes down what becomes of packets whose destination is translated, before the rules that see the others.
+// publish produces rules for packets whose destination is translated. They come before the rules for all other packets.
 func (w *follower) publish(rs *saved.Ruleset, all saved.Cond) {
 	finder := w.another()
 	for _, c := range rs.Base(w.family, saved.HookPrerouting) {
@@ -36,7 +35,7 @@ func (w *follower) publish(rs *saved.Ruleset, all saved.Cond) {
 	}
 }
 
-// another is a follower for the same packets that writes nothing down.
+// another returns a follower for the same packets that produces no rules.
 func (w *follower) another() *follower {
 	return &follower{family: w.family, devices: w.devices, dnat: w.dnat, marks: w.marks, report: &saved.Report{}, allowed: w.allowed}
 }
@@ -85,7 +84,7 @@ func (w *follower) publishOne(rs *saved.Ruleset, p published, c saved.Cond, d sa
 	}
 }
 
-// translatedPorts are ports in the coding of packet.DPort, for the protocols that c leaves.
+// translatedPorts returns ports in the coding of packet.DPort, for the protocols that c allows.
 func translatedPorts(c saved.Cond, numbers saved.Values) saved.Values {
 	out := saved.Values{}
 	for _, proto := range []uint32{saved.ProtoTCP, saved.ProtoUDP} {
@@ -97,7 +96,7 @@ func translatedPorts(c saved.Cond, numbers saved.Values) saved.Values {
 	return out
 }
 
-// finds keeps the packets that meet a rule that translates destinations.
+// finds records the packets that meet a rule that translates destinations.
 func (p *traversal) finds(r *saved.Rule, conds []saved.Cond) {
 	if _, does := r.Translation(); does && p.chain.NAT {
 		p.published = append(p.published, published{r, p.chain, slices.Clone(conds)})

@@ -11,10 +11,11 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// randomRulesets is how many rulesets TestRandomRules draws.
+// randomRulesets is the number of rulesets that TestRandomRules generates.
 const randomRulesets = 8
 
-// TestRandomRules draws rulesets whose chains lead to each other in all ways, and compares as TestKernel does.
+// TestRandomRules generates rulesets whose chains lead to each other in all ways, and compares them as TestKernel
+// does.
 func TestRandomRules(t *testing.T) {
 	for i := range randomRulesets {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -28,7 +29,7 @@ func TestRandomRules(t *testing.T) {
 			}}}
 			k := c.newKernel(t)
 			k.any = true
-			if len(k.result.Lost) > 0 { // packets get to some rule in too many ways
+			if len(k.result.Lost) > 0 { // packets reach some rule in too many ways
 				t.Logf("not compared: %v", k.result.Lost)
 				return
 			}
@@ -94,7 +95,8 @@ func (w *ruleWriter) rule(table string, below []string) string {
 	return strings.Join(strings.Fields(strings.Join(append(words, target), " ")), " ")
 }
 
-// header writes one match of an address or of another property of the IP header, or none. No rule has two of a kind.
+// header writes one match of an address or of another property of the IP header, or none. A rule has at most one
+// match of each kind.
 func (w *ruleWriter) header(kind int) string {
 	not := w.pick("", "", "! ")
 	nets := []string{"198.51.100.0/24", "198.51.100.128/25", "203.0.113.7/32", "10.0.0.0/8", "10.1.0.0/16"}
@@ -120,7 +122,7 @@ func (w *ruleWriter) header(kind int) string {
 	return ""
 }
 
-// protocol writes a match of the protocol and, mostly, of something of its header, or none.
+// protocol writes a match of the protocol and, mostly, of a field of its header, or none.
 func (w *ruleWriter) protocol() string {
 	not := w.pick("", "", "! ")
 	icmp, number := "-p icmp", "-m icmp "+not+"--icmp-type "+w.pick("8", "3", "3/4", "any")

@@ -12,14 +12,14 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestRates sends packets over time to rules with rates, and compares how many of each port the kernel passes with the
-// limits of the imported policy at the times when they were sent. A burst is exact; what is refilled meanwhile may differ by
-// one packet, as nobody knows when within a call the kernel looked at its clock.
+// TestRates sends packets over time to rules with rates. For each port, it compares the number of packets that the kernel
+// passes with the limits of the imported policy at the times when they were sent. A burst must be exact. The number of
+// packets that are added over time may differ by one, because it is unknown when within a call the kernel read its clock.
 func TestRates(t *testing.T) {
 	for _, of := range []struct {
 		input, rules string
 		first, last  int            // ports
-		slack        map[string]int // of those that refill: a packet a round and prefix
+		slack        map[string]int // the tolerance of the limits that refill: one packet per round and prefix
 	}{
 		{"iptables-save", ratesOfIptables, 1001, 1006, map[string]int{"1001": 3, "1002": 3, "1003": 6}},
 		{"nft", ratesOfNft, 1001, 1006, map[string]int{"1001": 3, "1002": 3, "1003": 3, "1005": 6}},

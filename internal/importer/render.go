@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// keys are the keys of a rule of the policy, and those of its not.
+// keys contains the keys of a policy rule: the keys of the rule itself, and the keys under `not`.
 type keys struct{ is, not []string }
 
 func (k *keys) add(not bool, name string, list []string) {
@@ -27,15 +27,15 @@ func (k *keys) add(not bool, name string, list []string) {
 	}
 }
 
-// renderer writes conds as keys.
+// renderer formats conditions as keys.
 type renderer struct {
-	addrs func(a *saved.AddrSet) []string // the words for addresses, which may become sets
+	addrs func(a *saved.AddrSet) []string // formats addresses, which may become sets
 	cond  saved.Cond
 	keys  keys
-	proto uint32 // the one protocol, or 0
+	proto uint32 // the only protocol of the rule, or 0
 }
 
-// render is the keys of a cond.
+// render returns the keys of a condition.
 func render(c saved.Cond, addrs func(a *saved.AddrSet) []string) keys {
 	r := renderer{addrs: addrs, cond: c}
 	r.address("from", c.Src)
@@ -59,7 +59,7 @@ func render(c saved.Cond, addrs func(a *saved.AddrSet) []string) keys {
 	return r.keys
 }
 
-// payload writes bytes at their places, and texts.
+// payload writes tests of bytes and searches for texts.
 func (r *renderer) payload() {
 	is, not, _ := r.cond.Payloads()
 	if is != nil {
@@ -79,7 +79,8 @@ func (r *renderer) address(key string, t saved.AddrTest) {
 	}
 }
 
-// protocol writes the protocol: the one that the rule asks for or, when ports or flags need it, theirs.
+// protocol writes the protocol. If the rule does not test one, but has ports or flags that need one, it writes
+// theirs.
 func (r *renderer) protocol() {
 	v := r.cond.Field[packet.Proto]
 	for _, d := range saved.Dependents {
@@ -113,7 +114,7 @@ func (r *renderer) protocol() {
 	r.keys.add(not, "proto", list)
 }
 
-// ports writes ports, without their protocol where the rule has it or where they are of both.
+// ports writes ports. It omits the protocol of the ports if the rule already names it, or if the ports are the same for both protocols.
 func (r *renderer) ports(key string, v saved.Values) {
 	if v == nil {
 		return
@@ -156,7 +157,7 @@ func spanWords(v saved.Values) (list []string) {
 	return list
 }
 
-// segments writes the sizes of segments with SYN.
+// segments writes the MSS of segments with SYN.
 func (r *renderer) segments() {
 	v := r.cond.Field[packet.MSS]
 	if v == nil {

@@ -20,12 +20,12 @@ func (r *renderer) flags() {
 	}
 	list := flagWords(v)
 	if inverse := flagWords(v.Not(packet.Flags).And(saved.Values{{First: 0, Last: packet.FlagsNone - 1}})); !not && len(inverse) < len(list) {
-		not, list = true, inverse // protocol has written that it is TCP
+		not, list = true, inverse // v is not of other protocols, so protocol has written TCP already
 	}
 	r.keys.add(not, "flags", list)
 }
 
-// flagWords covers a set of flag bytes with tests of some bits, by halving what is no such test.
+// flagWords expresses a set of flag bytes as tests of some bits. It splits the set in halves until each part is such a test.
 func flagWords(v saved.Values) []string {
 	var cover func(mask, value uint32) []string
 	cover = func(mask, value uint32) []string {
@@ -42,7 +42,7 @@ func flagWords(v saved.Values) []string {
 		switch {
 		case n == 0:
 			return nil
-		case n == of && mask != 0: // a test looks at one flag at least
+		case n == of && mask != 0: // a test must contain at least one flag
 			return []string{flagWord(value, mask)}
 		}
 		free = ^mask & 255
@@ -52,8 +52,8 @@ func flagWords(v saved.Values) []string {
 	return cover(0, 0)
 }
 
-// bestFlag is the free bit that tells bytes in v from others best: the half where it is set differs most from the
-// other in how many it has.
+// bestFlag returns the free bit that best separates the bytes in v from the others. It compares the number of bytes in v that have the bit set
+// with the number that do not; the bit with the largest difference is the best.
 func bestFlag(v saved.Values, mask, value, free uint32) (best uint32) {
 	most := -1
 	for ; free != 0; free &= free - 1 {
@@ -77,7 +77,7 @@ func bestFlag(v saved.Values, mask, value, free uint32) (best uint32) {
 
 var flagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"}
 
-// flagWord is VALUE/MASK, in quotes when a comma in it would end the word.
+// flagWord returns VALUE/MASK, in quotes if a comma in it would end the word.
 func flagWord(value, mask uint32) string {
 	names := func(byte uint32) string {
 		var set []string

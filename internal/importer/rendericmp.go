@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// messages writes ICMP messages. When they are most of the protocol's, it writes those that are not.
+// messages writes ICMP messages. If the rule has most of the protocol's messages, it writes the missing messages under `not`.
 func (r *renderer) messages() {
 	v := r.cond.Field[packet.ICMP]
 	if v == nil {
@@ -35,11 +35,11 @@ func (r *renderer) messages() {
 	}
 	r.keys.add(true, "icmp", messageWords(saved.Values{{First: saved.ICMPBase(f), Last: saved.ICMPBase(f) + 0xffff}}.And(v.Not(packet.ICMP))))
 	if r.cond.Field[packet.Fragment] == nil && !r.cond.Whole {
-		r.keys.add(true, "fragment", []string{"later"}) // which has no message to be told apart by
+		r.keys.add(true, "fragment", []string{"later"}) // a later fragment has no message type
 	}
 }
 
-// ofFamily is the messages of v that packets of the rule's family can be.
+// ofFamily returns the messages of v that packets of the rule's family can have.
 func (r *renderer) ofFamily(v saved.Values) saved.Values {
 	switch f := r.cond.Field[packet.Family]; {
 	case f == nil:
@@ -50,7 +50,7 @@ func (r *renderer) ofFamily(v saved.Values) saved.Values {
 	return v.And(saved.Values{{First: packet.ICMPv6, Last: packet.ICMPNone - 1}})
 }
 
-// messageWords names messages: types whole, or with their codes. Two types of the same name are one word.
+// messageWords returns names for messages: whole types, or types with codes. Two types of the same name become one word.
 func messageWords(v saved.Values) (list []string) {
 	types := map[saved.Family]saved.Values{}
 	for _, f := range []saved.Family{saved.IPv4, saved.IPv6} {
@@ -74,7 +74,7 @@ func messageWords(v saved.Values) (list []string) {
 	return shareNames(list)
 }
 
-// messageName is the policy's name of a type, or its number.
+// messageName returns the policy's name of a type, or its number.
 func messageName(f saved.Family, kind uint32) string {
 	for _, name := range policyMessages[f] {
 		if saved.ICMPNames[f][name] == kind {
@@ -84,7 +84,7 @@ func messageName(f saved.Family, kind uint32) string {
 	return fmt.Sprint(kind)
 }
 
-// policyMessages are the names that the policy has for types.
+// policyMessages are the policy's names of types.
 var policyMessages = map[saved.Family][]string{
 	saved.IPv4: {
 		"echo-reply", "destination-unreachable", "source-quench", "redirect", "echo-request", "router-advertisement",
@@ -99,8 +99,8 @@ var policyMessages = map[saved.Family][]string{
 	},
 }
 
-// shareNames drops the protocol from names that are of both families' messages and in the list for both, and from
-// those that only one family has.
+// shareNames removes the protocol from a name that is unambiguous without it. This is the case if only one family has the name, or if the list has
+// the name for both families.
 func shareNames(list []string) (out []string) {
 	for _, w := range list {
 		proto, name, _ := strings.Cut(w, "/")

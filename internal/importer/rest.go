@@ -2,7 +2,7 @@ package importer
 
 import "github.com/floodwall/floodwall/internal/importer/saved"
 
-// rest reports the chains that no packet from outside meets, or that the policy leaves to the kernel.
+// rest reports the chains that no packet from outside reaches, or that the policy leaves to the kernel.
 func rest(rs *saved.Ruleset, rep *saved.Report, router bool) {
 	for _, t := range rs.Tables {
 		if t.Families == 0 {
@@ -34,7 +34,7 @@ func rest(rs *saved.Ruleset, rep *saved.Report, router bool) {
 	}
 }
 
-// translating reports a rule of a chain that translates addresses of packets that come in.
+// translating reports a rule of a chain that translates addresses of incoming packets.
 func translating(rs *saved.Ruleset, r *saved.Rule, rep *saved.Report) {
 	_, does := r.Translation()
 	switch {
@@ -46,7 +46,7 @@ func translating(rs *saved.Ruleset, r *saved.Rule, rep *saved.Report) {
 	}
 }
 
-// unforwarded notes what the policy does with packets that the host forwards when the files have no chain for them.
+// unforwarded adds a note on how the policy treats forwarded packets when the files have no chain for them.
 func unforwarded(rs *saved.Ruleset, families saved.Family, rep *saved.Report, router bool) {
 	if router || len(rs.Tables) == 0 {
 		return
@@ -58,7 +58,7 @@ func unforwarded(rs *saved.Ruleset, families saved.Family, rep *saved.Report, ro
 	}
 }
 
-// forwards notes what the policy does with packets that the host forwards when no rules do.
+// forwards adds a note on how the policy treats forwarded packets when no rule matches them.
 func forwards(rs *saved.Ruleset, c *saved.Chain, rep *saved.Report, router bool) {
 	if c.Hook != saved.HookForward || c.NAT || router {
 		return
@@ -70,7 +70,7 @@ func forwards(rs *saved.Ruleset, c *saved.Chain, rep *saved.Report, router bool)
 	}
 }
 
-// leaves notes the rules for packets that leave, and that some are dropped there.
+// leaves adds notes about the rules of a chain for outgoing packets, and about its policy if that drops them.
 func leaves(c *saved.Chain, rep *saved.Report) {
 	eachRule(c, func(r *saved.Rule) {
 		rep.Note(r.At, "is about packets that leave, and the policy about those that come in")
@@ -86,7 +86,7 @@ func eachRule(c *saved.Chain, f func(r *saved.Rule)) {
 	}
 }
 
-// translatesOnly reports whether t translates addresses, and does nothing else.
+// translatesOnly reports whether t only translates addresses.
 func translatesOnly(t *saved.Table) bool {
 	is := false
 	for _, c := range t.Order {
@@ -100,7 +100,7 @@ func translatesOnly(t *saved.Table) bool {
 	return is
 }
 
-// reached is the chains to which rules of the chosen base chains lead.
+// reached returns the chains that rules of the chosen base chains lead to.
 func reached(t *saved.Table, chosen func(*saved.Chain) bool) map[*saved.Chain]bool {
 	found := map[*saved.Chain]bool{}
 	var visit func(c *saved.Chain)

@@ -9,10 +9,11 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// A rule for SYNPROXY becomes a service whose SYNs are answered with cookies. The service decides about all packets to its ports that
-// get to it, and conntrack does not know its connections: rules that ask for their state are about other packets.
+// A rule with the target SYNPROXY becomes a service whose SYNs are answered with SYN cookies. The service decides about all packets to its ports that
+// reach it. Conntrack does not know the connections of the service, so rules that test a connection's state match only other packets.
 
-// ownNotrack takes NOTRACK off the rules that only keep the SYNs for SYNPROXY out of connection tracking, as the service does that.
+// ownNotrack clears Notrack in rules that only exempt the SYNs for SYNPROXY from connection tracking, because the service does that
+// itself.
 func ownNotrack(rs *saved.Ruleset) {
 	ports := saved.Values{}
 	eachOf(rs, func(r *saved.Rule) {
@@ -40,7 +41,7 @@ func eachOf(rs *saved.Ruleset, visit func(*saved.Rule)) {
 	}
 }
 
-// proxies writes down that the packets of a rule for SYNPROXY belong to a service, if one can be for them.
+// proxies produces a service for the packets of a SYNPROXY rule. It returns false if a service cannot express the rule.
 func (p *traversal) proxies(r *saved.Rule, conds []saved.Cond) bool {
 	keys, ok := r.Proxies()
 	if !ok || !p.sure {
@@ -54,12 +55,12 @@ func (p *traversal) proxies(r *saved.Rule, conds []saved.Cond) bool {
 		rest := *c
 		rest.Field[packet.DPort] = nil
 		if p.hook == saved.HookForward {
-			rest.Dst = saved.AddrTest{} // a service behind this host is at any address but its own
+			rest.Dst = saved.AddrTest{} // a service behind this host has any address except the host's own
 			if c.Dst.In != nil || c.Dst.Out != nil && !c.Dst.Out.Local {
 				return false
 			}
 		} else if rest.Dst.In != nil && rest.Dst.In.Local {
-			rest.Dst.In = nil // who asks for the service asks this host
+			rest.Dst.In = nil // a client of the service always sends to this host's address
 		}
 		if ports == nil || !ports.Within(saved.TCPPorts) || !rest.Everything() {
 			return false
@@ -76,14 +77,15 @@ func (p *traversal) proxies(r *saved.Rule, conds []saved.Cond) bool {
 	return true
 }
 
-// service is a line of the policy under services.
+// service is an entry of the policy under services.
 type service struct {
 	ports saved.Values
 	keys  string
 	at    []saved.Place
 }
 
-// separate takes the services out of a list of rules, and their packets out of the rules that stand behind them or ask for a state.
+// separate moves the services out of a list of rules. It also removes the packets of the services from rules that come after them, and from rules
+// that test a state.
 func separate(list []flat, families saved.Family, rep *saved.Report) (rest []flat, services []service) {
 	for i := range list {
 		if list[i].verdict != proxied {
@@ -116,7 +118,7 @@ func separate(list []flat, families saved.Family, rep *saved.Report) (rest []fla
 	return rest, services
 }
 
-// spares takes the packets of a service out of rules. One behind this host has those that are not for the host.
+// spares removes the packets of a service from rules. If the service is behind this host, packets to the host itself are not removed.
 func (f *flat) spares(list []flat) (out []flat) {
 	for _, rule := range list {
 		if f.behind && rule.Dst.In != nil && rule.Dst.In.Local {
@@ -140,14 +142,14 @@ func possible(c saved.Cond, f saved.Family) bool {
 	return ok
 }
 
-// beside takes packets to TCP ports out of f.
+// beside removes packets to TCP ports from f.
 func (f *flat) beside(ports saved.Values) {
 	if of := f.Implied(); of[packet.Proto].Has(saved.ProtoTCP) {
 		f.Field[packet.DPort] = f.Field[packet.DPort].And(ports.Not(packet.DPort))
 	}
 }
 
-// line writes a service whose SYNs are always answered with cookies.
+// line returns the policy's line for a service whose SYNs are always answered with cookies.
 func (s service) line(name string) string {
 	r := renderer{}
 	r.ports("port", s.ports)

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/importer"
 )
 
-// proxyRules are the rules of the talk of 2021, with a host's own beside them.
+// proxyRules are the rules of a talk of 2021 about SYNPROXY, together with a host's own rules.
 const proxyRules = `*raw
 :PREROUTING ACCEPT [0:0]
 -A PREROUTING -p tcp -m tcp --dport 443 --syn -j CT --notrack
@@ -41,7 +41,8 @@ const proxyNft = `table inet filter {
 }
 `
 
-// TestSYNPROXY has rules for SYNPROXY with their NOTRACK: they are a service, and the rules that ask for a state leave it out.
+// TestSYNPROXY has rules for SYNPROXY with their NOTRACK rules. They must become a service, and rules that test a state must
+// exclude its packets.
 func TestSYNPROXY(t *testing.T) {
 	for name, tt := range map[string]struct {
 		format importer.Format

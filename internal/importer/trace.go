@@ -11,43 +11,43 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// trace takes one packet through the chains of the files as the kernel does: it asks rule after rule, and knows nothing of flat rules. Where
-// nobody knows whether a rule matches, the trace goes on both ways, one after the other.
+// trace evaluates one packet with the chains of the files as the kernel does: rule by rule, without flat rules. If it is unknown whether a rule
+// matches, the trace follows both possibilities, one after the other.
 type trace struct {
 	*files
 	pkt      *packet.Packet
 	family   saved.Family
 	device   string
-	exceeded bool // every limit is exceeded, or none
+	exceeded bool // true if all limits are exceeded, false if none is
 
-	choices []bool // whether rules match that perhaps do, in their order
+	choices []bool // for each rule that perhaps matches, in order: whether the trace assumes that it matches
 	chosen  int
 	depth   int
-	met     []saved.Place // rules that matched, or perhaps do
-	by      saved.Place   // the one that decided
-	aside   bool          // the packet is translated, or a service answers it, or a limit counts others: the files do not say what becomes of it
+	met     []saved.Place // rules that matched, or perhaps matched
+	by      saved.Place   // the rule that decided
+	aside   bool          // the files do not determine the verdict: the packet is translated, a service answers it, or a limit counts other packets
 }
 
-// files is what a trace needs to know of all rules.
+// files contains the data about all rules that a trace needs.
 type files struct {
 	rs     *saved.Ruleset
 	router bool
 	marks  map[saved.Family]bool
 	dnat   bool
 	limits map[saved.Family]bool
-	spared []spared // what takes packets out of connection tracking
+	spared []spared // the rules that exempt packets from connection tracking
 	base   map[saved.Family]map[saved.Hook][]*saved.Chain
 	member func(s *saved.Set, a netip.Addr) bool
-	steps  int // that are left
+	steps  int // number of steps that are left
 }
 
-// spared is a rule that takes packets out of connection tracking, and its chain.
+// spared is a rule that exempts packets from connection tracking, and its chain.
 type spared struct {
 	chain *saved.Chain
 	rule  *saved.Rule
 }
 
-// filesOf prepares traces.
+// filesOf collects the information for traces.
 func filesOf(rs *saved.Ruleset, router bool) files {
 	f := files{rs: rs, router: router, dnat: translates(rs), marks: map[saved.Family]bool{}, limits: map[saved.Family]bool{},
 		base: map[saved.Family]map[saved.Hook][]*saved.Chain{}}
@@ -66,16 +66,16 @@ func filesOf(rs *saved.Ruleset, router bool) files {
 	return f
 }
 
-// ownAddresses are those of the host in a trace.
+// ownAddresses are the addresses of the host in a trace.
 var ownAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 
-// Bounds of a trace: chains that lead to each other, and ways on which rules go that perhaps match.
+// The limits of a trace: the nesting of chains, and the number of ways through rules that perhaps match.
 const (
 	maxDepth = 64
 	maxWays  = 64
 )
 
-// ways calls yield for each end that the packet can come to.
+// ways calls yield with the end of each path that the packet may take.
 func (w trace) ways(yield func(end *trace, passed bool)) {
 	for range maxWays {
 		one := w
@@ -94,7 +94,7 @@ func (w trace) ways(yield func(end *trace, passed bool)) {
 	}
 }
 
-// through asks the base chains in their order, and reports whether the packet passes them.
+// through evaluates the base chains in their order. It reports whether the packet passes them.
 func (w *trace) through() bool {
 	hook := saved.HookInput
 	if here := slices.Contains(ownAddresses, w.pkt.Dst) || inRanges(saved.HereBound, w.pkt.Dst); w.router && !here {
@@ -118,7 +118,7 @@ func (w *trace) through() bool {
 	return true
 }
 
-// chain asks the rules of a chain: the packet is accepted, dropped, or goes on behind it (ActNone).
+// chain evaluates the rules of a chain. It returns whether the packet is accepted, is dropped, or continues after the chain (ActNone).
 func (w *trace) chain(c *saved.Chain) saved.ActionKind {
 	if w.depth++; w.depth > maxDepth || w.steps <= 0 {
 		w.aside = true
@@ -160,7 +160,7 @@ func (w *trace) chain(c *saved.Chain) saved.ActionKind {
 	return saved.ActNone
 }
 
-// choose is the next choice.
+// choose returns the next choice, for a rule that perhaps matches.
 func (w *trace) choose() bool {
 	if w.chosen == len(w.choices) {
 		w.choices = append(w.choices, false)
@@ -169,7 +169,7 @@ func (w *trace) choose() bool {
 	return w.choices[w.chosen-1]
 }
 
-// answer is whether something holds.
+// answer says whether a condition holds for a packet.
 type answer uint8
 
 const (
@@ -197,7 +197,7 @@ func (w *trace) matches(r *saved.Rule) bool {
 	return w.choose()
 }
 
-// holds is whether c holds for the packet.
+// holds returns whether c holds for the packet.
 func (w *trace) holds(c *saved.Cond, r *saved.Rule) answer {
 	for f, v := range c.Field {
 		if v != nil && !v.Has(w.pkt.Value[f]) {
@@ -221,7 +221,7 @@ func (w *trace) holds(c *saved.Cond, r *saved.Rule) answer {
 	case c.DNAT && !w.dnat, c.Routed && !w.pkt.Failed.Has(packet.SourceRoute):
 		return no
 	case c.Limit != nil && c.Limit.Connections > 0 && w.pkt.Value[packet.State] != packet.StateNew:
-		w.aside = true // the policy counts first packets alone
+		w.aside = true // the policy counts only the first packets of connections
 		return no
 	case c.Limit != nil && c.Limit.Above != w.exceeded:
 		w.met = append(w.met, r.At)
@@ -249,13 +249,13 @@ func (w *trace) in(s *saved.AddrSet, a netip.Addr) bool {
 	return slices.ContainsFunc(s.Sets, func(of *saved.Set) bool { return w.member(of, a) })
 }
 
-// inRanges reports whether one of some sorted ranges has an address.
+// inRanges reports whether one of the sorted ranges contains an address.
 func inRanges(ranges []netipx.IPRange, a netip.Addr) bool {
 	n, _ := slices.BinarySearchFunc(ranges, a, func(r netipx.IPRange, a netip.Addr) int { return r.To().Compare(a) })
 	return n < len(ranges) && ranges[n].Contains(a)
 }
 
-// hasBytes reports whether a packet has the bytes that p asks for, Not aside.
+// hasBytes reports whether a packet has the bytes that p tests for. It ignores p.Not.
 func hasBytes(p *saved.Payload, pkt *packet.Packet) bool {
 	for _, a := range p.At {
 		from := pkt.Payload

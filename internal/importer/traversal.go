@@ -8,21 +8,22 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// traversal is a chain as far as it was followed.
+// traversal is the state of a follower within a chain.
 type traversal struct {
 	*follower
 	trail
 	chain *saved.Chain
-	rest  []saved.Rule // those behind the one at hand
-	left  []saved.Cond // packets that have left the chain, and are still in paths
-	// accepted is how many of left were accepted; the others stay in the base chain.
+	rest  []saved.Rule // the rules after the current one
+	left  []saved.Cond // packets that have left the chain, but are not yet removed from paths
+	// accepted is the number of elements of left whose packets were accepted. The other packets stay in the same base
+	// chain.
 	accepted     int
-	exits        []saved.Cond // packets that are accepted, and go on to the next base chain
-	doubt        *saved.Place // a rule that takes some packets out of the chain, nobody knows which
-	tooManyPaths bool         // there are too many ways
+	exits        []saved.Cond // packets that are accepted here, and continue in the next base chain
+	doubt        *saved.Place // a rule that takes an unknown part of the packets out of the chain
+	tooManyPaths bool         // there are more than maxPaths paths
 	undecided    bool         // packets have left the chain without a verdict
 	decided      bool         // all packets have got a verdict
-	passesAll    *saved.Place // the rule that passes them all, as it has no equal
+	passesAll    *saved.Place // the rule without equal that passes all packets
 }
 
 // rule follows one rule.
@@ -33,7 +34,7 @@ func (p *traversal) rule(r *saved.Rule) {
 	}
 }
 
-// aside reports what a rule does besides its verdict, if packets can meet it.
+// aside reports the effects of a rule besides its verdict, if packets can reach it.
 func (p *traversal) aside(r *saved.Rule) {
 	mute := r.Act.Kind == saved.ActNone && asksUnknown(r)
 	if len(r.Side) == 0 && !r.Act.Logs && !mute {
@@ -60,19 +61,19 @@ func (p *traversal) aside(r *saved.Rule) {
 	}
 }
 
-// What is noted of rules that log.
+// The notes about rules that log.
 const (
 	onlyLogs = "logs packets, and the policy does not; it changes no verdict"
 	alsoLogs = "logs packets besides its verdict, and the policy does not"
 )
 
-// asksUnknown reports whether r asks what the policy cannot. Some of that has an effect of its own: `-m recent --set`
-// remembers the sender (iptables-extensions(8)).
+// asksUnknown reports whether r has a test that the policy cannot make. Some such tests have side effects: `-m recent
+// --set` remembers the sender (iptables-extensions(8)).
 func asksUnknown(r *saved.Rule) bool {
 	return slices.ContainsFunc(r.Alts, func(c saved.Cond) bool { return c.Unknown != nil })
 }
 
-// act does what a rule does to the packets that meet it.
+// act applies a rule to the packets that meet it.
 func (p *traversal) act(r *saved.Rule, policy bool) {
 	if p.decided || len(p.paths) == 0 && !policy {
 		return
@@ -109,7 +110,7 @@ func (p *traversal) act(r *saved.Rule, policy bool) {
 	}
 }
 
-// loseRest reports the rules behind one that is widened to all packets.
+// loseRest reports the rules after a rule that was widened to all packets.
 func (p *traversal) loseRest() {
 	for i := range p.rest {
 		if r := &p.rest[i]; r.Act.Kind != saved.ActNone {
@@ -119,8 +120,8 @@ func (p *traversal) loseRest() {
 	}
 }
 
-// mustRemoveLeft reports whether packets that have left must be taken out of the paths before r: not if r only lets more of
-// them leave in the same way. So thousands of such rules in a row are taken out at once.
+// mustRemoveLeft reports whether the packets in left must be removed from the paths before r is applied. It returns false if r only lets further
+// packets leave in the same way. Then the packets of thousands of such consecutive rules are removed in one step.
 func (p *traversal) mustRemoveLeft(r *saved.Rule) bool {
 	switch r.Act.Kind {
 	case saved.ActReturn:
@@ -142,7 +143,7 @@ func (p *traversal) asksNothing(r *saved.Rule) bool {
 	})
 }
 
-// where is a place's line, for a message about another line of the file.
+// where returns the line of a place, for a message about another line of the same file.
 func where(at saved.Place) string {
 	_, line, _ := strings.Cut(at.String(), at.File)
 	if at.Line > 0 {
@@ -151,8 +152,8 @@ func where(at saved.Place) string {
 	return strings.TrimPrefix(line, ": ")
 }
 
-// meeting is the packets that meet r: certainly, when r asks what the policy cannot perhaps, and when r asks for a rate
-// those that it counts.
+// meeting divides the packets that reach r. certain contains the packets that r matches for certain. doubtful contains the packets that r may match,
+// because r has a test that the policy cannot make. limited contains the packets that r counts, if it tests a rate.
 func (p *traversal) meeting(r *saved.Rule) (certain, doubtful, limited []saved.Cond) {
 	alts := r.Alts
 	if alts == nil {
@@ -180,7 +181,7 @@ func (p *traversal) meeting(r *saved.Rule) (certain, doubtful, limited []saved.C
 	return certain, doubtful, limited
 }
 
-// certain does what r does to packets that meet it for certain.
+// certain applies r to packets that meet it for certain.
 func (p *traversal) certain(r *saved.Rule, conds []saved.Cond, policy bool) {
 	for _, c := range conds {
 		for _, n := range c.Narrower {
@@ -211,7 +212,7 @@ func (p *traversal) certain(r *saved.Rule, conds []saved.Cond, policy bool) {
 	}
 }
 
-// drops writes down a drop, if it is sure that packets get to it.
+// drops produces a rule that drops or rejects, if the packets are certain to get here.
 func (p *traversal) drops(r *saved.Rule, conds []saved.Cond, policy bool) {
 	v := drop
 	if r.Act.Kind == saved.ActReject {
@@ -253,10 +254,10 @@ func (p *traversal) enter(r *saved.Rule, conds []saved.Cond, sure bool) {
 	}
 }
 
-// maxEntries is how many ways into a chain are remembered.
+// maxEntries is the largest number of conditions that are remembered for a chain that was entered.
 const maxEntries = 32
 
-// fresh is conds without those whose packets have all been in a chain: it would do with them again what it did.
+// fresh returns conds without the conditions whose packets have all been in the chain before, because the chain would treat them as before.
 func (p *traversal) fresh(c *saved.Chain, conds []saved.Cond, sure bool) (fresh []saved.Cond) {
 	if !sure {
 		return conds
@@ -277,13 +278,13 @@ func (p *traversal) fresh(c *saved.Chain, conds []saved.Cond, sure bool) (fresh 
 	return fresh
 }
 
-// leave takes packets out of the chain.
+// leave records that packets leave the chain.
 func (p *traversal) leave(conds []saved.Cond) {
 	p.left = append(p.left, conds...)
 	p.undecided = p.undecided || len(conds) > 0
 }
 
-// emit writes rules down.
+// emit produces flat rules.
 func (p *traversal) emit(r *saved.Rule, conds []saved.Cond, v verdict, policy bool) {
 	for _, c := range conds {
 		f := flat{Cond: c, verdict: v, comment: r.Comment, chain: p.chain, at: []saved.Place{r.At}}
@@ -295,7 +296,7 @@ func (p *traversal) emit(r *saved.Rule, conds []saved.Cond, v verdict, policy bo
 	}
 }
 
-// removeLeft takes the packets that have left out of the paths.
+// removeLeft removes the packets that have left the chain from the paths.
 func (p *traversal) removeLeft() {
 	for _, gone := range fold(p.bareLeft()) {
 		var rest []saved.Cond
@@ -311,7 +312,7 @@ func (p *traversal) removeLeft() {
 	p.left, p.accepted = nil, 0
 }
 
-// bareLeft is what has left, as rules that can be folded: thousands of addresses become one set.
+// bareLeft returns the packets in left as rules that can be folded: thousands of addresses become one set.
 func (p *traversal) bareLeft() (out []flat) {
 	for _, c := range p.left {
 		out = append(out, flat{Cond: c})
@@ -319,8 +320,8 @@ func (p *traversal) bareLeft() (out []flat) {
 	return out
 }
 
-// applies is c for packets that come in through the policy's devices; ok is false when none of those meets it, and when
-// c asks for what no rule does.
+// applies returns c for packets that arrive through the policy's devices. ok is false if none of these packets can match c, or if c needs an action
+// that no rule of the files performs.
 func (p *traversal) applies(c saved.Cond, r *saved.Rule) (through saved.Cond, ok bool) {
 	if c.DNAT && !p.dnat {
 		p.report.Note(r.At, "is about translated destinations, and no rule of the files translates any")
@@ -357,8 +358,8 @@ func (p *traversal) applies(c saved.Cond, r *saved.Rule) (through saved.Cond, ok
 	return p.marked(c, r)
 }
 
-// marked is c without its tests of marks. A packet from outside has none until a rule gives it one; where some rule does,
-// the policy cannot tell.
+// marked returns c without its tests of marks. A packet from outside has no mark until a rule gives it one. If any rule
+// marks packets, the policy cannot know the result of the test.
 func (p *traversal) marked(c saved.Cond, r *saved.Rule) (through saved.Cond, ok bool) {
 	for _, m := range c.Marks {
 		switch {

@@ -11,16 +11,16 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// untracked is what rules keep away from connection tracking, as far as the policy can say it.
+// untracked contains the packets that rules exempt from connection tracking, as far as the policy can express them.
 type untracked struct {
-	ports    saved.Values // as packet.DPort
+	ports    saved.Values // values of packet.DPort
 	loopback bool
 	all      bool
-	flows    []saved.Cond // packets of one direction; the policy takes those of the other, too
+	flows    []saved.Cond // packets of one direction; the policy also exempts the other direction
 }
 
-// exempted finds the rules that take packets out of connection tracking and that the policy has an equal for: by the port of a
-// service, from this host, or by what `untracked` can name. Of the others it says that they are lost.
+// exempted finds the rules that exempt packets from connection tracking and that have an equivalent in the policy. The equivalent is the port of a
+// service, packets of this host to itself, or a flow that `untracked` can name. exempted reports all other rules as lost.
 func exempted(rs *saved.Ruleset, devices []string, router bool, rep *saved.Report) (u untracked) {
 	e := exemption{router: router, proxies: anyRule(rs, saved.IPv4|saved.IPv6, func(r *saved.Rule) bool { _, ok := r.Proxies(); return ok })}
 	early := func(c *saved.Chain) bool {
@@ -35,7 +35,7 @@ func exempted(rs *saved.Ruleset, devices []string, router bool, rep *saved.Repor
 		why := ""
 		switch {
 		case c.Hook == saved.HookOutput && early(c):
-			return // its packets leave; those of the other direction decide what the policy has
+			return // the packets of the rule are outgoing; the rules for the other direction determine the exemption of the policy
 		case c.Hook != saved.HookNone && c.Priority > conntrackPriority:
 			r.Notrack = false
 			rep.Note(r.At, "has no effect: its chain comes behind connection tracking")
@@ -58,7 +58,8 @@ func exempted(rs *saved.Ruleset, devices []string, router bool, rep *saved.Repor
 	return u
 }
 
-// conntrackPriority is that of the chains which conntrack follows (kernel netfilter_ipv4.h, NF_IP_PRI_CONNTRACK).
+// conntrackPriority is the priority of conntrack's hook (kernel netfilter_ipv4.h, NF_IP_PRI_CONNTRACK). Chains up to it run before
+// conntrack.
 const conntrackPriority = -200
 
 func eachNotrack(rs *saved.Ruleset, visit func(*saved.Chain, *saved.Rule)) {
@@ -73,15 +74,15 @@ func eachNotrack(rs *saved.Ruleset, visit func(*saved.Chain, *saved.Rule)) {
 	}
 }
 
-// exemption is what the rules keep away from connection tracking, of packets that come in and of those that the host sends.
+// exemption is the packets that rules exempt from connection tracking, both incoming packets and those that the host sends.
 type exemption struct {
 	in, out []saved.Cond
-	sent    []saved.Cond // as out, by whatever device they leave
+	sent    []saved.Cond // like out, but including rules with a test that the policy cannot make, such as one of the device
 	router  bool
-	proxies bool // a service answers SYNs, which must be tracked behind it
+	proxies bool // a service answers SYNs, and its connections behind it must be tracked
 }
 
-// flowsOf is what a rule takes out of connection tracking, for the families of its table.
+// flowsOf returns the packets that a rule exempts from connection tracking, for the families of its table.
 func flowsOf(c *saved.Chain, r *saved.Rule) (list []saved.Cond) {
 	alts := r.Alts
 	if alts == nil {
@@ -114,7 +115,7 @@ func (e *exemption) learn(c *saved.Chain, r *saved.Rule) {
 	}
 }
 
-// why is the reason that `untracked` cannot name the packets of r, or "".
+// why returns the reason why `untracked` cannot name the packets of r, or "".
 func (e *exemption) why(c *saved.Chain, r *saved.Rule) string {
 	flows := flowsOf(c, r)
 	for _, f := range flows {
@@ -137,7 +138,7 @@ func (e *exemption) why(c *saved.Chain, r *saved.Rule) string {
 	return ""
 }
 
-// nameable reports whether the keys of an entry of `untracked` say what f asks.
+// nameable reports whether the keys of an entry of `untracked` can express f.
 func nameable(f *saved.Cond) bool {
 	fixed := func(a *saved.AddrSet) bool {
 		return a == nil || !a.Local && !slices.ContainsFunc(a.Sets, func(s *saved.Set) bool { return s.Dynamic || s.Problem != "" })
@@ -154,7 +155,7 @@ func nameable(f *saved.Cond) bool {
 	return k.not == nil && f.Src.Out == nil && f.Dst.Out == nil && fixed(f.Src.In) && fixed(f.Dst.In)
 }
 
-// before reports whether a rule that ends the way through c stands before r, for packets of f.
+// before reports whether an earlier rule than r may end the path of a packet of f through c.
 func before(c *saved.Chain, r *saved.Rule, f *saved.Cond) bool {
 	for i := range c.Rules {
 		q := &c.Rules[i]
@@ -171,7 +172,7 @@ func before(c *saved.Chain, r *saved.Rule, f *saved.Cond) bool {
 	return false
 }
 
-// meet reports whether a packet can meet a and b.
+// meet reports whether a packet can match both a and b.
 func meet(a, b saved.Cond) bool {
 	both := a.And(b)
 	_, four := both.Possible(saved.IPv4)
@@ -179,26 +180,28 @@ func meet(a, b saved.Cond) bool {
 	return four || six
 }
 
-// reversed is the packets of the other direction.
+// reversed returns the condition for packets of the other direction.
 func reversed(f saved.Cond) saved.Cond {
 	f.Src, f.Dst = f.Dst, f.Src
 	f.Field[packet.SPort], f.Field[packet.DPort] = f.Field[packet.DPort], f.Field[packet.SPort]
 	return f
 }
 
-// toAll reports whether packets of f go to more than one host: none comes from such an address.
+// toAll reports whether all packets of f go to addresses that are not those of one host (saved.HereBound). No packet comes
+// from such an address.
 func toAll(f *saved.Cond) bool {
 	in := f.Dst.In
 	return in != nil && in.Plain() && len(saved.Common(in.Ranges, saved.HereBound)) == len(in.Ranges) && slices.Equal(saved.Common(in.Ranges, saved.HereBound), saved.Join(in.Ranges))
 }
 
-// hosts reports whether f is from single addresses. They are not those of this host, as its own packets do not come in.
+// hosts reports whether f is from single addresses. These are not addresses of this host, because packets from the host itself do
+// not come in.
 func hosts(f *saved.Cond) bool {
 	in := f.Src.In
 	return in != nil && in.Plain() && !slices.ContainsFunc(in.Ranges, func(r netipx.IPRange) bool { return r.From() != r.To() })
 }
 
-// bothWays reports whether the packets of the other direction, as far as they come in, are not tracked either.
+// bothWays reports whether the rules also exempt the packets of the other direction, as far as such packets arrive.
 func (e *exemption) bothWays(f *saved.Cond) bool {
 	back := reversed(*f)
 	return toAll(f) || covered(e.in, &back) || !e.router && (hosts(f) || f.Src.In != nil && covered(e.out, &back))
@@ -208,7 +211,7 @@ func covered(list []saved.Cond, f *saved.Cond) bool {
 	return slices.ContainsFunc(list, func(k saved.Cond) bool { return k.Covers(f) })
 }
 
-// add adds what r takes out of connection tracking, and says how the policy differs.
+// add adds the packets that r exempts from connection tracking to u. It reports how the policy differs.
 func (e *exemption) add(u *untracked, c *saved.Chain, r *saved.Rule, rep *saved.Report) {
 	for _, f := range flowsOf(c, r) {
 		f.Narrower = nil
@@ -223,7 +226,7 @@ func (e *exemption) add(u *untracked, c *saved.Chain, r *saved.Rule, rep *saved.
 	e.oneWay(r, rep)
 }
 
-// oneWay notes that rules keep away only what comes in, and the policy its answers, too.
+// oneWay adds a note if the rules exempt only incoming packets, while the policy also exempts the answers to them.
 func (e *exemption) oneWay(r *saved.Rule, rep *saved.Report) {
 	for _, a := range r.Alts {
 		if a.Devices != nil {
@@ -237,7 +240,8 @@ func (e *exemption) oneWay(r *saved.Rule, rep *saved.Report) {
 	}
 }
 
-// whole makes `all` of entries that are all packets of both families, and leaves out entries that are the other direction of others.
+// whole replaces the entries by `all` if they cover all packets of both families. Otherwise it removes each entry that is the other direction of
+// another entry.
 func (u *untracked) whole() {
 	var families saved.Values
 	for _, f := range u.flows {
@@ -266,7 +270,7 @@ func (u *untracked) whole() {
 	}
 }
 
-// byFamily is the rules of a list for packets of one family.
+// byFamily returns the rules of a list for packets of one family.
 func byFamily(list []flat, family saved.Family) (out []flat) {
 	for _, f := range list {
 		if c, ok := f.Possible(family); ok {
@@ -277,7 +281,7 @@ func byFamily(list []flat, family saved.Family) (out []flat) {
 	return out
 }
 
-// traffic is the value of the policy's key `untracked`, or "".
+// traffic returns the value of the policy's key `untracked`, or "".
 func (u *untracked) traffic(w *writer) string {
 	if u.all {
 		return "all"
@@ -296,9 +300,9 @@ func (u *untracked) traffic(w *writer) string {
 	return "[" + strings.Join(list, ", ") + "]"
 }
 
-// stateless brings the states that rules ask for in line with what the rules keep away from connection tracking, and the policy does
-// not: such packets are untracked for the rules, and have another state for the policy. A rule that asks for untracked ones asks
-// for those packets themselves, and one that asks for other states leaves them out.
+// stateless changes tests of states for packets that the rules exempt from connection tracking, but the policy does not. For the rules, such packets
+// are untracked; for the policy, they have another state. A rule that tests for untracked packets is changed to test for these packets directly. A
+// rule that tests for other states is changed to exclude these packets.
 func stateless(rs *saved.Ruleset, devices []string, rep *saved.Report) {
 	for _, f := range []saved.Family{saved.IPv4, saved.IPv6} {
 		kept := keptAway(rs, f, devices)
@@ -318,7 +322,7 @@ func stateless(rs *saved.Ruleset, devices []string, rep *saved.Report) {
 	}
 }
 
-// keptAway is the packets of a family that rules take out of connection tracking, and the policy does not.
+// keptAway returns the packets of a family that rules exempt from connection tracking, but the policy does not.
 func keptAway(rs *saved.Ruleset, f saved.Family, devices []string) (kept []saved.Cond) {
 	for _, t := range rs.Tables {
 		for _, c := range t.Order {
@@ -342,12 +346,13 @@ func keptAway(rs *saved.Ruleset, f saved.Family, devices []string) (kept []saved
 	return kept
 }
 
-// maxKept is into how many alternatives a rule is divided before its state is left as it is.
+// maxKept is the largest number of alternatives into which a rule is divided. If there would be more, its test of the state stays as
+// it is.
 const maxKept = 64
 
-// asUntracked changes one rule, for packets of a family of those of its table.
+// asUntracked changes one rule, for packets of family f. of contains all families of the rule's table.
 func asUntracked(r *saved.Rule, f, of saved.Family, kept []saved.Cond, rep *saved.Report) {
-	out := []saved.Cond{} // nil would be every packet
+	out := []saved.Cond{} // nil would mean every packet
 	changed := false
 	for _, a := range r.Alts {
 		state := a.Field[packet.State]
@@ -389,7 +394,7 @@ func asUntracked(r *saved.Rule, f, of saved.Family, kept []saved.Cond, rep *save
 	}
 }
 
-// add adds what r exempts, if the policy can say it.
+// add adds the packets that r exempts, if ports or loopback can express them.
 func (u *untracked) add(r *saved.Rule, devices []string) bool {
 	var all saved.Values
 	lo := false
@@ -417,8 +422,8 @@ func (u *untracked) add(r *saved.Rule, devices []string) bool {
 	return true
 }
 
-// service is the lines of the policy for what is not tracked. A service passes what gets to it; that is nothing behind a
-// rule that drops all, and where the default is to pass it passes already.
+// service returns the policy's line for the untracked ports, as a service. A service passes the packets that reach it. After a rule that drops all
+// packets, no packet reaches the service. If the default is to pass, these packets would pass without the service.
 func (u untracked) service() string {
 	if len(u.ports) == 0 {
 		return ""

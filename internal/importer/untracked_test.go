@@ -10,8 +10,8 @@ import (
 
 var untrackedLine = regexp.MustCompile(`(?m)^untracked: (.*)$`)
 
-// TestUntracked has rules that take packets out of connection tracking: the policy's `untracked` has them where that is the same
-// for packets that come in, and the report says how the two differ.
+// TestUntracked has rules that exempt packets from connection tracking. The policy's `untracked` must contain the packets if it has the same effect
+// on arriving packets. Otherwise the report must describe the difference.
 func TestUntracked(t *testing.T) {
 	const filter = "*filter\n:INPUT DROP [0:0]\n-A INPUT -m conntrack --ctstate UNTRACKED,ESTABLISHED -j ACCEPT\nCOMMIT\n"
 	const forward = "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n-A FORWARD -m conntrack --ctstate UNTRACKED,ESTABLISHED -j ACCEPT\nCOMMIT\n"
@@ -31,7 +31,7 @@ func TestUntracked(t *testing.T) {
 		name string
 		text string
 		want string // of untracked
-		lost string // "" is nothing
+		lost string // "" means that nothing is lost
 		note string
 	}{
 		{"a protocol", raw("PREROUTING -p ospf -j NOTRACK", "OUTPUT -p ospf -j NOTRACK"), "[{proto: ospf, family: ipv4}]", "", ""},
@@ -91,7 +91,7 @@ func TestUntracked(t *testing.T) {
 	}
 }
 
-// about is the remarks with a text in them.
+// about returns the remarks that contain a text.
 func about(list []importer.Remark, text string) (out []importer.Remark) {
 	for _, r := range list {
 		if strings.Contains(r.Why, text) {
@@ -101,7 +101,7 @@ func about(list []importer.Remark, text string) (out []importer.Remark) {
 	return out
 }
 
-// says sees that a list of remarks has a text, or that it is empty.
+// says checks that a list of remarks contains a text, or, if the text is empty, that the list is empty.
 func says(t *testing.T, what string, list []importer.Remark, text string) {
 	t.Helper()
 	switch {

@@ -5,9 +5,9 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// reassembled is rules for packets of a family of which connection tracking has put the fragments together, before any
-// rule could see them (kernel nf_defrag_ipv4.c, nf_defrag_ipv6_hooks.c): what a packet is a fragment of need not be asked.
-// Where nothing is tracked, it returns the rules as they are.
+// reassembled adapts the rules for a family whose fragments are reassembled by connection tracking before any rule can see
+// them (kernel nf_defrag_ipv4.c, nf_defrag_ipv6_hooks.c): it removes their tests of fragments. If nothing is tracked, it
+// returns the rules unchanged.
 func reassembled(rs *saved.Ruleset, f saved.Family, list []flat, rep *saved.Report) (out []flat) {
 	if !tracks(rs, f) {
 		return list
@@ -24,7 +24,8 @@ func reassembled(rs *saved.Ruleset, f saved.Family, list []flat, rep *saved.Repo
 	return out
 }
 
-// tracks reports whether rules need connection tracking for packets of a family: by their state, or to translate.
+// tracks reports whether rules need connection tracking for packets of a family: to test a state, or to translate
+// addresses.
 func tracks(rs *saved.Ruleset, f saved.Family) bool {
 	for _, t := range rs.Tables {
 		if t.Families&f == 0 {

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	inRule     = 6   // addresses that a rule lists itself; more become a set
-	inPolicy   = 64  // addresses that a set lists in the policy, when list files are wanted; more become a file
-	maxDynamic = 7   // sets that can be dynamic beside the host's own addresses (internal/compile/image, MaxDynamicSets)
-	columns    = 110 // of a line of the policy
+	inRule     = 6   // largest number of addresses that a rule lists itself; more become a set
+	inPolicy   = 64  // largest number of addresses that a set in the policy lists, if list files are wanted; more addresses become a file
+	maxDynamic = 7   // largest number of dynamic sets besides the host's own addresses (internal/compile/image, MaxDynamicSets)
+	columns    = 110 // width of a line of the policy
 )
 
 // List is a list file.
@@ -36,14 +36,15 @@ type writer struct {
 	services  []service
 	standard  verdict
 	manyHere  *saved.Set
-	own       []*saved.Set // those made of rules
+	own       []*saved.Set // the sets that were made from addresses of rules
 	current   *flat
-	unfit     string                   // why no host with XDP takes the policy
-	origin    map[string][]saved.Place // of rules, by name
-	made      string                   // the name of the set that was made of the current rule's addresses
+	unfit     string                   // the reason why no host with XDP accepts the policy
+	origin    map[string][]saved.Place // origins of the policy's rules, by the rule's name
+	made      string                   // the name of the set that was made from the current rule's addresses
 }
 
-// standardOf is the default of a policy with these rules: drop if the last of them drops whatever gets to it.
+// standardOf returns the default of a policy with these rules. It is drop if the last rule drops or rejects all
+// packets that reach it.
 func standardOf(list []flat) verdict {
 	if n := len(list); n > 0 && list[n-1].Everything() && list[n-1].over == nil && list[n-1].Field[packet.Family] == nil && list[n-1].verdict != pass {
 		return drop
@@ -51,7 +52,7 @@ func standardOf(list []flat) verdict {
 	return pass
 }
 
-// write makes the text of the policy.
+// write returns the text of the policy.
 func (w *writer) write(devices []string, list []flat, all []*saved.Set, exempt untracked) string {
 	w.setNames = names{"local": true}
 	w.ruleNames = names{"default": true, "not-ip": true}
@@ -85,7 +86,8 @@ func (w *writer) write(devices []string, list []flat, all []*saved.Set, exempt u
 	return b.String()
 }
 
-// writeServices writes the services: what is not tracked, and what SYNs are answered for.
+// writeServices writes the services: the ports that are not tracked, and the services whose SYNs are answered with
+// cookies.
 func (w *writer) writeServices(b *strings.Builder, exempt untracked) {
 	text := exempt.service()
 	for _, s := range w.services {
@@ -96,7 +98,7 @@ func (w *writer) writeServices(b *strings.Builder, exempt untracked) {
 	}
 }
 
-// quoted is words as YAML has them in a list: those with other characters than names have stand in quotes.
+// quoted returns words as elements of a YAML list. Words with characters that no name has are in quotes.
 func quoted(words []string) (out []string) {
 	for _, w := range words {
 		if safeName(w) != w {
@@ -144,7 +146,7 @@ func (w *writer) rule(f *flat) {
 	w.rules = append(w.rules, line+"\n")
 }
 
-// remark tells where a rule comes from, and its comment when its name is another.
+// remark returns the origin of a rule, and its comment if that is different from its name.
 func remark(f *flat) string {
 	var files, parts []string
 	byFile := map[string][]saved.Place{}
@@ -164,7 +166,7 @@ func remark(f *flat) string {
 	return text
 }
 
-// origin names the lines of one file.
+// origin returns the lines of one file.
 func origin(at []saved.Place) string {
 	first, last := at[0], at[0]
 	for _, p := range at {
@@ -189,9 +191,9 @@ func origin(at []saved.Place) string {
 	return fmt.Sprintf("%s:%d-%d (%d rules)", file, first.Line, last.Line, len(at))
 }
 
-// oneLine is text without what no policy may contain, or what would end a comment.
+// oneLine returns text without characters that no policy may contain, and without those that would end a comment.
 func oneLine(text string) string {
-	const hidden = "\ufeff\ufdd0\ufffd\u2028\u2029" // a byte order mark, a noncharacter, what is no UTF-8, ends of lines
+	const hidden = "\ufeff\ufdd0\ufffd\u2028\u2029" // a byte order mark, a noncharacter, the replacement of invalid UTF-8, line ends
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool {
 		return unicode.IsControl(r) || strings.ContainsRune(hidden, r)
 	}), " ")

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/importer/saved"
 )
 
-// words is the words for addresses in a rule. Many become a set.
+// words returns the words for addresses in a rule. If there are many addresses, it makes a set of them.
 func (w *writer) words(a *saved.AddrSet) (list []string) {
 	for _, s := range a.Sets {
 		w.declare(s)
@@ -41,14 +41,14 @@ func (w *writer) words(a *saved.AddrSet) (list []string) {
 	return list
 }
 
-// allHereBound reports whether ranges are all of saved.HereBound, or those of one family.
+// allHereBound reports whether ranges are exactly saved.HereBound, or the part of it of one family.
 func allHereBound(ranges []netipx.IPRange) bool {
 	all := saved.HereBound
 	six := slices.IndexFunc(all, func(r netipx.IPRange) bool { return r.From().Is6() })
 	return slices.Equal(ranges, all) || slices.Equal(ranges, all[:six]) || slices.Equal(ranges, all[six:])
 }
 
-// listed is a set of addresses that no set of the input has: a new one, or one that was made for another rule.
+// listed returns a set of addresses that is not in the input: a new set, or one that was made for another rule.
 func (w *writer) listed(ranges []netipx.IPRange, entries []saved.Entry) *saved.Set {
 	for _, s := range w.own {
 		if slices.Equal(s.Ranges, ranges) && slices.EqualFunc(s.Entries, entries, func(a, b saved.Entry) bool { return a.Addr == b.Addr && a.Comment == b.Comment }) {
@@ -61,8 +61,8 @@ func (w *writer) listed(ranges []netipx.IPRange, entries []saved.Entry) *saved.S
 	return s
 }
 
-// entriesOf is the entries that f was made of, with their comments, when they are the ranges; a rule has them for one of
-// its addresses only.
+// entriesOf returns the entries from which f was made, with their comments, if they have exactly these ranges. Otherwise it returns nil, because a
+// rule has entries for only one of its addresses: source or destination.
 func (f *flat) entriesOf(ranges []netipx.IPRange) []saved.Entry {
 	var all []netipx.IPRange
 	for _, e := range f.entries {
@@ -74,7 +74,7 @@ func (f *flat) entriesOf(ranges []netipx.IPRange) []saved.Entry {
 	return f.entries
 }
 
-// listName is a name for the set of a rule that lists many addresses.
+// listName returns a name for the set of a rule that lists many addresses.
 func (w *writer) listName() string {
 	f := w.current
 	switch {
@@ -86,7 +86,7 @@ func (w *writer) listName() string {
 	return [...]string{pass: "allowed", drop: "blocked", reject: "rejected"}[f.verdict]
 }
 
-// declare gives a set its name in the policy.
+// declare adds a set to the policy, and sets the name of the set in the policy.
 func (w *writer) declare(s *saved.Set) {
 	if s.Final != "" {
 		return
@@ -100,7 +100,7 @@ func (w *writer) declare(s *saved.Set) {
 	w.limitDynamic(s)
 }
 
-// limitDynamic makes a set that cannot be dynamic any more a fixed one.
+// limitDynamic makes a dynamic set fixed if there are more dynamic sets than a policy can have.
 func (w *writer) limitDynamic(s *saved.Set) {
 	n := 0
 	for _, t := range w.sets {
@@ -114,7 +114,7 @@ func (w *writer) limitDynamic(s *saved.Set) {
 	}
 }
 
-// addrWord is an address, a prefix or a range as a YAML word.
+// addrWord returns an address, a prefix or a range as a YAML word.
 func addrWord(r netipx.IPRange) string {
 	word := rangeText(r)
 	if strings.HasPrefix(word, ":") || strings.HasSuffix(word, ":") {
@@ -123,7 +123,7 @@ func addrWord(r netipx.IPRange) string {
 	return word
 }
 
-// rangeText is the shortest form of r.
+// rangeText returns the shortest form of r.
 func rangeText(r netipx.IPRange) string {
 	if r.From() == r.To() {
 		return r.From().String()
@@ -144,7 +144,7 @@ func (w *writer) writeSets(b *strings.Builder) {
 	}
 }
 
-// writeSet writes a set: dynamic, in the policy, or as a file beside it.
+// writeSet writes a set: as a dynamic set, as a list in the policy, or as a file next to it.
 func (w *writer) writeSet(b *strings.Builder, s *saved.Set) {
 	list := s.Entries
 	if !slices.ContainsFunc(list, func(e saved.Entry) bool { return e.Comment != "" }) {
@@ -173,7 +173,7 @@ func (w *writer) writeSet(b *strings.Builder, s *saved.Set) {
 	}
 }
 
-// writeWrapped writes a set as a list in brackets, over several lines when it is long.
+// writeWrapped writes a set as a list in brackets, over several lines if it is long.
 func writeWrapped(b *strings.Builder, name string, list []saved.Entry) {
 	line := "  " + name + ": ["
 	for i, e := range list {
@@ -190,7 +190,7 @@ func writeWrapped(b *strings.Builder, name string, list []saved.Entry) {
 	b.WriteString(strings.TrimRight(line, " ") + "]\n")
 }
 
-// listFile is entries as a list file has them: one a line, the comment behind #.
+// listFile returns entries in the form of a list file: one entry per line, with its comment after #.
 func listFile(list []saved.Entry) []byte {
 	var b strings.Builder
 	for _, e := range list {
@@ -203,10 +203,11 @@ func listFile(list []saved.Entry) []byte {
 	return []byte(b.String())
 }
 
-// defaultMax is the capacity of a dynamic set whose origin declares none: that of ipset and of nft's examples.
+// defaultMax is the capacity of a dynamic set for which the input has none. It is the default of ipset, and the value in
+// nft's examples.
 const defaultMax = 65536
 
-// writeDynamic writes a set that is filled at run time. What it held becomes a list for `floodwall block`.
+// writeDynamic writes a set that is filled at run time. Its entries become a list for `floodwall block`.
 func (w *writer) writeDynamic(b *strings.Builder, s *saved.Set, list []saved.Entry) {
 	size := s.Max
 	if size == 0 {
@@ -228,7 +229,7 @@ func (w *writer) writeDynamic(b *strings.Builder, s *saved.Set, list []saved.Ent
 	}
 }
 
-// timeText writes a time as the policy has it, without parts that are zero.
+// timeText returns a time in the policy's notation, without parts that are zero.
 func timeText(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {

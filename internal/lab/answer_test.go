@@ -87,7 +87,7 @@ func answering(delay func(), answer string) func(net.Conn) {
 
 const plainAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
 
-// nothing is a port where nobody listens.
+// nothing returns a port without a server.
 func nothing(t testing.TB) netip.AddrPort {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -146,8 +146,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestPauses has connections ask where nobody listens, which is answered at once. Each waits 10, 20, 40, 80 ms and then
-// 100 ms before it tries again.
+// TestPauses has connections to a port without a server, which fail immediately. Each waits 10, 20, 40, 80 ms and then 100 ms before it tries again.
 func TestPauses(t *testing.T) {
 	t.Parallel()
 	const connections = 3
@@ -178,9 +177,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestCoordinatedOmission has a server answer nothing for 200 ms. Clients that ask at a fixed rate must find that a
-// tenth of their requests took longer than 100 ms, though few of them were under way; those that wait for the answer
-// see a single slow one.
+// TestCoordinatedOmission has a server that answers nothing for 200 ms. Clients that send requests at a fixed rate must find that a tenth of their
+// requests took longer than 100 ms, although few of them were in progress. Clients that wait for the answer see only one slow request.
 func TestCoordinatedOmission(t *testing.T) {
 	const requests, stall = 1000, 200 * time.Millisecond
 	serve := func() netip.AddrPort {
@@ -220,7 +218,7 @@ func TestCoordinatedOmission(t *testing.T) {
 // tries is how often a time may be too long: a busy machine makes times longer, and never shorter.
 const tries = 20
 
-// unhurried repeats what measures times until they are short enough. An error says of which one is not.
+// unhurried repeats a measurement of times until they are short enough. The error contains the time that is too long.
 func unhurried(t *testing.T, measure func() error) {
 	t.Helper()
 	var err error
@@ -232,7 +230,7 @@ func unhurried(t *testing.T, measure func() error) {
 	t.Error(err)
 }
 
-// below is an error unless a time is at most a limit.
+// below returns an error unless a time is at most a limit.
 func below(what string, got, limit time.Duration) error {
 	if got > limit {
 		return fmt.Errorf("%s: %v, want at most %v", what, got, limit)
@@ -263,8 +261,8 @@ func TestTimes(t *testing.T) {
 	unhurried(t, func() error { return timed(t, mustLoad(t, o)) })
 }
 
-// timed looks at what TestTimes measured. It returns an error for times that a busy machine may have changed: all may be too long,
-// and a client that runs late takes the end of one phase for the begin of the next.
+// timed checks the results of TestTimes. It returns an error for times that a busy machine may have changed: all may be too long, and a client that
+// runs late can confuse the end of one phase with the start of the next.
 func timed(t *testing.T, sum LoadSummary) error {
 	t.Helper()
 	const late = 40 * time.Millisecond
@@ -304,7 +302,7 @@ func timed(t *testing.T, sum LoadSummary) error {
 	return slow
 }
 
-// TestKinds asks a server of the standard library in all ways there are.
+// TestKinds sends all possible kinds of requests to a server of the standard library.
 func TestKinds(t *testing.T) {
 	type seen struct {
 		proto, method, host, path, header string
@@ -362,7 +360,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestClosedBetweenRequests has a server close each connection after its answer without a word, which is no failure.
+// TestClosedBetweenRequests has a server that closes each connection after its answer without notice. This is no failure.
 func TestClosedBetweenRequests(t *testing.T) {
 	to := listen(t, afterRequest(func(c net.Conn) { fmt.Fprint(c, plainAnswer) }))
 	sum := mustLoad(t, LoadOptions{Server: to, Requests: 50, KeepAlive: true, Timeout: patience})

@@ -11,22 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kinds of failures of requests, as in LoadSummary.Errors. There are others: a status, or what else went wrong.
+// Kinds of failures of requests, as in LoadSummary.Errors. Further kinds are an HTTP status, and the text of any other error.
 const (
-	FailedRefused     = "refused"      // nobody listens at the server's port
-	FailedTimeout     = "timeout"      // in whatever phase
-	FailedReset       = "reset"        // the server, or something on the way, has torn the connection
-	FailedClosed      = "closed early" // in the middle of an answer, or before it
+	FailedRefused     = "refused"      // the server's port has no listener
+	FailedTimeout     = "timeout"      // the request took too long, in any phase
+	FailedReset       = "reset"        // the server, or a device on the path, has reset the connection
+	FailedClosed      = "closed early" // the connection was closed before or during an answer
 	FailedUnreachable = "unreachable"
-	FailedCertificate = "certificate" // that the clients do not trust
-	FailedNoTLS       = "no tls"      // the server answers something else
-	FailedAnswer      = "not http"    // likewise
+	FailedCertificate = "certificate" // the clients do not trust the server's certificate
+	FailedNoTLS       = "no tls"      // the server does not speak TLS
+	FailedAnswer      = "not http"    // the server does not speak HTTP
 	FailedPorts       = "no free port"
 	FailedDescriptors = "no free descriptor"
 	FailedForbidden   = "not permitted" // a firewall on the clients' own host
 )
 
-// causes are the errors behind the kinds; the first that fits counts.
+// causes maps errors to kinds of failures. The first entry that matches counts.
 var causes = []struct {
 	is   error
 	kind string
@@ -40,12 +40,12 @@ var causes = []struct {
 	{io.EOF, FailedClosed}, {io.ErrUnexpectedEOF, FailedClosed},
 }
 
-// statusError is an answer that is none: 400 and above.
+// statusError is the error for an answer with an HTTP status of 400 or above.
 type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("status %d", int(e)) }
 
-// cause is the kind of an error: without addresses and ports, so that equal failures count together.
+// cause returns the kind of a failure. The kind contains no addresses and ports, so that equal failures count together.
 func cause(err error) string {
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// blocks are the eighths of a character's width or height.
+// widths and heights are block characters. Each step is an eighth of a character's width or height.
 var (
 	widths  = []rune(" ▏▎▍▌▋▊▉█")
 	heights = []rune("▁▂▃▄▅▆▇█")
 )
 
-// Bar draws a part of a whole as a bar of at most so many characters.
+// Bar returns a bar of at most width characters that shows part as a share of whole.
 func Bar(part, whole float64, width int) string {
 	if !(whole > 0) || !(part > 0) {
 		return ""
@@ -26,7 +26,7 @@ func Bar(part, whole float64, width int) string {
 	return bar
 }
 
-// Spark draws figures as a line of characters, each as high as its share of the largest one, most.
+// Spark returns a line with a character for each figure. The height of a character shows the figure as a share of most.
 func Spark(figures []float64, most float64) string {
 	var line strings.Builder
 	for _, f := range figures {
@@ -39,8 +39,8 @@ func Spark(figures []float64, most float64) string {
 	return line.String()
 }
 
-// Chart draws the requests answered per second over time, a line for each sample: time, rate, failures, median, 99th
-// percentile, and a bar. More samples than lines are put together.
+// Chart draws the answered requests per second over time. It has a line for each sample with the time, the rate, the failures, the median, the 99th
+// percentile, and a bar. If there are more samples than lines, it merges neighboring samples.
 func Chart(samples []Sample, lines, width int) string {
 	samples = gather(samples, lines)
 	most := 0.0
@@ -63,7 +63,7 @@ func Chart(samples []Sample, lines, width int) string {
 	return out.String()
 }
 
-// gather puts neighbors together so that there are at most so many samples. Of their percentiles the worst counts.
+// gather merges neighboring samples, so that at most most samples remain. The percentile of a merged sample is the highest one of its samples.
 func gather(samples []Sample, most int) []Sample {
 	each := (len(samples) + most - 1) / most
 	if each < 2 {
@@ -88,7 +88,7 @@ func gather(samples []Sample, most int) []Sample {
 	return together
 }
 
-// clock is a time since the beginning: in seconds, with a digit after the point when it is not whole.
+// clock returns a time since the start in seconds. It has one decimal if it is not a whole number.
 func clock(t time.Duration) string {
 	seconds := t.Seconds()
 	if math.Abs(seconds-math.Round(seconds)) < 0.05 {
@@ -97,7 +97,7 @@ func clock(t time.Duration) string {
 	return fmt.Sprintf("%.1f s", seconds)
 }
 
-// Millis is a time in milliseconds with three digits, for tables.
+// Millis returns a time in milliseconds with three digits, for tables.
 func Millis(t time.Duration) string {
 	ms := float64(t) / float64(time.Millisecond)
 	digits := 2 - int(math.Floor(math.Log10(max(ms, 0.1))))

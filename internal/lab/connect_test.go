@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// callers are where clients of a test come from.
+// callers are the addresses of the clients of a test.
 var callers = netip.MustParsePrefix("10.9.0.0/24")
 
 // newCallers gives a pair's first host the callers' addresses, and the other the way back.
@@ -88,7 +88,7 @@ func answerAll(conn net.Conn) {
 	}
 }
 
-// TestConnectBeside has urgent clients beside an urgent source that never sleeps, on one CPU.
+// TestConnectBeside has urgent clients and an urgent source that never sleeps, on one CPU.
 func TestConnectBeside(t *testing.T) {
 	p, o := newCallers(t)
 	serve(t, p.b.Host, o.Server, answerAll)
@@ -110,7 +110,7 @@ func TestConnectBeside(t *testing.T) {
 	}
 }
 
-// TestConnectStops ends the context of clients that would go on for long.
+// TestConnectStops ends the context of clients that would continue for a long time.
 func TestConnectStops(t *testing.T) {
 	_, o := newCallers(t)
 	o.Duration = time.Minute
@@ -122,7 +122,7 @@ func TestConnectStops(t *testing.T) {
 	}
 }
 
-// TestConnectFails has connections fail in each of the ways.
+// TestConnectFails has connections fail in each of the possible ways.
 func TestConnectFails(t *testing.T) {
 	p, o := newCallers(t)
 	o.Duration = 50 * time.Millisecond
@@ -143,7 +143,7 @@ func TestConnectFails(t *testing.T) {
 	}
 }
 
-// TestConnectRefuses checks what is said of options that make no sense.
+// TestConnectRefuses checks the errors for useless options.
 func TestConnectRefuses(t *testing.T) {
 	from := []netip.Addr{netip.MustParseAddr("10.9.0.1")}
 	for _, o := range []ConnectOptions{

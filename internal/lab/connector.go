@@ -8,20 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connector opens connections on one thread, without waiting for any of them.
+// connector runs all clients on one thread. It never waits for a single connection.
 type connector struct {
 	*ConnectOptions
 	epoll    int
 	start    time.Time
 	started  uint64
-	failed   [unix.EHWPOISON + 1]uint64 // by error number; 0: the server closed
+	failed   [unix.EHWPOISON + 1]uint64 // number of failures by errno; 0: the server closed the connection
 	late     uint64
-	last     time.Duration // when the last one began
-	looked   time.Duration // when there was a look last at what there is to do
-	stalled  time.Duration // the longest between two looks
-	waiting  []attempt     // by descriptor
-	queue    []deadline    // in the order in which they began
-	first    int           // of queue that may still be under way
+	last     time.Duration // time when the last connection was started
+	looked   time.Duration // time of the last poll
+	stalled  time.Duration // the longest time between two polls
+	waiting  []attempt     // the running connections, by file descriptor
+	queue    []deadline    // deadlines in the order in which their connections were started
+	first    int           // index of the first connection in queue that may still be running
 	live     int
 	connects histogram
 	answers  histogram
@@ -31,21 +31,21 @@ type connector struct {
 	buffer   [4096]byte
 }
 
-// attempt is a connection under way.
+// attempt is a running connection.
 type attempt struct {
 	number    uint64 // from 1; 0: none
 	due       time.Duration
 	connected time.Duration // 0: not yet
 }
 
-// deadline is an attempt that may be on a descriptor.
+// deadline is the deadline of an attempt. The file descriptor may already belong to another attempt.
 type deadline struct {
 	fd     int
 	number uint64
 	due    time.Duration
 }
 
-// burst is how many connections that are late begin before the answers to others are looked at.
+// burst is the maximum number of late connections that are started before the next poll.
 const burst = 16
 
 func newConnector(o *ConnectOptions) (c *connector, err error) {
@@ -55,14 +55,14 @@ func newConnector(o *ConnectOptions) (c *connector, err error) {
 	for _, a := range o.From {
 		c.from = append(c.from, unix.SockaddrInet4{Addr: a.As4()})
 	}
-	// All memory is had beforehand.
+	// All memory is allocated before the measurement.
 	c.queue = make([]deadline, 0, int(o.Rate*o.Duration.Seconds())+1)
 	c.waiting = make([]attempt, 1024+int(o.Rate*o.Timeout.Seconds()))
 	c.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	return c, err
 }
 
-// close ends what is left.
+// close closes the remaining connections.
 func (c *connector) close() {
 	for fd := range c.waiting {
 		if c.waiting[fd].number > 0 {
@@ -72,7 +72,7 @@ func (c *connector) close() {
 	_ = unix.Close(c.epoll)
 }
 
-// due is when the next connection is; false when there are no more.
+// due returns the time at which the next connection is due. The second result is false if no more connections are due.
 func (c *connector) due() (time.Duration, bool) {
 	at := time.Duration(float64(c.started) / c.Rate * float64(time.Second))
 	return at, at < c.Duration
@@ -127,7 +127,7 @@ func (c *connector) begin(due, now time.Duration) error {
 	return nil
 }
 
-// connect has a socket connect from the address whose turn it is. Closing it resets the connection.
+// connect connects a socket from the next source address. It also sets an option by which closing the socket resets the connection.
 func (c *connector) connect(fd int) error {
 	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (c *connector) connect(fd int) error {
 	return unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &edges)
 }
 
-// look waits for something to happen, and goes on with those connections.
+// look waits for events and handles them.
 func (c *connector) look(wait time.Duration) error {
 	n, err := waitEvents(c.epoll, c.events[:], wait)
 	if err != nil {
@@ -161,12 +161,12 @@ func (c *connector) look(wait time.Duration) error {
 	return nil
 }
 
-// waitEvents waits for events of an epoll, and returns how many there are.
+// waitEvents waits for events of an epoll, and returns their number.
 func waitEvents(epoll int, events []unix.EpollEvent, wait time.Duration) (int, error) {
 	t := unix.NsecToTimespec(int64(wait))
-	// x/sys has no wrapper of epoll_pwait2 (Linux 5.11), the only one that waits for less than a millisecond. Go's runtime is
-	// not told that the thread waits: it would look after it every 20 us, in a thread of its own on the clients' CPU (Go's
-	// runtime/proc.go, sysmon).
+	// The package x/sys has no wrapper for epoll_pwait2 (Linux 5.11), the only such call with a timeout below a millisecond. With a raw call, Go's
+	// runtime does not know that the thread waits. Otherwise the runtime would check the thread every 20 us from another thread on the clients' CPU
+	// (Go's runtime/proc.go, sysmon).
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(epoll), uintptr(unsafe.Pointer(&events[0])),
 		uintptr(len(events)), uintptr(unsafe.Pointer(&t)), 0, 0)
 	if errno == unix.EINTR {
@@ -178,7 +178,7 @@ func waitEvents(epoll int, events []unix.EpollEvent, wait time.Duration) (int, e
 	return int(n), nil
 }
 
-// proceed goes on with a connection of which there is news.
+// proceed handles the events of a connection.
 func (c *connector) proceed(fd int, events uint32, now time.Duration) {
 	a := &c.waiting[fd]
 	if a.number == 0 {
@@ -206,7 +206,7 @@ func (c *connector) proceed(fd int, events uint32, now time.Duration) {
 	}
 }
 
-// expire gives up connections that took too long.
+// expire ends connections whose time limit is over.
 func (c *connector) expire(now time.Duration) {
 	for ; c.first < len(c.queue); c.first++ {
 		d := c.queue[c.first]
@@ -221,7 +221,7 @@ func (c *connector) expire(now time.Duration) {
 	}
 }
 
-// fail ends a connection that failed; nil means that the server closed it.
+// fail ends a failed connection and counts the error. A nil error means that the server closed the connection.
 func (c *connector) fail(fd int, err error) {
 	errno, _ := err.(unix.Errno)
 	c.failed[min(int(errno), len(c.failed)-1)]++

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conntrack is the state of a host's connection tracking.
+// Conntrack is the state of a host's conntrack table.
 type Conntrack struct {
-	Entries int // in the host's table
-	Max     int // that any table may have: the machine's own bound, which hosts of a lab cannot change
+	Entries int // number of entries in the host's table
+	Max     int // maximum number of entries of any table: the machine's limit, which hosts of a lab cannot change
 
-	// Packets since the host was made that were dropped because the table was full, and entries that were thrown out
-	// early to make space.
+	// Number of packets that were dropped because the table was full, and of entries that were removed early to make space. Both count since the host
+	// was made.
 	Drops, EarlyDrops uint64
 }
 
-// Conntrack reads the state.
+// Conntrack reads the state of the host's conntrack table.
 func (h *Host) Conntrack() (c Conntrack, err error) {
 	err = h.Do(func() (err error) {
 		if c.Entries, err = readNumber("/proc/sys/net/netfilter/nf_conntrack_count"); err != nil {
@@ -53,8 +53,8 @@ func readNumber(path string) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// parseDrops adds up two columns of /proc/net/stat/nf_conntrack: a head, and a line of hexadecimal numbers for each CPU
-// (kernel net/netfilter/nf_conntrack_standalone.c, ct_cpu_seq_show).
+// parseDrops returns the sums of two columns of /proc/net/stat/nf_conntrack. The file has a header line, and a line of hexadecimal numbers for each
+// CPU (kernel net/netfilter/nf_conntrack_standalone.c, ct_cpu_seq_show).
 func parseDrops(stat string) (drops, early uint64, err error) {
 	lines := strings.Split(strings.TrimSpace(stat), "\n")
 	head := strings.Fields(lines[0])
@@ -75,7 +75,7 @@ func parseDrops(stat string) (drops, early uint64, err error) {
 	return drops, early, nil
 }
 
-// Tracked lists the connections in the host's table.
+// Tracked returns the connections in the host's conntrack table.
 func (h *Host) Tracked() (flows []*netlink.ConntrackFlow, err error) {
 	err = h.Do(func() error {
 		for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
@@ -93,7 +93,7 @@ func (h *Host) Tracked() (flows []*netlink.ConntrackFlow, err error) {
 	return flows, nil
 }
 
-// FlushConntrack empties the host's table.
+// FlushConntrack removes all entries from the host's conntrack table.
 func (h *Host) FlushConntrack() error {
 	err := h.Do(func() error { return netlink.ConntrackTableFlush(netlink.ConntrackTable) })
 	if err != nil {
@@ -102,14 +102,14 @@ func (h *Host) FlushConntrack() error {
 	return nil
 }
 
-// fillMost is the number of connections that FillConntrack can make: one for each address of fillPrefix.
+// fillMost is the maximum number of connections that FillConntrack can make. There is one for each address of fillPrefix.
 const fillMost = 1 << 22
 
-// fillBatch is how many connections go in one system call: some 64 kB of messages.
+// fillBatch is the number of connections that one system call adds. That is some 64 kB of messages.
 const fillBatch = 400
 
-// FillConntrack puts n connections into the host's table that no packet belongs to, and that the kernel does not throw
-// out to make space, since packets were seen in both directions (IPS_ASSURED). They stand for those of other clients.
+// FillConntrack adds n connections to the host's conntrack table. No packets belong to these connections. They stand for connections of other
+// clients. They are marked as seen in both directions (IPS_ASSURED), so the kernel does not remove them to make space.
 func (h *Host) FillConntrack(n int) error {
 	if n > fillMost {
 		return fmt.Errorf("fill connection tracking of host %s: %d connections: at most %d", h.Name, n, fillMost)
@@ -133,7 +133,7 @@ func (h *Host) FillConntrack(n int) error {
 	return nil
 }
 
-// addConnections adds those from first up to before end.
+// addConnections adds the connections with the numbers from first to end-1.
 func addConnections(s *nl.NetlinkSocket, first, end int) error {
 	var batch []byte
 	for i := first; i < end; i++ {
@@ -146,19 +146,19 @@ func addConnections(s *nl.NetlinkSocket, first, end int) error {
 	return transact(s, batch)
 }
 
-// fillTo is the other end of all connections, fillFrom the first of the addresses that they come from.
+// fillTo is the destination address of all added connections. fillFrom is the first of their source addresses.
 var (
 	fillFrom = netip.MustParseAddr("10.128.0.0").As4()
 	fillTo   = netip.MustParseAddr("192.0.2.1").As4()
 )
 
-// The status of a connection in both of whose directions packets were seen (linux/netfilter/nf_conntrack_common.h).
+// statusAssured is the status of a connection with packets in both directions (linux/netfilter/nf_conntrack_common.h).
 const statusAssured = 1<<1 | 1<<2 | 1<<3 // IPS_SEEN_REPLY, IPS_ASSURED, IPS_CONFIRMED
 
-// fillTimeout is longer than any experiment, in seconds.
+// fillTimeout is the lifetime of an added entry in seconds. It is longer than any experiment.
 const fillTimeout = 86400
 
-// newConnection is the request to add a UDP connection, the i-th.
+// newConnection returns the request that adds UDP connection number i.
 func newConnection(i, flags int) *nl.NetlinkRequest {
 	from := fillFrom
 	binary.BigEndian.PutUint32(from[:], binary.BigEndian.Uint32(from[:])+uint32(i))
@@ -172,7 +172,7 @@ func newConnection(i, flags int) *nl.NetlinkRequest {
 	return r
 }
 
-// tuple is one direction of a UDP connection.
+// tuple returns the netlink attribute for one direction of a UDP connection.
 func tuple(kind int, from, to [4]byte, sport, dport uint16) *nl.RtAttr {
 	be16 := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
 	all := nl.NewRtAttr(unix.NLA_F_NESTED|kind, nil)

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime is what a CPU did with its time so far, in the kernel's ticks.
+// cpuTime is the time that a CPU has spent so far, in ticks of the kernel.
 type cpuTime struct{ total, idle, stolen uint64 }
 
-// readCPUTime reads the line of one CPU in /proc/stat, or with cpu below 0 that of all (proc(5)).
+// readCPUTime reads the line of a CPU in /proc/stat (proc(5)). If cpu is negative, it reads the line of all CPUs.
 func readCPUTime(cpu int) (t cpuTime, err error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -32,7 +32,7 @@ func readCPUTime(cpu int) (t cpuTime, err error) {
 	return t, fmt.Errorf("cpu time: no %s in /proc/stat", name)
 }
 
-// parseCPUTime adds up user, nice, system, idle, iowait, irq, softirq and steal.
+// parseCPUTime parses and adds the columns user, nice, system, idle, iowait, irq, softirq and steal.
 func parseCPUTime(fields []string) (t cpuTime, err error) {
 	for i, f := range fields {
 		n, err := strconv.ParseUint(f, 10, 64)
@@ -50,7 +50,7 @@ func parseCPUTime(fields []string) (t cpuTime, err error) {
 	return t, nil
 }
 
-// since returns the shares of the time since before that the CPU was busy, and that was stolen.
+// since returns two shares of the time since before: the share in which the CPU was busy, and the share that the hypervisor stole.
 func (t cpuTime) since(before cpuTime) (busy, stolen float64) {
 	total := float64(t.total - before.total)
 	if total == 0 {
@@ -60,7 +60,7 @@ func (t cpuTime) since(before cpuTime) (busy, stolen float64) {
 	return (total - idle - taken) / total, taken / total
 }
 
-// pin keeps a thread (0: the caller's) on one CPU.
+// pin limits a thread to one CPU. The pid 0 is the calling thread.
 func pin(pid, cpu int) error {
 	var set unix.CPUSet
 	set.Set(cpu)
@@ -74,20 +74,20 @@ func pin(pid, cpu int) error {
 	return nil
 }
 
-// Priorities of threads. A receiver goes before a source on the same CPU, which never sleeps, and clients go before it too.
+// Priorities of threads. On a CPU with a source that never sleeps, receivers and clients need a higher priority than the source.
 const (
-	// Eager is an ordinary thread of the greatest weight that those can have (sched(7), "nice"). A source that never sleeps
-	// leaves the CPU to clients and receivers on it, and these never lose it: of threads with a real priority, one that
-	// never sleeps has the kernel stop all of them for 50 ms of each second (sched(7), sched_rt_runtime_us).
+	// Eager is the priority of an ordinary thread with the greatest weight (sched(7), "nice"). A source that never sleeps lets such clients and
+	// receivers run on its CPU, and they never lose the CPU. With real-time priorities they would: if one of these threads never sleeps, the kernel
+	// stops all of them for 50 ms of each second (sched(7), sched_rt_runtime_us).
 	Eager         = -1
-	Ordinary      = 0 // shares a CPU with all processes
-	Urgent        = 1 // before those: sources and servers
-	MoreUrgent    = 2 // before sources and servers too: receivers and clients
+	Ordinary      = 0 // shares the CPU with all processes
+	Urgent        = 1 // above ordinary: sources and servers
+	MoreUrgent    = 2 // above sources and servers: receivers and clients
 	firstReceiver = 3
-	MostUrgent    = 4 // before receivers: who reads the counters at both ends of a measurement, and an operator's command
+	MostUrgent    = 4 // above receivers: the reader of the counters at both ends of a measurement, and an operator's command
 )
 
-// clientPriority is that of clients, which few other processes keep from their CPU when they are urgent.
+// clientPriority returns the priority of clients. Only few other processes can delay urgent clients.
 func clientPriority(urgent bool) int {
 	if urgent {
 		return MoreUrgent
@@ -95,9 +95,9 @@ func clientPriority(urgent bool) int {
 	return Ordinary
 }
 
-// hurry has a thread (0: the caller's) run whenever it can, before all ordinary threads. Ordinary priorities do not do
-// that: a thread that wakes up waits for the other's time slice to end, and between sessions they do not count at all
-// (sched(7), SCHED_RR and "the autogroup feature"). The kernel keeps 5% of the CPU for ordinary threads.
+// hurry gives a thread a real-time priority, so that it runs before all ordinary threads whenever it is ready. The pid 0 is the calling thread. Nice
+// values do not achieve that: a thread that wakes up waits for the end of another thread's time slice, and nice values have no effect between
+// sessions (sched(7), SCHED_RR and "the autogroup feature"). The kernel reserves 5% of the CPU for ordinary threads.
 func hurry(pid, priority int) error {
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: uint32(priority)}
 	if err := unix.SchedSetAttr(pid, &attr, 0); err != nil {
@@ -106,8 +106,8 @@ func hurry(pid, priority int) error {
 	return nil
 }
 
-// Place keeps the calling thread, which must be locked, on one CPU with one of the priorities, and with it the processes
-// that it starts from now on.
+// Place limits the calling thread to one CPU, and gives it one of the priorities. Processes that the thread starts later inherit both. The thread
+// must be locked to its goroutine.
 func Place(cpu, priority int) error {
 	if err := pin(0, cpu); err != nil || priority == Ordinary {
 		return err
@@ -118,10 +118,10 @@ func Place(cpu, priority int) error {
 	return hurry(0, priority)
 }
 
-// greatestWeight is the nice value of the greatest weight.
+// greatestWeight is the nice value with the greatest weight.
 const greatestWeight = -20
 
-// beEager gives the calling thread and the session, which must be the process's own, the greatest weight.
+// beEager gives the calling thread and its session the greatest weight. The session must belong to this process.
 func beEager() error {
 	if err := unix.Setpriority(unix.PRIO_PROCESS, 0, greatestWeight); err != nil {
 		return fmt.Errorf("weight: %w", err)
@@ -133,10 +133,10 @@ func beEager() error {
 	return nil
 }
 
-// threadTime is what a thread did so far (kernel Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat).
+// threadTime has the times of a thread so far (kernel Documentation/scheduler/sched-stats.rst, /proc/<pid>/schedstat).
 type threadTime struct{ ran, waited time.Duration }
 
-// readThreadTime returns how long a thread ran, and how long it could have but another had its CPU.
+// readThreadTime returns two times of a thread: how long it ran, and how long it was ready to run while another thread had its CPU.
 func readThreadTime(pid int) (t threadTime, err error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Device is one end of a link.
+// Device is a network device at one end of a link.
 type Device struct {
 	Host  *Host
 	Peer  *Device
@@ -24,17 +24,17 @@ type Device struct {
 
 	options EndOptions
 	link    netlink.Link
-	napi    int // process identifier of the NAPI thread
+	napi    int // thread ID of the NAPI thread
 }
 
-// attachment is a program at a device. Close detaches it at once, also when another process holds its link.
+// attachment is a program that is attached to a device. Close detaches the program at once, even if another process has its link open.
 type attachment struct{ link.Link }
 
-// Close detaches the program and closes the link. Closing alone is not enough: a child that another thread has forked, and that
-// has not executed its program yet, has a copy of the descriptor, and keeps the program attached.
+// Close detaches the program and closes the link. Without Detach, the program could stay attached: between fork and exec, a child of another thread
+// has a copy of the file descriptor.
 func (a attachment) Close() error { return errors.Join(a.Detach(), a.Link.Close()) }
 
-// AttachTC attaches a program for what enters a device at tc (TCX, Linux 6.6). It stays until the lab is closed.
+// AttachTC attaches a program to the tc ingress hook of a device (TCX, Linux 6.6). The program stays until the lab is closed.
 func (l *Lab) AttachTC(d *Device, prog *ebpf.Program) error {
 	var attached link.Link
 	err := d.Host.Do(func() (err error) {
@@ -48,8 +48,7 @@ func (l *Lab) AttachTC(d *Device, prog *ebpf.Program) error {
 	return nil
 }
 
-// Attach attaches an XDP program to the device, natively. The program stays until the returned link or the lab is
-// closed.
+// Attach attaches an XDP program to the device in native mode. The program stays until the returned link or the lab is closed.
 func (l *Lab) Attach(d *Device, prog *ebpf.Program) (link.Link, error) {
 	var attached link.Link
 	err := d.Host.Do(func() (err error) {
@@ -60,7 +59,7 @@ func (l *Lab) Attach(d *Device, prog *ebpf.Program) (link.Link, error) {
 		return nil, fmt.Errorf("attach to device %s of host %s: %w", d.Name, d.Host.Name, err)
 	}
 	l.onClose(func() error {
-		// Closing a link twice is an error to os.File, but the caller may well have closed it.
+		// os.File returns an error if a link is closed twice. But the caller may already have closed this link.
 		if err := attached.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 			return fmt.Errorf("detach from device %s: %w", d.Name, err)
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// TestDetach detaches a program whose link another descriptor holds, as a child does between fork and exec.
+// TestDetach detaches a program whose link is also held by another descriptor, for example of a child between fork and exec.
 func TestDetach(t *testing.T) {
 	p := newPair(t)
 	s, err := p.lab.NewSink(p.a, DropAll)

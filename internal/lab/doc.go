@@ -1,9 +1,8 @@
-// Package lab builds small networks inside this machine, sends traffic through them, and measures what arrives. It
-// knows no firewall: lab/experiment and lab/demo bring them in.
+// Package lab builds small networks inside this machine, sends traffic through them, and measures the packets that arrive. It knows no firewall:
+// lab/experiment and lab/demo add them.
 //
-// Hosts are network namespaces without a name, held by file descriptors: they vanish with the process that made them,
-// however it ends. Nothing in this package touches a device, rule or address of the namespace that it is called from.
-// Everything here needs root.
+// Hosts are network namespaces without a name, held by file descriptors. They vanish with the process that made them, however that ends. Nothing in
+// this package touches a device, rule or address of the caller's namespace. Everything here needs root.
 //
 //	err := lab.Run(ctx, func(ctx context.Context, l *lab.Lab) error {
 //		source, err := l.NewSource(device, lab.SourceOptions{Flows: flows})

@@ -21,7 +21,7 @@ func TestLoadDuration(t *testing.T) {
 	}
 }
 
-// lasted looks at a load of TestLoadDuration. It returns an error for what a busy machine may have changed.
+// lasted checks a load of TestLoadDuration. It returns an error for results that a busy machine may have changed.
 func lasted(t *testing.T, o LoadOptions, sum LoadSummary) error {
 	t.Helper()
 	// 40 a second, but with two connections 20 of them are answered a second.
@@ -69,8 +69,8 @@ func TestInterruptedLoad(t *testing.T) {
 	}
 }
 
-// TestStalledAtARate has a server that never answers and few connections: each request that was due has timed out in
-// the end, those that had to wait included.
+// TestStalledAtARate has a server that never answers and few connections. Each due request must have timed out at the end, also the requests that had
+// to wait.
 func TestStalledAtARate(t *testing.T) {
 	stalled := listen(t, func(net.Conn) { time.Sleep(3 * time.Second) })
 	sum := mustLoad(t, LoadOptions{Server: stalled, Rate: 200, Connections: 3, Duration: 500 * time.Millisecond, Timeout: 200 * time.Millisecond})

@@ -23,7 +23,7 @@ type ifreq struct {
 	_    [16]byte
 }
 
-// ethtool issues one ethtool request (linux/ethtool.h); buf holds the request and receives the answer.
+// ethtool sends an ethtool request to the kernel (linux/ethtool.h). buf has the request, and receives the answer.
 func (d *Device) ethtool(buf []byte) error {
 	var pin runtime.Pinner
 	defer pin.Unpin()
@@ -37,7 +37,7 @@ func (d *Device) ethtool(buf []byte) error {
 	return nil
 }
 
-// request returns a buffer that starts with 32-bit words, followed by space for the answer.
+// request returns a buffer with 32-bit words and space for the answer after them.
 func request(answer int, words ...uint32) []byte {
 	var buf []byte
 	for _, w := range words {
@@ -46,7 +46,7 @@ func request(answer int, words ...uint32) []byte {
 	return append(buf, make([]byte, answer)...)
 }
 
-// offload sets the device's features. With GRO on, a veth receives through NAPI also when it has no XDP program.
+// offload sets the features of the device. With GRO, a veth receives through NAPI even without an XDP program.
 func (d *Device) offload() error {
 	if err := d.ethtool(request(0, unix.ETHTOOL_SGRO, 1)); err != nil {
 		return fmt.Errorf("gro on: %w", err)
@@ -60,7 +60,7 @@ func (d *Device) offload() error {
 	return nil
 }
 
-// stats reads all of the device's own counters (ethtool -S).
+// stats returns all counters of the device's driver (ethtool -S).
 func (d *Device) stats() (map[string]uint64, error) {
 	info := request(4, unix.ETHTOOL_GSSET_INFO, 0)
 	info = append(info[:8], request(4, 1<<ethSSStats, 0)...) // struct ethtool_sset_info

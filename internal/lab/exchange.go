@@ -15,36 +15,36 @@ import (
 
 // The phases of a request.
 const (
-	phaseWait      = iota // with a Rate, from when it was due until it began
-	phaseConnect          // until the connection stands
-	phaseTLS              // handshake
-	phaseSend             // until the request is handed to the kernel
-	phaseFirstByte        // from then until the answer begins
-	phaseComplete         // from then until it is complete
+	phaseWait      = iota // with a Rate: from the time when the request was due until it started
+	phaseConnect          // from the start until the connection is established
+	phaseTLS              // the TLS handshake
+	phaseSend             // until the kernel has the whole request
+	phaseFirstByte        // from then until the first byte of the answer
+	phaseComplete         // from then until the answer is complete
 	phases
 )
 
-// phaseNames are the phases' names in results.
+// phaseNames are the names of the phases in results.
 var phaseNames = [phases]string{"wait", "connect", "tls", "send", "first byte", "complete"}
 
-// outcome is what came of a request.
+// outcome is the result of a request.
 type outcome struct {
-	phases [phases]time.Duration // negative: this one did not take place
-	end    time.Time             // when the answer was complete, or the request had failed
-	bytes  int64                 // of the answer's body
+	phases [phases]time.Duration // negative: the phase did not take place
+	end    time.Time             // when the answer was complete, or the request failed
+	bytes  int64                 // number of bytes of the answer's body
 	err    error
 }
 
 // connection is a connection of the clients to the server.
 type connection struct {
-	net.Conn               // with TLS or without
-	tcp      net.Conn      // below it
-	answers  *bufio.Reader // what comes in
-	forget   func() bool   // ends the watch over the context
-	broken   error         // why nothing more comes in
+	net.Conn               // the connection, with or without TLS
+	tcp      net.Conn      // the connection below TLS
+	answers  *bufio.Reader // reads answers
+	forget   func() bool   // stops the function that ends the connection with the context
+	broken   error         // the error that ended reading
 }
 
-// Read reads from the connection, and keeps why that ends: of an answer that is cut, parsers say that it is malformed.
+// Read reads from the connection, and records the error that ends it. The parser of answers would only report that a truncated answer is malformed.
 func (conn *connection) Read(b []byte) (int, error) {
 	n, err := conn.Conn.Read(b)
 	if err != nil {
@@ -53,7 +53,7 @@ func (conn *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// request asks once and records what came of it. It returns why the request failed, nil if it did not.
+// request makes one request and records its outcome. It returns the error if the request failed, else nil.
 func (c *client) request(ctx context.Context, due time.Time) error {
 	waited := time.Since(due)
 	o := c.exchange(ctx, due.Add(c.Timeout))
@@ -69,14 +69,14 @@ func (c *client) request(ctx context.Context, due time.Time) error {
 	return o.err
 }
 
-// ended reports whether ctx has ended, or is about to: what knows its deadline may be a moment earlier.
+// ended reports whether ctx has ended or is about to end. A function that knows the deadline of ctx may return a moment before ctx ends.
 func ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// exchange sends a request and reads its answer. A connection that was used before and turns out to be closed was
-// closed while the request was on its way, which is nobody's mistake: another one is taken (RFC 9112, 9.3.1).
+// exchange sends a request and reads the answer. If a reused connection is closed, the server has closed it while the request was on its way. This is
+// no failure. exchange then uses another connection (RFC 9112, 9.3.1).
 func (c *client) exchange(ctx context.Context, deadline time.Time) outcome {
 	for conn := c.takeIdle(); conn != nil; conn = c.takeIdle() {
 		o := outcome{phases: [phases]time.Duration{phaseConnect: -1, phaseTLS: -1}}
@@ -133,15 +133,15 @@ func (conn *connection) handshake(config *tls.Config, deadline time.Time, o *out
 // end closes a connection at once.
 func (conn *connection) end() {
 	conn.forget()
-	_ = conn.tcp.Close() // what was to be had of it has been
+	_ = conn.tcp.Close() // all useful data has been read
 }
 
-// earlyError ends a connection before anything of an answer came.
+// earlyError is an error that ended a connection before the first byte of an answer.
 type earlyError struct{ error }
 
 func (e *earlyError) Unwrap() error { return e.error }
 
-// early marks what says that the server has closed the connection.
+// early wraps an error in an earlyError if it shows that the server has closed the connection.
 func early(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
 		return &earlyError{err}
@@ -149,7 +149,7 @@ func early(err error) error {
 	return err
 }
 
-// ask sends the request on a connection, and puts it aside for the next one or ends it.
+// ask sends the request on a connection and reads the answer. Then it keeps the connection for the next request, or ends the connection.
 func (c *client) ask(conn *connection, deadline time.Time, o *outcome) {
 	again := false
 	if o.err = conn.tcp.SetDeadline(deadline); o.err == nil {
@@ -166,7 +166,7 @@ func (c *client) ask(conn *connection, deadline time.Time, o *outcome) {
 	}
 }
 
-// exchange sends a request and reads the answer. again is whether the connection can take another.
+// exchange sends a request and reads the answer. The result again reports whether the connection can be used for another request.
 func (conn *connection) exchange(request []byte, method string, o *outcome) (again bool, err error) {
 	start := time.Now()
 	if _, err := conn.Write(request); err != nil {
@@ -196,10 +196,10 @@ func (conn *connection) exchange(request []byte, method string, o *outcome) (aga
 	return !answer.Close && conn.answers.Buffered() == 0, nil
 }
 
-// answerError is something else than an answer.
+// answerError is the error for data that is not a valid answer.
 type answerError struct{ error }
 
-// readAnswer reads an answer's head, without those that only announce another (RFC 9110, 15.2).
+// readAnswer reads the head of an answer. It skips interim responses (RFC 9110, 15.2).
 func readAnswer(from *bufio.Reader, method string) (*http.Response, error) {
 	for {
 		answer, err := http.ReadResponse(from, &http.Request{Method: method})
@@ -212,11 +212,11 @@ func readAnswer(from *bufio.Reader, method string) (*http.Response, error) {
 	}
 }
 
-// leaveTime is how long a client that is done waits for the server to close the connection.
+// leaveTime is the time for which a client waits after the answer until the server closes the connection.
 const leaveTime = 100 * time.Millisecond
 
-// leave waits until the server has closed the connection, which was its part: the end that closes first keeps the
-// ports for a minute (TIME_WAIT), and the clients have only some ten thousand.
+// leave waits until the server has closed the connection. The server should close first, because the end that closes first keeps its port for a
+// minute (TIME_WAIT), and the clients have only some ten thousand ports.
 func (conn *connection) leave() {
 	if conn.tcp.SetReadDeadline(time.Now().Add(leaveTime)) == nil {
 		_, _ = io.Copy(io.Discard, conn.tcp)
@@ -224,7 +224,7 @@ func (conn *connection) leave() {
 	conn.end()
 }
 
-// takeIdle takes the connection that was put aside last, nil when there is none.
+// takeIdle removes and returns the connection that was kept last, or nil if there is none.
 func (c *client) takeIdle() *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,32 +7,32 @@ import (
 	"net/netip"
 )
 
-// Flow describes the frames of one kind of traffic. The zero value of a field is the plain case.
+// Flow describes the frames of one kind of traffic. Zero values are the simplest case.
 type Flow struct {
 	From, To Addresses // both of one family; required
 
 	Proto          Proto // UDP when zero
-	SPort, DPort   Ports // of an ICMP echo: identifier and sequence number
+	SPort, DPort   Ports // for an ICMP echo: identifier and sequence number
 	Flags          TCPFlags
 	Options        []byte // of TCP, in whole 32-bit words
 	ICMPType, Code uint8
 
 	Payload  []byte
-	RandomID bool // of UDP: the first two bytes of the payload, of a DNS message the identifier, are random
-	Random   int  // of UDP: where in the payload 8 bytes are random, each of 32 values; an even number, 0 for none
-	Size     int  // of the frame in bytes, without check sequence: a short payload is lengthened with zeros to reach it
+	RandomID bool // of UDP: the first two bytes of the payload are random; in a DNS message they are the identifier
+	Random   int  // of UDP: the offset of 8 random bytes in the payload, each with 32 values; an even number, 0 for none
+	Size     int  // of the frame in bytes, without check sequence: a short payload is padded with zeros
 
 	VLAN      []uint16 // tags, the outermost first; at most two
 	TTL       uint8    // or hop limit; 0: 64
-	Fragments bool     // IPv4: clears "don't fragment" and gives each packet a random identification
-	NoSum     bool     // leaves the checksum of TCP, UDP or ICMP at 0; to UDP over IPv4 that means "none"
+	Fragments bool     // IPv4: clears DF ("don't fragment") and gives each packet a random identification
+	NoSum     bool     // leaves the checksum of TCP, UDP or ICMP at 0; for UDP over IPv4, 0 means "no checksum"
 
-	SrcMAC, DstMAC net.HardwareAddr // empty: those of the device and of its peer
+	SrcMAC, DstMAC net.HardwareAddr // empty: the addresses of the device and of its peer
 
 	Weight float64 // share of a mix, relative to the other flows; 0: 1
 }
 
-// Proto is the protocol that a flow's packets carry.
+// Proto is the protocol of a flow's packets.
 type Proto uint8
 
 // The protocols, by their IANA numbers. ICMP means ICMPv6 in a flow between IPv6 addresses.
@@ -61,37 +61,37 @@ const (
 // timestamps, window scale 7.
 var SYNOptions = []byte{2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 16, 0, 0, 0, 0, 0, 1, 3, 3, 7}
 
-// Ports is a range of ports, both ends included, from which each packet has a random one. The zero value is port 0;
-// Last below First means First only.
+// Ports is a range of ports, both ends included. Each packet has a random port of the range. The zero value is port 0. If Last is below First, only
+// First is used.
 type Ports struct{ First, Last uint16 }
 
-// Port is one port.
+// Port returns the range of one port.
 func Port(n uint16) Ports { return Ports{n, n} }
 
-// AnyPort is all ports from 1024 up.
+// AnyPort contains all ports from 1024 up.
 var AnyPort = Ports{1024, 65535}
 
-// Addresses says which addresses a flow's packets have.
+// Addresses is the source or destination addresses of a flow's packets.
 type Addresses struct {
 	prefix netip.Prefix
 	cycle  bool
 	list   []netip.Addr
 }
 
-// Addr is one address.
+// Addr returns one address.
 func Addr(a netip.Addr) Addresses { return Addresses{prefix: netip.PrefixFrom(a, a.BitLen())} }
 
-// In is a random address of a prefix for each packet.
+// In returns a random address of a prefix for each packet.
 func In(p netip.Prefix) Addresses { return Addresses{prefix: p.Masked()} }
 
-// Each is all addresses of a prefix, one after the other; of an IPv6 prefix, the low 64 bits count.
+// Each returns all addresses of a prefix in order. In an IPv6 prefix, the low 64 bits are counted up.
 func Each(p netip.Prefix) Addresses { return Addresses{prefix: p.Masked(), cycle: true} }
 
-// Listed is the addresses of a list, all of one family, over and over in one random order that the source's seed
-// determines. The list must not be changed while the source is in use.
+// Listed returns the addresses of a list, all of one family, repeated in one random order that the source's seed determines. The list must not change
+// while the source is in use.
 func Listed(list []netip.Addr) Addresses { return Addresses{list: list} }
 
-// MustAddrs reads an address, or a prefix for random addresses, for literals. It panics on a mistake.
+// MustAddrs parses an address, or a prefix for random addresses, for literals. It panics on a mistake.
 func MustAddrs(s string) Addresses {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return Addr(a)
@@ -99,7 +99,7 @@ func MustAddrs(s string) Addresses {
 	return In(netip.MustParsePrefix(s))
 }
 
-// first is any one of the addresses; the zero value when there are none.
+// first returns one of the addresses; the zero value if there are none.
 func (a Addresses) first() netip.Addr {
 	if len(a.list) > 0 {
 		return a.list[0]
@@ -107,7 +107,7 @@ func (a Addresses) first() netip.Addr {
 	return a.prefix.Addr()
 }
 
-// check finds what is wrong with the addresses of one family.
+// check returns an error for invalid addresses.
 func (a Addresses) check(v6 bool) error {
 	if !a.first().IsValid() {
 		return errors.New("no addresses")
@@ -123,7 +123,7 @@ func (a Addresses) check(v6 bool) error {
 	return nil
 }
 
-// check finds what is wrong with the flow, before anything is made of it.
+// check returns an error for an invalid flow, before anything is made from it.
 func (f *Flow) check() error {
 	v6 := f.From.first().Is6()
 	if err := f.From.check(v6); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 )
 
-// TestFrames sends each flow and decodes what arrives with a parser that is not ours.
+// TestFrames sends each flow and decodes the received frames with another project's parser.
 func TestFrames(t *testing.T) {
 	big := slices.Repeat([]byte("payload."), 100)
 	tests := []struct {
@@ -121,7 +121,7 @@ func TestRandomPayload(t *testing.T) {
 	}
 }
 
-// wantV6 is what the same flow looks like between IPv6 addresses.
+// wantV6 returns the text for the same flow between IPv6 addresses.
 func wantV6(f *Flow, v4 string) string {
 	s := strings.NewReplacer("198.18.0.0/15:", "[2001:db8::/33]:", "10.0.0.2:", "[fd00::2]:",
 		"198.18.0.0/15", "2001:db8::/33", "10.0.0.2", "fd00::2", "df ", "", "icmp", "icmp6").Replace(v4)
@@ -135,8 +135,8 @@ func wantV6(f *Flow, v4 string) string {
 	return s[:strings.Index(s, "payload")] + fmt.Sprintf("payload %d frame %d", payload, frame)
 }
 
-// describe renders a frame in one line. What the flow leaves open is rendered as the flow's range, if the frame keeps to
-// it. Wrong checksums and addresses of the wrong device are errors.
+// describe renders a frame in one line. If the flow has a range for a field, and the frame's value is in the range, the line has the range. Wrong
+// checksums and addresses of the wrong device are errors.
 func describe(frame []byte, f *Flow) (string, error) {
 	packet := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
 	// An error above is only about a payload that the parser guesses from the ports.

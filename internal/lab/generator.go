@@ -21,10 +21,10 @@ type generator struct {
 	maps    map[string]*ebpf.Map
 }
 
-// sent is the number of packets that the program has sent; 0 when it is closed.
+// sent returns the number of packets that the program has sent; 0 if it is closed.
 func (g *generator) sent() (n uint64) {
 	if g.Sent != nil {
-		_ = g.Sent.Get(&n) // cannot fail: the size is right
+		_ = g.Sent.Get(&n) // the size is right, so it cannot fail
 	}
 	return n
 }
@@ -41,16 +41,16 @@ func (g *generator) close() error {
 	return errors.Join(errs...)
 }
 
-// readLab reads the compiled C, which takes longer than to load most of its programs.
+// readLab parses the compiled C once, because parsing takes longer than loading most of its programs.
 var readLab = sync.OnceValues(loadLab)
 
-// labSpec is the compiled C, to change and to load.
+// labSpec returns a copy of the compiled C, to change and to load.
 func labSpec() (*ebpf.CollectionSpec, error) {
 	spec, err := readLab()
 	return spec.Copy(), err
 }
 
-// loadGenerator loads a generator with everything about the flow as constants.
+// loadGenerator loads a generator that has the whole flow as constants.
 func loadGenerator(t *template, f *Flow, seed uint64) (generator, error) {
 	spec, err := labSpec()
 	if err != nil {
@@ -68,7 +68,7 @@ func loadGenerator(t *template, f *Flow, seed uint64) (generator, error) {
 	return load(spec, labProgGenerate, vars)
 }
 
-// load sets variables and loads one program with the maps that it uses.
+// load sets variables, and loads one program with its maps.
 func load(spec *ebpf.CollectionSpec, program string, vars map[string]any) (g generator, err error) {
 	for name, value := range vars {
 		if err := spec.Variables[name].Set(value); err != nil {
@@ -93,7 +93,7 @@ func load(spec *ebpf.CollectionSpec, program string, vars map[string]any) (g gen
 	return g, nil
 }
 
-// unused takes the maps out of the collection that the program does not use.
+// unused removes the maps that the program does not use from the collection.
 func unused(spec *ebpf.CollectionSpec, program string) {
 	used := map[string]bool{".rodata": true, ".bss": true, ".data": true}
 	for _, ins := range spec.Programs[program].Instructions {
@@ -106,13 +106,13 @@ func unused(spec *ebpf.CollectionSpec, program string) {
 	}
 }
 
-// mixSeed derives the n-th seed, which is never 0, the one state that xorshift cannot leave.
+// mixSeed derives the n-th seed. The seed is never 0, because xorshift cannot leave this state.
 func mixSeed(seed uint64, n int) uint64 {
 	return rand.New(rand.NewPCG(seed, uint64(n))).Uint64() | 1
 }
 
-// setList has a list map hold the addresses, in an order that seed determines. Random order for the receiver is
-// sequential access for the generator, which costs no cache misses however long the list.
+// setList fills a list map with the addresses, in an order that seed determines. So the order is random for the receiver, but the generator reads the
+// map in sequence. This causes no cache misses, even with a long list.
 func setList(spec *ebpf.MapSpec, list []netip.Addr, seed uint64) {
 	if len(list) < 2 {
 		return

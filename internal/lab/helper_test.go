@@ -12,10 +12,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// gentle is a rate for what is captured: a queue of frames takes 50 ms.
+// gentle is a rate for captured frames: a queue of them takes 50 ms.
 const gentle = 5000
 
-// patience is for what comes at once on a quiet machine.
+// patience is the longest wait for things that happen immediately on a quiet machine.
 const patience = time.Minute
 
 // pair is two hosts with a link between them.
@@ -104,7 +104,7 @@ func (p pair) send(t testing.TB, o SourceOptions) *Source {
 // queued is fewer frames than the queue of a veth device holds: none of them is lost, however busy the machine is.
 const queued = 200
 
-// exchange sends n frames of a flow, a queue at a time, and returns them as they were captured.
+// exchange sends n frames of a flow, a queue at a time, and returns the captured frames.
 func (p pair) exchange(t testing.TB, sink *Sink, flow Flow, n int) [][]byte {
 	t.Helper()
 	var all [][]byte
@@ -116,7 +116,7 @@ func (p pair) exchange(t testing.TB, sink *Sink, flow Flow, n int) [][]byte {
 	return all
 }
 
-// runs has a source that sends no more than a queue run some times, and returns the frames as they were captured.
+// runs has a source that sends at most a queue. It runs the source some times, and returns the captured frames.
 func (p pair) runs(t testing.TB, s *Source, sink *Sink, times int) [][]byte {
 	t.Helper()
 	var all [][]byte
@@ -146,7 +146,7 @@ func frames(t testing.TB, s *Sink, n int) [][]byte {
 	return all
 }
 
-// await polls until ok, for as long as patience lasts.
+// await polls until ok returns true, but at most for patience.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(10 * time.Millisecond) {
@@ -189,5 +189,5 @@ func (s *Sink) Next(ctx context.Context) ([]byte, error) {
 	return frame[:min(length, len(frame))], nil
 }
 
-// Requests is the number of requests that reached the server.
+// Requests returns the number of requests that reached the server.
 func (s *Server) Requests() uint64 { return s.requests.Load() }

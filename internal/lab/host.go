@@ -14,17 +14,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is a network namespace of its own, with its loopback device up.
+// Host is a separate network namespace. Its loopback device is up.
 type Host struct {
 	Name    string
 	ns      *os.File        // the namespace
-	sysfs   int             // descriptor of a sysfs mount of the namespace that is attached nowhere
+	sysfs   int             // descriptor of a sysfs mount of the namespace; the mount has no place in the directory tree
 	control int             // descriptor of a socket in the namespace, for ioctl
 	links   *netlink.Handle // rtnetlink in the namespace
 }
 
-// newHost calls enter, which may change to another namespace, on a thread that ends with this call, so that only the descriptors keep a new
-// namespace.
+// newHost calls enter on a thread that ends with this call. The function enter may move the thread to another namespace. So only the descriptors keep
+// a new namespace.
 func newHost(name string, enter func(*Host) error) (*Host, error) {
 	h := &Host{Name: name, sysfs: -1, control: -1}
 	failed := make(chan error)
@@ -50,7 +50,7 @@ func (h *Host) enterNew() error {
 	return h.open()
 }
 
-// open keeps descriptors of all that depends on the namespace of the calling thread.
+// open opens the descriptors of everything that depends on the namespace of the calling thread.
 func (h *Host) open() (err error) {
 	if h.ns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 		return fmt.Errorf("network namespace: %w", err)
@@ -64,8 +64,8 @@ func (h *Host) open() (err error) {
 	return nil
 }
 
-// mountSysfs returns a descriptor of a new sysfs mount, which shows the devices of the calling thread's namespace. It
-// is part of no directory tree, and so gone when the descriptor is.
+// mountSysfs returns a descriptor of a new sysfs mount, which shows the devices of the calling thread's namespace. The mount has no place in the
+// directory tree, so it ends with the descriptor.
 func mountSysfs() (int, error) {
 	fs, err := unix.Fsopen("sysfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -107,8 +107,8 @@ func (h *Host) close() error {
 	return errors.Join(errs...)
 }
 
-// Do runs fn on a thread that is in the host's namespace. Sockets that fn opens, programs that it attaches and
-// processes that it starts belong to the host; goroutines that it starts do not run there.
+// Do runs fn on a thread in the host's namespace. Sockets that fn opens, programs that it attaches and processes that it starts belong to the host.
+// Goroutines that it starts do not run there.
 func (h *Host) Do(fn func() error) error {
 	if h.ns == nil {
 		return fmt.Errorf("host %s: closed", h.Name)
@@ -125,7 +125,7 @@ func (h *Host) Do(fn func() error) error {
 		return fmt.Errorf("host %s: enter network namespace: %w", h.Name, err)
 	}
 	defer func() {
-		// A thread that cannot return stays locked, so that Go ends it and never runs anything else on it.
+		// A thread that cannot return stays locked. So Go ends it, and runs nothing else on it.
 		if unix.Setns(int(before.Fd()), unix.CLONE_NEWNET) == nil {
 			runtime.UnlockOSThread()
 		}
@@ -133,8 +133,7 @@ func (h *Host) Do(fn func() error) error {
 	return fn()
 }
 
-// Sysctl sets a variable under /proc/sys/net of the host; name is relative to it and separated by slashes
-// ("ipv4/ip_forward").
+// Sysctl sets a variable under /proc/sys/net of the host. The name is relative to this directory and separated by slashes ("ipv4/ip_forward").
 func (h *Host) Sysctl(name, value string) error {
 	err := h.Do(func() error { return os.WriteFile(filepath.Join("/proc/sys/net", name), []byte(value), 0o644) })
 	if err != nil {
@@ -143,7 +142,7 @@ func (h *Host) Sysctl(name, value string) error {
 	return nil
 }
 
-// Route sends what is addressed to a prefix through dev, to the neighbor via, which must be an address of dev's peer.
+// Route routes packets to a prefix through dev, to the neighbor via, which must be an address of dev's peer.
 func (h *Host) Route(to netip.Prefix, via netip.Addr, dev *Device) error {
 	route := &netlink.Route{LinkIndex: dev.Index, Dst: ipNet(to.Masked()), Gw: via.AsSlice()}
 	if err := h.links.RouteReplace(route); err != nil {
@@ -152,7 +151,7 @@ func (h *Host) Route(to netip.Prefix, via netip.Addr, dev *Device) error {
 	return nil
 }
 
-// Router lets the host forward packets of both families between its links, without checking where sources are routed.
+// Router makes the host forward packets of both families between its links. It turns off the check of source routes.
 func (h *Host) Router() error {
 	for _, s := range []string{
 		"ipv4/ip_forward=1", "ipv6/conf/all/forwarding=1", "ipv4/conf/all/rp_filter=0", "ipv4/conf/default/rp_filter=0",
@@ -165,7 +164,7 @@ func (h *Host) Router() error {
 	return nil
 }
 
-// Own has the host take all addresses of a prefix for its own: packets to them are its, and sockets may be bound to them.
+// Own makes all addresses of a prefix local to the host: it receives their packets, and sockets can be bound to them.
 func (h *Host) Own(p netip.Prefix) error {
 	lo, err := h.links.LinkByName("lo")
 	if err != nil {

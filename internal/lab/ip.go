@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// IPCounts is what became of IPv4 packets at a host since it was made.
+// IPCounts contains the counts of IPv4 packets at a host since it was made.
 type IPCounts struct {
 	Delivered, Forwarded uint64
-	UDP                  uint64 // datagrams that were for this host, whether a socket has read them or not
+	UDP                  uint64 // datagrams to this host, whether or not a socket has read them
 }
 
 // IPCounts reads the counters.
@@ -29,7 +29,7 @@ func (h *Host) IPCounts() (c IPCounts, err error) {
 	return c, nil
 }
 
-// parseIP takes the counters from /proc/net/snmp (RFC 4293, RFC 4113). A datagram counts in one of InDatagrams, NoPorts and InErrors.
+// parseIP reads the counters from /proc/net/snmp (RFC 4293, RFC 4113). A datagram counts in one of InDatagrams, NoPorts and InErrors.
 func parseIP(text string) (c IPCounts, err error) {
 	counters, err := parseSNMP(text)
 	if err != nil {
@@ -45,8 +45,8 @@ func parseIP(text string) (c IPCounts, err error) {
 	return c, nil
 }
 
-// parseSNMP reads /proc/net/snmp: of each protocol a line of names and one of numbers (kernel net/ipv4/proc.c). The keys are a
-// protocol and a name.
+// parseSNMP parses /proc/net/snmp: for each protocol, a line of names and one of numbers (kernel net/ipv4/proc.c). The keys are a protocol and a
+// name.
 func parseSNMP(text string) (map[string]uint64, error) {
 	counters, names := map[string]uint64{}, map[string][]string{}
 	for line := range strings.Lines(text) {
@@ -57,7 +57,7 @@ func parseSNMP(text string) (map[string]uint64, error) {
 			continue
 		}
 		for i, field := range fields[:min(len(fields), len(names[protocol]))] {
-			if strings.HasPrefix(field, "-") { // a setting that has no value, as MaxConn
+			if strings.HasPrefix(field, "-") { // a setting without a value, for example MaxConn
 				continue
 			}
 			n, err := strconv.ParseUint(field, 10, 64)

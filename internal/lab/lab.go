@@ -14,11 +14,11 @@ import (
 type Lab struct {
 	mu      sync.Mutex
 	hosts   map[string]*Host
-	cleanup []func() error // run in reverse order by Close
+	cleanup []func() error // Close runs them in reverse order
 }
 
-// Run builds an empty lab, hands it to fn, and removes the lab when fn returns, panics, or was asked to stop: its
-// context ends with ctx, and when the process gets SIGINT or SIGTERM.
+// Run builds an empty lab and calls fn with it. It removes the lab when fn returns or panics. The context of fn ends with ctx, and when the process
+// gets SIGINT or SIGTERM.
 func Run(ctx context.Context, fn func(ctx context.Context, l *Lab) error) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
@@ -30,7 +30,7 @@ func Run(ctx context.Context, fn func(ctx context.Context, l *Lab) error) (err e
 	return fn(ctx, l)
 }
 
-// New returns a lab without hosts. The caller must Close it; Run does so by itself. New fails without CAP_SYS_ADMIN, which root has.
+// New returns a lab without hosts. The caller must Close it; Run does this itself. New fails without CAP_SYS_ADMIN, which root has.
 func New(ctx context.Context) (*Lab, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -49,11 +49,10 @@ func mayUnshare() bool {
 	return err == nil && data[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
-// Host returns the host of that name, and makes it when there is none yet. The name is the lab's own: the kernel never
-// sees it.
+// Host returns the host with a name, and makes it if there is none yet. Only the lab uses the name: the kernel never sees it.
 func (l *Lab) Host(name string) (*Host, error) { return l.host(name, (*Host).enterNew) }
 
-// Own returns the host of that name, which is the namespace of this process. What the lab joins to it goes with the lab; the namespace stays.
+// Own returns a host for the namespace of this process. Close removes everything that the lab connects to this host, but keeps the namespace.
 func (l *Lab) Own(name string) (*Host, error) { return l.host(name, (*Host).open) }
 
 func (l *Lab) host(name string, enter func(*Host) error) (*Host, error) {
@@ -71,15 +70,15 @@ func (l *Lab) host(name string, enter func(*Host) error) (*Host, error) {
 	return h, nil
 }
 
-// onClose has Close call fn, before whatever was registered earlier.
+// onClose makes Close call fn, before functions that were registered earlier.
 func (l *Lab) onClose(fn func() error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.cleanup = append(l.cleanup, fn)
 }
 
-// Close detaches the programs, removes the links and gives up the namespaces, in this order. It may be called at any
-// time and more than once; it goes on after an error and returns all of them.
+// Close detaches the programs, removes the links and closes the namespaces, in this order. It may be called at any time and more than once. It
+// continues after errors and returns all of them.
 func (l *Lab) Close() error {
 	l.mu.Lock()
 	cleanup := l.cleanup

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// objects is what a lab has in the kernel.
+// objects contains the things that a lab has in the kernel.
 type objects struct {
 	Threads  []int // of NAPI
 	Programs []ebpf.ProgramID
@@ -59,7 +59,7 @@ func busyLab(l *Lab) (o objects, p pair, err error) {
 	return o, p, nil
 }
 
-// left returns those of the objects that still exist.
+// left returns the objects that still exist.
 func (o objects) left() (left []string) {
 	for _, pid := range o.Threads {
 		if comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err == nil && strings.HasPrefix(string(comm), "napi/") {
@@ -128,7 +128,7 @@ func ownLinks(t *testing.T) (names []string) {
 	return names
 }
 
-// checkGone waits until neither the lab's namespaces nor what was in them exist.
+// checkGone waits until the lab's namespaces and their contents no longer exist.
 func checkGone(t *testing.T, w witness, o objects) {
 	t.Helper()
 	await(t, "all namespaces are gone", func() bool { return len(w.alive(t)) == 0 })
@@ -168,7 +168,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestFailedSetup has something go wrong after each part of a lab was built.
+// TestFailedSetup causes an error after each part of a lab was built.
 func TestFailedSetup(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, tt := range []struct {
@@ -285,7 +285,7 @@ func TestKill(t *testing.T) {
 	checkGone(t, w, o)
 }
 
-// TestSignal checks that a lab is taken down in order when its process is asked to end.
+// TestSignal checks that a lab is removed in order when its process gets a signal to end.
 func TestSignal(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, signal := range []os.Signal{unix.SIGINT, unix.SIGTERM} {
@@ -336,7 +336,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestQuiet checks that a link carries nothing but what the lab sends.
+// TestQuiet checks that a link transports only the packets that the lab sends.
 func TestQuiet(t *testing.T) {
 	p := newPair(t)
 	sink := p.sink(t, p.b, CaptureDrop)

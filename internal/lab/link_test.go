@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestQueue asks the kernel what the ends of a link have for a queue.
+// TestQueue asks the kernel for the queues of the ends of a link.
 func TestQueue(t *testing.T) {
 	o := plainLink
 	o.A.Queue = true
@@ -47,7 +47,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// sleeps is how often a thread went to sleep so far.
+// sleeps returns how often a thread went to sleep so far.
 func sleeps(t *testing.T, pid int) (n uint64) {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -63,7 +63,7 @@ func sleeps(t *testing.T, pid int) (n uint64) {
 	return 0
 }
 
-// TestCoalesce sends to an end that looks every 20 ms, much more often than that.
+// TestCoalesce sends to an end that polls every 20 ms. The packets arrive much more often.
 func TestCoalesce(t *testing.T) {
 	const every = 20 * time.Millisecond
 	p := newPair(t)
@@ -78,7 +78,7 @@ func TestCoalesce(t *testing.T) {
 		taken, refused := received(t, p.b)
 		return taken+refused == n
 	})
-	// Each look may be followed by those in vain, after which the next packet wakes the thread.
+	// After each successful poll there may be some without a packet. After these, the next packet wakes the thread.
 	most := (1 + emptyLooks) * (uint64(time.Since(start)/every) + 2)
 	if slept := sleeps(t, p.b.napi) - before; slept > most {
 		t.Errorf("the receive thread slept %d times, want at most %d", slept, most)

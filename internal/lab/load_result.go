@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// LoadResult is what the requests of a Plan have found, also as JSON.
+// LoadResult contains the results of the requests of a Plan, also as JSON.
 type LoadResult struct {
 	URL    string         `json:"url"`
 	Server netip.AddrPort `json:"server"`
@@ -46,7 +46,7 @@ func (r *LoadResult) Text() string {
 	return t.String()
 }
 
-// phases is a table of the times of the requests that were answered.
+// phases returns a table of the times of the answered requests.
 func (r *LoadResult) phases() *wording.Table {
 	t := wording.NewTable("of those answered", ">requests", ">mean", ">half", ">90%", ">99%", ">99.9%", ">max")
 	row := func(name string, n uint64, l Latency) {
@@ -59,7 +59,7 @@ func (r *LoadResult) phases() *wording.Table {
 	return t
 }
 
-// how is what was done, in a line.
+// how describes the requests in a line.
 func (r *LoadResult) how() string {
 	o := r.plan.Load
 	parts := []string{r.URL}
@@ -81,7 +81,7 @@ func (r *LoadResult) how() string {
 	return strings.Join(append(parts, fmt.Sprintf("HTTP/%s", r.plan.Version)), ", ")
 }
 
-// kinds lists the failures by kind, the most frequent first; "" when there are none.
+// kinds lists the failures by kind, the most frequent first; "" if there are none.
 func (r *LoadResult) kinds(before, after string) string {
 	kinds := slices.SortedFunc(maps.Keys(r.Errors), func(a, b string) int {
 		if d := int(r.Errors[b]) - int(r.Errors[a]); d != 0 {
@@ -98,7 +98,7 @@ func (r *LoadResult) kinds(before, after string) string {
 	return before + strings.Join(kinds, ", ") + after
 }
 
-// Trouble is an error when there was no answer at all.
+// Trouble returns an error if no request was answered.
 func (r *LoadResult) Trouble() error {
 	if r.OK > 0 || r.Failed == 0 {
 		return nil

@@ -86,8 +86,8 @@ func TestLoadFails(t *testing.T) {
 	}
 }
 
-// TestServerProcess has clients in a process of their own use a server in a process of its own, which ends when it is told,
-// and whose answers come in samples that add up.
+// TestServerProcess has clients and a server in separate processes. The server must end when it is stopped, and the samples of its answers must add
+// up.
 func TestServerProcess(t *testing.T) {
 	p := newPair(t)
 	stop, err := p.lab.NewServerProcess(p.b.Host, web, []byte("a small file"), 0, Urgent)

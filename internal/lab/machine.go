@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// Machine describes what results were taken on. Parts that this machine does not tell are empty.
+// Machine describes the machine of a measurement. Unknown parts are empty.
 type Machine struct {
 	Kernel      string            `json:"kernel"`
 	Arch        string            `json:"arch"`
@@ -24,10 +24,10 @@ type Machine struct {
 	MemoryMB    uint64            `json:"memory_mb"`
 	Governor    string            `json:"governor,omitempty"`
 	Mitigations map[string]string `json:"mitigations"` // of the vulnerabilities that the CPU has
-	Tools       map[string]string `json:"tools"`       // versions of those that are installed
+	Tools       map[string]string `json:"tools"`       // versions of the installed ones
 }
 
-// toolVersions are the programs that experiments compare with or rely on, and how to ask for their versions.
+// toolVersions contains the programs that experiments use or compare with, and the arguments that print their versions.
 var toolVersions = map[string][]string{
 	"nft":             {"--version"},
 	"iptables":        {"--version"},
@@ -60,14 +60,14 @@ func DescribeMachine() (Machine, error) {
 	}
 	m.Mitigations = cost.Mitigations()
 	for name, args := range toolVersions {
-		if out, err := exec.Command(name, args...).CombinedOutput(); err == nil { // nginx says it as an error
+		if out, err := exec.Command(name, args...).CombinedOutput(); err == nil { // nginx prints it to standard error
 			m.Tools[name], _, _ = strings.Cut(string(out), "\n")
 		}
 	}
 	return m, nil
 }
 
-// String is the machine in one line.
+// String returns the machine in one line.
 func (m Machine) String() string {
 	kind := ""
 	if m.Virtual {
@@ -76,7 +76,7 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%s, %d cores%s, Linux %s", m.CPU, m.Cores, kind, m.Kernel)
 }
 
-// config is the machine as configuration of benchmark lines.
+// config returns the machine as configuration lines of benchmark results.
 func (m Machine) config() (config []benchfmt.Config) {
 	add := func(key, value string) {
 		if value != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// Measurement is what arrived at a device in a stretch of time.
+// Measurement is the packets that arrived at a device in some time.
 type Measurement struct {
 	Time    time.Duration // measured
 	PPS     float64       // received packets per second
@@ -20,16 +20,16 @@ type Measurement struct {
 	Sent    uint64        // by the source, in the same time
 	Refused uint64        // by the full queue before the receiver
 
-	// Shares of the time, 0 to 1. A receiver that neither ran nor waited all the time was not at its limit; one that
-	// waited, or from whose CPU time was stolen, was disturbed, and its rate is too low.
+	// Shares of the time, 0 to 1. A receiver that neither ran nor waited all the time was not at its limit. A receiver that waited, or whose CPU time
+	// was stolen, was disturbed, and its rate is too low.
 	Ran    float64 // the receive thread ran
-	Waited float64 // it could have run, but other threads had its CPU
+	Waited float64 // it was ready to run, but other threads had its CPU
 	Busy   float64 // the receiving CPU was not idle
 	Stolen float64 // the hypervisor gave the receiving CPU to others
 }
 
-// Cost is the time that the receive thread spends on a packet. Unlike the rate, it says something also when the source
-// is slower than the receiver, though a thread that sleeps in between spends more.
+// Cost returns the receive thread's time per packet. Unlike the rate, it is also valid if the source is slower than the receiver. A thread that
+// sleeps between packets spends more time on each.
 func (m Measurement) Cost() time.Duration {
 	if m.Packets == 0 {
 		return 0
@@ -37,11 +37,11 @@ func (m Measurement) Cost() time.Duration {
 	return time.Duration(m.Ran * float64(m.Time) / float64(m.Packets))
 }
 
-// warmUp is how long a source runs before measuring begins, but no longer than twice the time that is measured: queues fill,
-// caches warm, the clock rises.
+// warmUp is how long a source runs before the measurement, but at most twice the measured time. In this time queues fill, caches warm up, and the CPU
+// clock rises.
 const warmUp = 100 * time.Millisecond
 
-// Measure runs a source and counts at the receiving device for the given time, then stops the source.
+// Measure runs a source and counts at the receiving device for a time. Then it stops the source.
 func Measure(ctx context.Context, s *Source, receiver *Device, window time.Duration) (m Measurement, err error) {
 	err = Flooding(ctx, s, func(ctx context.Context) error {
 		m, err = Window(ctx, s, receiver, min(warmUp, 2*window), window)
@@ -50,9 +50,8 @@ func Measure(ctx context.Context, s *Source, receiver *Device, window time.Durat
 	return m, err
 }
 
-// Flooding runs fn while a source runs, which it stops then. The thread of fn goes before source and receiver if these are
-// urgent. An ordinary one would wait up to a second for the time that the kernel keeps for such threads, at each end of a
-// window and once more to stop.
+// Flooding runs fn while a source runs, and then stops the source. The thread of fn has priority over source and receiver if these are urgent. An
+// ordinary thread would wait up to a second for the time that the kernel keeps for ordinary threads: at each end of a window, and once more to stop.
 func Flooding(ctx context.Context, s *Source, fn func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,8 +72,8 @@ func Flooding(ctx context.Context, s *Source, fn func(context.Context) error) er
 	return errors.Join(<-done, <-stopped)
 }
 
-// MeasureRun runs a source that ends by itself, and counts at the receiving device for as long as it sent. Unlike with
-// Measure, nothing but source and receiver needs a CPU meanwhile, which two urgent threads that never sleep leave to nobody.
+// MeasureRun runs a source that ends by itself, and counts at the receiving device while the source sends. Unlike with Measure, only source and
+// receiver need a CPU in this time. Two urgent threads that never sleep leave no CPU to others.
 func MeasureRun(ctx context.Context, s *Source, receiver *Device) (m Measurement, err error) {
 	from, err := observe(s, receiver)
 	if err != nil {
@@ -91,7 +90,7 @@ func MeasureRun(ctx context.Context, s *Source, receiver *Device) (m Measurement
 	return to.since(from), ctx.Err()
 }
 
-// Window waits while a source runs that others have started, and then counts at the receiving device for a time.
+// Window waits while a running source continues to send, and then counts at the receiving device for a time.
 func Window(ctx context.Context, s *Source, receiver *Device, wait, window time.Duration) (m Measurement, err error) {
 	if err := doze(ctx, wait); err != nil {
 		return m, err
@@ -110,7 +109,7 @@ func Window(ctx context.Context, s *Source, receiver *Device, wait, window time.
 	return to.since(from), nil
 }
 
-// observation is the state of all counters at one moment.
+// observation contains the values of all counters at one moment.
 type observation struct {
 	time                    time.Time
 	received, sent, refused uint64
@@ -118,8 +117,8 @@ type observation struct {
 	thread                  threadTime
 }
 
-// An observation that took longer than observeTime, because other threads had the CPU, is taken again: the counters
-// would be of another moment than the time. After observeTries it is taken as it is.
+// An observation that took longer than observeTime, because other threads had the CPU, is repeated, because its counters would not belong to its
+// time. After observeTries the last one is used anyway.
 const (
 	observeTime  = time.Millisecond
 	observeTries = 20
@@ -159,18 +158,17 @@ func (o observation) since(before observation) (m Measurement) {
 	return m
 }
 
-// Received is the number of frames that the device's receive thread has taken from its queue since the device was
-// made, whatever became of them: veth counts them here with and without an XDP program (kernel drivers/net/veth.c,
-// veth_xdp_rcv).
+// Received returns the number of frames that the device's receive thread has taken from its queue since the device was made, in all. A veth counts
+// them here with and without an XDP program (kernel drivers/net/veth.c, veth_xdp_rcv).
 func (d *Device) Received() (uint64, error) { return d.counter("rx_queue_0_xdp_packets") }
 
-// Ran is for how long the device's receive thread has run since the device was made.
+// Ran returns how long the device's receive thread has run since the device was made.
 func (d *Device) Ran() (time.Duration, error) {
 	t, err := readThreadTime(d.napi)
 	return t.ran, err
 }
 
-// Refused is the number of frames that a source wanted to send to the device, but found its queue full.
+// Refused returns the number of frames that a source could not send to the device because its queue was full.
 func (d *Device) Refused() (uint64, error) { return d.Peer.counter("tx_queue_0_xdp_xmit_errors") }
 
 // counter reads one of the device's own counters.
@@ -194,11 +192,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// dozeTime is how long doze at most takes to see that its context has ended.
+// dozeTime is the longest time until doze notices that its context has ended.
 const dozeTime = 100 * time.Millisecond
 
-// doze is sleep in system calls: the thread wakes up by itself, where Go's timers need one of the runtime's, which are
-// ordinary.
+// doze is like sleep, but makes system calls. The thread wakes up by itself. Go's timers would need another thread of the runtime, which has an
+// ordinary priority.
 func doze(ctx context.Context, d time.Duration) error {
 	for end := time.Now().Add(d); ctx.Err() == nil; {
 		left := time.Until(end)
@@ -213,7 +211,7 @@ func doze(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// now is the clock that bpf_ktime_get_ns reads.
+// now reads the clock that bpf_ktime_get_ns reads.
 func now() (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// unite fits the flows of a mix to the pages that they share: the pages are as long as the longest frame and zero,
-// each flow writes all of its frame that is not zero, and cuts off what is too long.
+// unite adapts the flows of a mix to the pages that they share. The pages have the length of the longest frame and contain zeros. Each flow writes
+// the nonzero bytes of its frame, and cuts the page to its length.
 func (s *Source) unite(templates []*template) error {
 	longest := 0
 	for _, t := range templates {

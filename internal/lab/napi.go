@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startNAPI gives the device a kernel thread to receive on, and pins it. The thread is found by its name
-// ("napi/eth0-8193", kernel net/core/dev.c, napi_kthread_create) and by being new, which works on all kernels that
-// have such threads; the netlink family that tells it (netdev-genl) is younger.
+// startNAPI gives the device a kernel thread to receive on, and pins this thread. It finds the new thread by its name ("napi/eth0-8193", kernel
+// net/core/dev.c, napi_kthread_create). This works on all kernels that have such threads. The netlink family that reports the thread (netdev-genl) is
+// younger.
 func (d *Device) startNAPI() error {
 	unlock, err := lockThreads()
 	if err != nil {
@@ -48,12 +48,12 @@ func (d *Device) startNAPI() error {
 	return pin(d.napi, int(d.options.CPU)-1)
 }
 
-// emptyLooks is how often a receive thread that coalesces looks in vain before it waits to be woken.
+// emptyLooks is the number of polls without a packet, after which a coalescing receive thread waits for a wakeup.
 const emptyLooks = 2
 
-// Coalesce has the device's receive thread wait so long for more before it looks again, as long as there is something, as
-// cards do (ethtool -C, rx-usecs; kernel net/core/dev.c, napi_complete_done). 0, as at first, has it woken at once, which costs
-// both sides more than the frame when frames come one by one. A veth keeps 256 frames meanwhile; others are lost.
+// Coalesce sets the time that the device's receive thread waits for more packets before it polls again, as long as there are any, like cards do
+// (ethtool -C, rx-usecs; kernel net/core/dev.c, napi_complete_done). With 0, the initial value, each frame wakes it at once. If frames come one by
+// one, that costs both sides more than the frame. Meanwhile a veth keeps 256 frames; others are lost.
 func (d *Device) Coalesce(wait time.Duration) error {
 	for file, value := range map[string]int64{"napi_defer_hard_irqs": emptyLooks, "gro_flush_timeout": wait.Nanoseconds()} {
 		if err := d.Host.writeSysfs("class/net/"+d.Name+"/"+file, strconv.FormatInt(value, 10)); err != nil {
@@ -63,8 +63,8 @@ func (d *Device) Coalesce(wait time.Duration) error {
 	return nil
 }
 
-// lockThreads keeps other labs, in this process and others, from starting threads for a device of the same name at the
-// same time. /proc serves as the file to lock, since it is there and shows the threads.
+// lockThreads prevents other labs, in this process and others, from starting threads for a device of the same name at the same time. It locks /proc,
+// which is always there, and which shows the threads.
 func lockThreads() (unlock func(), err error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -82,7 +82,7 @@ func lockThreads() (unlock func(), err error) {
 	}
 }
 
-// processes are the numbers of all processes, the kernel's threads among them.
+// processes returns the identifiers of all processes, including the kernel's threads.
 func processes() (map[int]bool, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {
@@ -102,8 +102,8 @@ func processes() (map[int]bool, error) {
 	return all, nil
 }
 
-// newNAPIThread returns the NAPI thread of a device of that name, in whatever namespace, that is none of the processes of
-// before; 0 when there is none. Its name is cut at 15 bytes on kernels before 5.17.
+// newNAPIThread returns the NAPI thread of a device with this name, in any namespace, that is not in before; 0 if there is none. On kernels before
+// 5.17 its name is cut to 15 bytes.
 func newNAPIThread(device string, before map[int]bool) (int, error) {
 	const commLen = 15
 	want := "napi/" + device + "-"
@@ -115,7 +115,7 @@ func newNAPIThread(device string, before map[int]bool) (int, error) {
 		if before[pid] {
 			continue
 		}
-		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // or it has ended
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // fails if it has ended
 		name := strings.TrimSpace(string(comm))
 		if err == nil && strings.HasPrefix(name, want[:min(len(want), max(len(name), commLen))]) {
 			return pid, nil

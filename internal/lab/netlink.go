@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// transact sends netlink messages in one system call, and waits for the answer to the last, which must ask for one: the
-// kernel answers the others only when something is wrong with them. It returns the first error.
+// transact sends netlink messages in one system call, and waits for the answer to the last message, which must request one. The kernel answers the
+// others only if they fail. transact returns the first error.
 func transact(s *nl.NetlinkSocket, messages []byte) error {
 	if err := unix.Sendto(s.GetFd(), messages, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err

@@ -9,43 +9,41 @@ import (
 )
 
 const (
-	// testLiveFrames has BPF_PROG_TEST_RUN send what the program redirects (linux/bpf.h,
-	// BPF_F_TEST_XDP_LIVE_FRAMES, since 5.18).
+	// testLiveFrames makes BPF_PROG_TEST_RUN send the frames that the program redirects (linux/bpf.h, BPF_F_TEST_XDP_LIVE_FRAMES, since 5.18).
 	testLiveFrames = 1 << 1
 
-	// chunk is how often one system call runs the generator at full speed, some milliseconds.
+	// chunk is the number of runs of the generator in one system call at full speed. They take some milliseconds.
 	chunk = 1 << 18
 
 	// chunkTime is how long a system call of a paced generator lasts.
 	chunkTime = 20 * time.Millisecond
 
-	// batch is how many pages a call works with, and how many packets it handles before it looks up. The most that the
-	// kernel allows (net/bpf/test_run.c, TEST_XDP_MAX_BATCH) is a tenth faster than its default.
+	// batch is the number of pages of a call, and the number of packets that it handles before it checks for other work. The kernel's maximum
+	// (net/bpf/test_run.c, TEST_XDP_MAX_BATCH) is a tenth faster than its default.
 	batch = 256
 
-	// SmoothRate is the rate from which the generator itself waits between packets: it spins, which gives even
-	// spacing. Below it, a sleeping thread sends small bursts, so that a slow source leaves its CPU to others. Only a
-	// source of at least this rate can be a process of its own (SourceOptions.Apart).
+	// SmoothRate is the rate above which the generator itself waits between packets. It spins, which gives even spacing. Below this rate, a sleeping
+	// thread sends small bursts, so a slow source leaves its CPU to others. Only a source of at least this rate can be a separate process
+	// (SourceOptions.Apart).
 	SmoothRate = 100_000
 
 	// tick is the time between two bursts.
 	tick = time.Millisecond
 
-	// maxBurst is the most packets in a burst. A veth queue holds 256 (kernel drivers/net/veth.c, VETH_RING_SIZE).
+	// maxBurst is the largest number of packets in a burst. A veth queue holds 256 (kernel drivers/net/veth.c, VETH_RING_SIZE).
 	maxBurst = 128
 
-	// maxLag is by how much a source that was held up may be late before it gives up the packets in question.
+	// maxLag is the longest delay of a source that was stopped for a time. Packets that are later are not sent.
 	maxLag = 100 * time.Millisecond
 )
 
-// smooth reports whether the generator spaces the packets.
+// smooth reports whether the generator itself spaces the packets.
 func (s *Source) smooth() bool { return s.options.Rate >= SmoothRate }
 
-// catchUp is how many times its rate a late source sends at most, unless its options say.
+// catchUp is the highest rate of a late source as a multiple of its rate, unless its options have another one.
 const catchUp = 4
 
-// How long the generator waits in one run for a packet to be due, and for a burst: what the source waits for, it waits for
-// as often as a batch has packets.
+// The longest waits of the generator in one run: for a packet to be due, and for a burst. The waits of a batch add up, one for each packet.
 const (
 	packetPatience = 10 * time.Microsecond
 	burstPatience  = time.Microsecond
@@ -74,7 +72,7 @@ func (s *Source) send(ctx context.Context, sent, limit uint64) error {
 	if err := s.generator.Limit.Set(limit); err != nil {
 		return fmt.Errorf("limit: %w", err)
 	}
-	// The end of ctx takes effect at once: the rest of the running chunk becomes empty runs.
+	// The end of ctx has an effect immediately: the remaining runs of the chunk send nothing.
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = s.generator.Limit.Set(uint64(0)) // as above
@@ -97,8 +95,8 @@ func (s *Source) send(ctx context.Context, sent, limit uint64) error {
 	return nil
 }
 
-// chunk is how often to run the generator in one system call. A paced one sends one packet in most of its runs, unless it
-// waits for bursts.
+// chunk returns the number of runs of the generator in one system call. A paced generator sends one packet in most of its runs, unless it waits for
+// bursts.
 func (s *Source) chunk() uint64 {
 	if s.smooth() && s.options.Burst <= 1 {
 		return uint64(min(s.options.Rate*chunkTime.Seconds(), chunk))
@@ -106,7 +104,7 @@ func (s *Source) chunk() uint64 {
 	return chunk
 }
 
-// startClock has the first packet be due now.
+// startClock makes the first packet due now.
 func (s *Source) startClock() error {
 	t, err := now()
 	if err != nil {
@@ -115,7 +113,7 @@ func (s *Source) startClock() error {
 	return s.generator.NextDue.Set(uint64(t) << 8)
 }
 
-// sendBursts sends what is due at every tick. What is late is caught up with, as far as maxLag allows.
+// sendBursts sends the packets that are due at every tick. It catches up on late packets, within maxLag.
 func (s *Source) sendBursts(ctx context.Context, sent, limit uint64) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()

@@ -12,10 +12,9 @@ import (
 // parked numbers the devices that programs are parked on.
 var parked atomic.Uint64
 
-// park attaches the generator to a device that is down, where it never runs. The kernel patches every program that is
-// attached or being run into one dispatcher, and waits for an RCU grace period when that list changes (kernel
-// kernel/bpf/dispatcher.c); so a test run of a program that is attached nowhere takes 20 ms to begin and end, and a
-// parked one takes 10 µs.
+// park attaches the generator to a device that is down, where it never runs. The kernel enters every program that is attached or test-run into one
+// dispatcher, and waits for an RCU grace period when that list changes (kernel kernel/bpf/dispatcher.c). So a test run of an unattached program takes
+// 20 ms to begin and end. With a parked one it takes 10 µs.
 func (s *Source) park() error {
 	host := s.device.Host
 	attrs := netlink.NewLinkAttrs()

@@ -1,4 +1,4 @@
-// This file asks a web server many times, and shows what its clients get.
+// This file sends many requests to a web server, and shows the clients' results.
 
 package lab
 
@@ -12,19 +12,18 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Plan is which requests are made. Complete makes the rest of Load of its texts.
+// Plan is options of requests as text. Complete turns the text into options of Load.
 type Plan struct {
 	Load     LoadOptions
-	Rate     string   // requests that are due at fixed times, as 1000/s or 90/m; "" for none
+	Rate     string   // rate of requests at fixed times, such as 1000/s or 90/m; "": none
 	Version  string   // of HTTP: 1.0 or 1.1
-	Headers  []string // further ones, as in Accept: text/html
-	Insecure bool     // any certificate is taken
+	Headers  []string // additional headers, such as Accept: text/html
+	Insecure bool     // accepts any certificate
 
 	target *url.URL
 }
 
-// Run makes the requests of a plan that is complete. It calls show with a sample for each second. The result has what was measured
-// until ctx ended.
+// Run makes the requests of a complete plan. It calls show with a sample for each second. The result has all measurements until ctx ended.
 func (p *Plan) Run(ctx context.Context, show func(Sample)) (result *LoadResult, err error) {
 	if p.Load.Server, err = resolve(ctx, p.target); err != nil {
 		return nil, err
@@ -38,7 +37,7 @@ func (p *Plan) Run(ctx context.Context, show func(Sample)) (result *LoadResult, 
 	return result, err
 }
 
-// Complete checks the texts of the plan and makes options of them, for requests to target. Its errors are of the type usage.Error.
+// Complete checks the texts of the plan and turns them into options, for requests to target. Its errors have the type wording.Error.
 func (p *Plan) Complete(target *url.URL) (err error) {
 	o := &p.Load
 	p.target = target

@@ -8,7 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// recorder counts requests and their times, altogether, by phase, and since the last interval.
+// recorder counts requests and their times: in all, by phase, and since the last interval.
 type recorder struct {
 	mu      sync.Mutex
 	all     histogram
@@ -17,16 +17,16 @@ type recorder struct {
 	errors  map[string]uint64
 	failed  uint64 // since the last interval
 	bytes   int64
-	stopped uint64        // that the end of the context interrupted
+	stopped uint64        // interrupted by the end of the context
 	last    time.Duration // end of the last interval, for the sampler alone
-	inTime  uint64        // answered while requests began
+	inTime  uint64        // answered before the last request started
 }
 
-// histogram is a number of times, in microseconds with three digits.
+// histogram counts times, in microseconds with three digits.
 type histogram struct{ *hdrhistogram.Histogram }
 
 func newRecorder(longest time.Duration) *recorder {
-	// An answer may come in just before the deadline and be recorded after it.
+	// An answer may arrive just before the deadline and be recorded after it.
 	highest := max(2*longest, time.Second).Microseconds()
 	fresh := func() histogram { return histogram{hdrhistogram.New(1, highest, 3)} }
 	r := &recorder{all: fresh(), now: fresh(), errors: make(map[string]uint64)}
@@ -36,7 +36,7 @@ func newRecorder(longest time.Duration) *recorder {
 	return r
 }
 
-// add records what came of a request, which took that long.
+// add records the result of a request, which took this time.
 func (r *recorder) add(took time.Duration, o outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,21 +55,21 @@ func (r *recorder) add(took time.Duration, o outcome) {
 	}
 }
 
-// interrupt counts a request whose outcome nobody waits for.
+// interrupt counts a request whose result nobody waited for.
 func (r *recorder) interrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopped++
 }
 
-// over says that no more requests begin.
+// over records that no more requests start.
 func (r *recorder) over() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.inTime = uint64(r.all.TotalCount())
 }
 
-// interval returns what was recorded since the last call. late is whether no requests began in it.
+// interval returns the records since the last call. The parameter late tells that no requests started in this time.
 func (r *recorder) interval(at time.Duration, late bool) Sample {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,7 +85,7 @@ func (r *recorder) interval(at time.Duration, late bool) Sample {
 	return s
 }
 
-// summary is what was recorded altogether, when requests began for so long.
+// summary returns all records. The parameter began is the length of the time in which requests started.
 func (r *recorder) summary(began time.Duration) LoadSummary {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,9 +105,9 @@ func (r *recorder) summary(began time.Duration) LoadSummary {
 	return s
 }
 
-// add counts a time. What took less than a microsecond counts as one.
+// add counts a time. Times below a microsecond count as one microsecond.
 func (h histogram) add(t time.Duration) {
-	// Out of range is impossible after this.
+	// The value is in range, so this cannot fail.
 	_ = h.RecordValue(min(max(t.Microseconds(), 1), h.HighestTrackableValue()))
 }
 

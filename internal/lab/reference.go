@@ -9,7 +9,7 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// Reference programs, by what they do with each frame. They are the limits that other programs are measured against.
+// Reference programs. They are the limits that other programs are compared with.
 const (
 	DropAll     = labProgDropAll     // nothing but XDP_DROP
 	PassAll     = labProgPassAll     // nothing but XDP_PASS

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Request is what clients ask. The zero value is GET / in HTTP/1.1.
+// Request is a request of clients. The zero value is GET / in HTTP/1.1.
 type Request struct {
 	Method string      // "": GET. No request has a body.
 	Target string      // path and query; "": /
@@ -17,7 +17,7 @@ type Request struct {
 	HTTP10 bool        // HTTP/1.0 in place of 1.1
 }
 
-// bytes is the request as it is sent.
+// bytes returns the request as it is sent.
 func (r Request) bytes(server netip.AddrPort, keepAlive bool) ([]byte, error) {
 	method, target, host := orElse(r.Method, http.MethodGet), orElse(r.Target, "/"), orElse(r.Host, server.String())
 	for _, word := range []string{method, target, host} {
@@ -27,7 +27,7 @@ func (r Request) bytes(server netip.AddrPort, keepAlive bool) ([]byte, error) {
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s %s\r\nHost: %s\r\n", method, target, choose(r.HTTP10, "HTTP/1.0", "HTTP/1.1"), host)
-	if r.HTTP10 == keepAlive { // otherwise it is what the version means by itself (RFC 9112, 9.3)
+	if r.HTTP10 == keepAlive { // otherwise it is the default of the version (RFC 9112, 9.3)
 		fmt.Fprintf(&b, "Connection: %s\r\n", choose(keepAlive, "keep-alive", "close"))
 	}
 	for name, values := range r.Header {

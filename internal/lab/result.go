@@ -9,7 +9,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 )
 
-// Result is the outcome of one case of an experiment.
+// Result is the result of one case of an experiment.
 type Result struct {
 	Name    string   `json:"name"` // experiment and case, as in "drop/rules=20"
 	Runs    int      `json:"runs"` // rounds that the metrics summarize
@@ -17,17 +17,17 @@ type Result struct {
 	Note    string   `json:"note,omitempty"` // why a figure is missing or doubtful
 }
 
-// Metric is a figure with its unit, and how far it varied between rounds.
+// Metric is a figure with its unit, and its variation between rounds.
 type Metric struct {
 	Value  float64 `json:"value"`
 	Unit   string  `json:"unit"`             // as in benchmark lines: "ns/op", "Mpps"
 	Spread float64 `json:"spread,omitempty"` // largest minus smallest round, in Unit
 
-	// Samples are the figures of all rounds, in their order; none of what is found once.
+	// Samples are the figures of all rounds, in their order; empty for a figure without rounds.
 	Samples []float64 `json:"samples,omitempty"`
 }
 
-// Report is the results of a run with the machine that they were taken on.
+// Report contains the results of a run, and the machine of the run.
 type Report struct {
 	Machine Machine  `json:"machine"`
 	Results []Result `json:"results"`
@@ -48,9 +48,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return nil
 }
 
-// WriteBench writes the report in the Go benchmark format (golang.org/design/14313-benchmark-format), which benchstat
-// reads: the machine as configuration lines, and a line for each round of each result. What is found once is in the line
-// of the first.
+// WriteBench writes the report in the Go benchmark format (golang.org/design/14313-benchmark-format) for benchstat: the machine as configuration
+// lines, and a line for each round of each result. Figures without rounds are in the line of the first round.
 func (r *Report) WriteBench(w io.Writer) error {
 	out := benchfmt.NewWriter(w)
 	config := r.Machine.config()
@@ -65,7 +64,7 @@ func (r *Report) WriteBench(w io.Writer) error {
 	return nil
 }
 
-// String is the result as a line in the Go benchmark format.
+// String returns the result as a line in the Go benchmark format.
 func (r *Result) String() string {
 	var line bytes.Buffer
 	_ = benchfmt.NewWriter(&line).Write(r.bench()) // a buffer does not fail
@@ -84,7 +83,7 @@ func (r *Result) line(runs int) *benchfmt.Result {
 	return &benchfmt.Result{Name: benchfmt.Name("Floodwall/" + r.Name), Iters: runs}
 }
 
-// rounds is a line for each round; none without metrics.
+// rounds returns a line for each round; empty without metrics.
 func (r *Result) rounds() (lines []*benchfmt.Result) {
 	for _, m := range r.Metrics {
 		for i, v := range m.samples() {
@@ -97,7 +96,7 @@ func (r *Result) rounds() (lines []*benchfmt.Result) {
 	return lines
 }
 
-// samples are the figures of the rounds, or the one that there is.
+// samples returns the figures of the rounds, or the single figure.
 func (m *Metric) samples() []float64 {
 	if len(m.Samples) == 0 {
 		return []float64{m.Value}

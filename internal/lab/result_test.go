@@ -24,7 +24,7 @@ func TestPPS(t *testing.T) {
 	}
 }
 
-// TestReport reads back what a report writes, with the readers that others use.
+// TestReport reads back a written report, with standard readers of its formats.
 func TestReport(t *testing.T) {
 	machine, err := DescribeMachine()
 	if err != nil {

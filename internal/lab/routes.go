@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// routeBatch is how many routes go in one system call: some 60 kB of messages.
+// routeBatch is the number of routes in one system call: some 60 kB of messages.
 const routeBatch = 1000
 
-// Routes adds IPv4 routes through dev to the host's main table, each from a prefix to a neighbor, which must be an address
-// of dev's peer. It is for full tables: a million routes take some seconds. No prefix may be there yet.
+// Routes adds IPv4 routes through dev to the host's main table, each from a prefix to a neighbor, which must be an address of dev's peer. It is for
+// full tables: a million routes take some seconds. No prefix may be in the table yet.
 func (h *Host) Routes(dev *Device, routes iter.Seq2[netip.Prefix, netip.Addr]) error {
 	err := h.Do(func() error {
 		s, err := nl.Subscribe(unix.NETLINK_ROUTE)
@@ -47,7 +47,7 @@ func (h *Host) Routes(dev *Device, routes iter.Seq2[netip.Prefix, netip.Addr]) e
 	return nil
 }
 
-// acknowledged has the message that begins at last ask for an answer.
+// acknowledged makes the message that starts at last request an answer.
 func acknowledged(batch []byte, last int) []byte {
 	flags := batch[last+6:] // linux/netlink.h, struct nlmsghdr
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRoutes fills tables whose last batch is and is not whole, and reads from the kernel that all is there.
+// TestRoutes fills tables whose last batch is complete or not, and checks that the kernel has all routes.
 func TestRoutes(t *testing.T) {
 	for _, n := range []int{0, 1, routeBatch - 1, routeBatch, 2*routeBatch + 1} {
 		p := newPair(t)

@@ -5,8 +5,8 @@ import "time"
 // sampler reports intervals of a load while it runs.
 type sampler struct {
 	client *client
-	ended  chan time.Duration // how long requests began
-	done   chan struct{}      // closed: all requests have an outcome
+	ended  chan time.Duration // receives the time in which requests began
+	done   chan struct{}      // closed: all requests have a result
 	quit   chan struct{}      // closed: the last interval was reported
 }
 
@@ -16,7 +16,7 @@ func (c *client) startSampler() *sampler {
 	return s
 }
 
-// over ends the time in which requests begin, and returns how long that was.
+// over ends the time in which requests start, and returns its length.
 func (s *sampler) over() time.Duration {
 	s.client.record.over()
 	took := time.Since(s.client.began)
@@ -24,7 +24,7 @@ func (s *sampler) over() time.Duration {
 	return took
 }
 
-// stop returns when the last interval was reported.
+// stop waits until the last interval was reported.
 func (s *sampler) stop() {
 	close(s.done)
 	<-s.quit
@@ -40,7 +40,7 @@ func (s *sampler) run() {
 		case <-ticker.C:
 			s.report(late)
 		case at := <-s.ended:
-			// A moment after a tick, there is no interval to speak of: its requests belong to the rest.
+			// Shortly after a tick the interval is too short: its requests are reported with the rest.
 			if last := s.client.record.last; last == 0 || at-last >= s.client.Interval/10 {
 				s.report(false)
 			}
@@ -53,7 +53,7 @@ func (s *sampler) run() {
 	}
 }
 
-// report reports an interval. Of the rest, only what happened counts.
+// report reports an interval. A late interval is reported only if something happened in it.
 func (s *sampler) report(late bool) {
 	sample := s.client.record.interval(time.Since(s.client.began), late)
 	if s.client.OnSample != nil && (!late || sample.OK+sample.Failed > 0) {

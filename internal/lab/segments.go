@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Segments has the device hand each TCP segment on for itself, so that who counts packets behind it counts segments: it does not merge what
-// it receives (GRO), and its host does not send several as one packet (GSO). A veth without GRO receives on its thread only while it has an
-// XDP program.
+// Segments makes the device pass each TCP segment on separately, so that the number of later packets is the number of segments. The device does not
+// merge received segments (GRO), and its host does not send several as one packet (GSO). A veth without GRO receives on its thread only with an XDP
+// program.
 func (d *Device) Segments() error {
 	if err := d.ethtool(request(0, unix.ETHTOOL_SGRO, 0)); err != nil {
 		return fmt.Errorf("device %s: gro off: %w", d.Name, err)

@@ -15,34 +15,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SerialOptions says what a client asks a server, one request after another. Unlike Load, it does so with plain blocking
-// system calls on one thread, and times the parts of a request to some hundred nanoseconds.
+// SerialOptions are options of a client that sends one request after another. Unlike Load, the client uses plain blocking system calls on one thread,
+// and measures the parts of a request with an error of some hundred nanoseconds.
 type SerialOptions struct {
 	Host     *Host
-	From     netip.Addr     // its address, one of the host's own; the zero value leaves that to the kernel
-	Server   netip.AddrPort // that it connects to, again for each request
-	Request  Request        // that it makes in HTTP/1.0, after whose answer the server closes the connection
-	Body     int            // bytes that the answer must have
+	From     netip.Addr     // the client's address, one of the host's own; zero: the kernel chooses
+	Server   netip.AddrPort // the server's address, with a new connection for each request
+	Request  Request        // the request, in HTTP/1.0: the server closes the connection after its answer
+	Body     int            // required length of the answer's body in bytes
 	Requests int            // to make and count
-	Warmup   int            // requests before those, which do not count
+	Warmup   int            // requests before the measured ones
 	Timeout  time.Duration  // of each wait of a request; 0: 10 s
 	CPU      int            // of the client's thread
-	Urgent   bool           // lets few other processes have that CPU meanwhile; for measurements
+	Urgent   bool           // keeps most other processes off this CPU; for measurements
 }
 
-// SerialPhases are the parts of a request: until the connection stands, until the request is handed to the kernel, until
-// there is something of the answer, and until the server has closed the connection after it.
+// SerialPhases are the phases of a request: until the connection is established, until the kernel has the request, until the answer starts, and until
+// the server has closed the connection.
 var SerialPhases = [...]string{
 	phaseNames[phaseConnect], phaseNames[phaseSend], phaseNames[phaseFirstByte], phaseNames[phaseComplete],
 }
 
-// SerialSummary is how long the requests took.
+// SerialSummary contains the times of the requests.
 type SerialSummary struct {
-	Whole  Times                    // from before there was a socket
-	Phases [len(SerialPhases)]Times // as in SerialPhases, each from the end of the one before
+	Whole  Times                    // from before the socket was opened
+	Phases [len(SerialPhases)]Times // in the order of SerialPhases, each from the end of the previous one
 }
 
-// Serial makes the requests. The first one that fails ends it with an error.
+// Serial makes the requests. It ends with an error if one fails.
 func Serial(ctx context.Context, o SerialOptions) (*SerialSummary, error) {
 	c, err := newSerialClient(o)
 	if err != nil {
@@ -50,7 +50,7 @@ func Serial(ctx context.Context, o SerialOptions) (*SerialSummary, error) {
 	}
 	done := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and with it all that is set for it
+		runtime.LockOSThread() // never unlocked: the thread and its settings end with the goroutine
 		done <- c.run(ctx)
 	}()
 	if err := <-done; err != nil {
@@ -59,7 +59,7 @@ func Serial(ctx context.Context, o SerialOptions) (*SerialSummary, error) {
 	return &c.summary, nil
 }
 
-// serialClient is the client of one call of Serial.
+// serialClient is the state of one call of Serial.
 type serialClient struct {
 	SerialOptions
 	bytes   []byte // of a request
@@ -93,7 +93,7 @@ func (c *serialClient) run(ctx context.Context) error {
 	if err := Place(c.CPU, clientPriority(c.Urgent)); err != nil {
 		return err
 	}
-	// Go's runtime interrupts threads that run for long by SIGURG, which would end a wait that has a time-out (signal(7)).
+	// Go's runtime interrupts long-running threads by SIGURG, which would end a wait with a timeout (signal(7)).
 	var interrupts unix.Sigset_t
 	interrupts.Val[0] = 1 << (unix.SIGURG - 1)
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &interrupts, nil); err != nil {
@@ -112,8 +112,7 @@ func (c *serialClient) run(ctx context.Context) error {
 	})
 }
 
-// request makes one request, on a connection of its own. It leaves with a reset, so that neither side remembers the
-// connection.
+// request makes one request, on a separate connection. The connection ends with a reset, so neither side remembers it.
 func (c *serialClient) request(counts bool) error {
 	moments := [len(SerialPhases) + 1]time.Time{time.Now()}
 	fd, err := c.socket()
@@ -134,7 +133,7 @@ func (c *serialClient) request(counts bool) error {
 	return c.check()
 }
 
-// add counts a request by the beginning of its first phase and the ends of all.
+// add counts a request. The parameter moments contains the start of its first phase and the end of each phase.
 func (s *SerialSummary) add(moments []time.Time) {
 	for i := range s.Phases {
 		s.Phases[i].add(moments[i+1].Sub(moments[i]))
@@ -142,7 +141,7 @@ func (s *SerialSummary) add(moments []time.Time) {
 	s.Whole.add(moments[len(moments)-1].Sub(moments[0]))
 }
 
-// socket opens a socket that gives up after the time-out.
+// socket opens a socket with the timeout.
 func (c *serialClient) socket() (int, error) {
 	family := unix.AF_INET
 	if c.Server.Addr().Is6() {
@@ -171,8 +170,8 @@ func (c *serialClient) connect(fd int) error {
 	return unix.Connect(fd, socketAddress(c.Server))
 }
 
-// bind gives a socket the client's address. One that is the host's own by a route alone (Host.Own) is none of a device, as
-// IPv6 asks for.
+// bind binds a socket to the client's address. IPv6 requires an address of a device. An address that is local only because of a route (Host.Own) is
+// not an address of a device.
 func (c *serialClient) bind(fd int) error {
 	if !c.From.IsValid() {
 		return nil
@@ -197,7 +196,7 @@ func (c *serialClient) send(fd int) error {
 	return err
 }
 
-// read reads what there is of the answer, or waits until there is something. At its end, it reads nothing.
+// read reads the available part of the answer, or waits for a part. At the end of the answer, it reads nothing.
 func (c *serialClient) read(fd int) error {
 	have := len(c.answer)
 	if have == cap(c.answer) {
@@ -219,7 +218,7 @@ func (c *serialClient) complete(fd int) error {
 	return nil
 }
 
-// timedOut gives the errors of a wait that was too long their proper name (socket(7), SO_RCVTIMEO).
+// timedOut returns a timeout error for waits that were too long (socket(7), SO_RCVTIMEO).
 func timedOut(err error) error {
 	if err == unix.EAGAIN || err == unix.EINPROGRESS {
 		return os.ErrDeadlineExceeded
@@ -227,7 +226,7 @@ func timedOut(err error) error {
 	return err
 }
 
-// check finds answers that are not the file.
+// check returns an error for an answer that is not the file.
 func (c *serialClient) check() error {
 	head, body, whole := bytes.Cut(c.answer, []byte("\r\n\r\n"))
 	if !whole {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// script has the right host answer each connection as fn does, until the test ends.
+// script makes the right host call fn for each connection, until the test ends.
 func (p pair) script(t testing.TB, addr netip.AddrPort, fn func(net.Conn)) {
 	t.Helper()
 	l, err := p.b.Host.Listen(addr)
@@ -75,8 +75,8 @@ func TestSerial(t *testing.T) {
 	}
 }
 
-// TestSerialPhases has a server take its time in known places. A client that a busy machine wakes late moves time from one phase to
-// another: one of some requests has to show both.
+// TestSerialPhases uses a server with known delays in known places. A client that a busy machine wakes late moves time from one phase to another. So
+// one of several requests must show both delays.
 func TestSerialPhases(t *testing.T) {
 	p := newPair(t)
 	const think, pause = 20 * time.Millisecond, 60 * time.Millisecond

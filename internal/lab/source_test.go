@@ -14,7 +14,7 @@ import (
 
 var plain = Flow{From: MustAddrs("198.18.0.0/15"), To: MustAddrs("10.0.0.2"), SPort: AnyPort, DPort: Port(9)}
 
-// received returns how many frames reached d's queue and how many were refused by it since the device was made.
+// received returns the numbers of frames that d's queue accepted and refused since the device was made.
 func received(t testing.TB, d *Device) (taken, refused uint64) {
 	t.Helper()
 	taken, err := d.Received()
@@ -27,7 +27,7 @@ func received(t testing.TB, d *Device) (taken, refused uint64) {
 	return taken, refused
 }
 
-// TestCount has sources send a number of packets at rates of all three kinds: none, by bursts, evenly spaced.
+// TestCount sends a number of packets at rates of all three kinds: without a rate, in bursts, evenly spaced.
 func TestCount(t *testing.T) {
 	p := newPair(t)
 	p.sink(t, p.b, DropAll)
@@ -88,8 +88,8 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestRecycledPages sends frames, by few enough calls that pages come back, to a receiver that writes to them. It sends more
-// until a thousand have come back: on a busy machine the receiver does not run all the time, and its queue holds few.
+// TestRecycledPages sends frames to a receiver that writes to them. It uses so few calls that pages are reused. It sends more until a thousand pages
+// were reused: on a busy machine the receiver does not run all the time, and its queue holds few frames.
 func TestRecycledPages(t *testing.T) {
 	p := newPair(t)
 	p.sink(t, p.b, TxAll)
@@ -272,8 +272,8 @@ func TestMeasure(t *testing.T) {
 	})
 }
 
-// TestApart has a source in a process of its own send at its rate, what it was late with at first aside, and be gone when
-// its run is over.
+// TestApart runs a source in a separate process. The source must send at its rate, except for packets that were late at first, and must not exist
+// after its run.
 func TestApart(t *testing.T) {
 	p := newPair(t)
 	p.sink(t, p.b, DropAll)
@@ -292,12 +292,12 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestBurst looks at times at how much a source has sent: often a number of whole bursts, which are short. A source without bursts sends
-// dozens of packets at a time, and would be seen so once or twice.
+// TestBurst reads at intervals how many packets a source has sent. As bursts are short, that is often a number of whole bursts. A source without
+// bursts sends dozens of packets at a time, and would show such a number once or twice.
 func TestBurst(t *testing.T) {
 	p := newPair(t)
 	p.sink(t, p.b, DropAll)
-	const burst, looks = 2000, 50 // one in 20 ms
+	const burst, looks = 2000, 50 // one every 20 ms
 	s := p.source(t, SourceOptions{Flows: []Flow{plain}, Rate: SmoothRate, Burst: burst})
 	unhurried(t, func() error {
 		before := s.Sent()
@@ -343,8 +343,7 @@ func BenchmarkReflect(b *testing.B) {
 	b.ReportMetric(float64(back.Packets)/(out.Time+warmUp).Seconds()/1e6, "back-Mpps")
 }
 
-// BenchmarkSource measures the full speed of the generator on CPU 0 into an empty XDP_DROP on CPU 1, and how far the
-// rates of paced sources are off.
+// BenchmarkSource measures the full speed of the generator on CPU 0 into an empty XDP_DROP on CPU 1, and the rate errors of paced sources.
 func BenchmarkSource(b *testing.B) {
 	p := newPair(b)
 	p.sink(b, p.b, DropAll)

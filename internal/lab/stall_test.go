@@ -10,7 +10,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestStalls has a process keep a CPU that goes before the watch: that is a stall, as long as it takes, of that CPU, with who kept it.
+// TestStalls makes a process with a higher priority than the watch use a CPU. This must be reported as one stall of the CPU, with its length and the
+// name of the process.
 func TestStalls(t *testing.T) {
 	testutil.RequireRoot(t)
 	const least = 10 * time.Millisecond
@@ -28,7 +29,7 @@ func TestStalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	var seen []Stall
-	held := func() (sum time.Duration) { // what else there is with a greater right to the CPU may cut it in parts
+	held := func() (sum time.Duration) { // other threads with an even higher priority may split it
 		from, errFrom := Now()
 		errHeld := keep(1)
 		to, errTo := Now()
@@ -43,7 +44,7 @@ func TestStalls(t *testing.T) {
 		}
 		return sum
 	}
-	if !testutil.Eventually(20*time.Second, func() bool { return held() >= least }) { // the machine may be taken away meanwhile
+	if !testutil.Eventually(20*time.Second, func() bool { return held() >= least }) { // a hypervisor may take the CPU away meanwhile
 		t.Errorf("no stall of CPU 1 of %v by %s, among %+v", least, holderName, seen)
 	}
 	if early := w.Between(0, 1); len(early) > 0 {
@@ -54,14 +55,14 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// holderName is what the kernel calls a process that has a CPU for some 20 ms or more, and holding what it does.
+// holderName is the kernel's name of a process that has a CPU for some 20 ms or more. holding is its role.
 const (
 	holderName = "sh"
 	holding    = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
 )
 
-// keep has a process have a CPU for a while, before all watches. A thread of this program could not: Go's runtime takes its goroutine off, and has it wait
-// until other threads of the program go on, which a busy machine does not let.
+// keep makes a process use a CPU for a while, with a higher priority than all watches. A thread of this program could not do this: Go's runtime
+// preempts its goroutine, and makes it wait for other threads of the program, which a busy machine may not run.
 func keep(cpu int) error {
 	out, err := exec.Command("chrt", "-f", fmt.Sprint(MostUrgent+1), "taskset", "-c", fmt.Sprint(cpu), "sh", "-c", holding).CombinedOutput()
 	if err != nil {

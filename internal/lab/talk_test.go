@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// newTalkers gives a pair's first host clients, and the other a server that sends each datagram back.
+// newTalkers gives a pair's first host clients, and the other host a server that sends each datagram back.
 func newTalkers(t *testing.T) TalkOptions {
 	p, c := newCallers(t)
 	o := TalkOptions{
@@ -27,7 +27,8 @@ func newTalkers(t *testing.T) TalkOptions {
 	return o
 }
 
-// TestTalkJoins has clients join a game server. Each is served once it has sent its challenge or cookie back; one that sends another datagram is not.
+// TestTalkJoins makes clients join a game server. It serves a client after that has sent its challenge or cookie back. A client that sends another
+// datagram is not served.
 func TestTalkJoins(t *testing.T) {
 	o := newTalkers(t)
 	for _, join := range []struct {
@@ -49,7 +50,7 @@ func TestTalkJoins(t *testing.T) {
 	}
 }
 
-// TestTalk has a server answer all clients: at a rate, and as fast as they get their answers.
+// TestTalk checks that a server answers all clients: at a rate, and when each sends after its answer.
 func TestTalk(t *testing.T) {
 	o := newTalkers(t)
 	s, err := Talk(t.Context(), o)
@@ -71,7 +72,7 @@ func TestTalk(t *testing.T) {
 	}
 }
 
-// TestTalkUnanswered has no server where the clients send to.
+// TestTalkUnanswered sends to an address without a server.
 func TestTalkUnanswered(t *testing.T) {
 	o := newTalkers(t)
 	o.Server = netip.AddrPortFrom(o.Server.Addr(), o.Server.Port()+1)
@@ -88,7 +89,7 @@ func TestTalkUnanswered(t *testing.T) {
 	}
 }
 
-// TestTalkRefused has options that cannot be.
+// TestTalkRefused tests invalid options.
 func TestTalkRefused(t *testing.T) {
 	good := newTalkers(t)
 	for want, change := range map[string]func(*TalkOptions){

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// talker sends and receives datagrams on one thread, without waiting for any of them.
+// talker sends and receives datagrams on one thread. It never waits for a single datagram.
 type talker struct {
 	*TalkOptions
 	epoll    int
 	start    time.Time
-	session  uint32 // which answers of an earlier one do not have
+	session  uint32 // distinguishes answers from those of an earlier session
 	sent     uint64
-	late     int // clients whose wait for an answer has been looked at
+	late     int // number of clients whose wait for an answer has been checked
 	last     time.Duration
-	looked   time.Duration // when there was a look last at what there is to do
-	stalled  time.Duration // the longest between two looks
+	looked   time.Duration // time of the last poll
+	stalled  time.Duration // the longest time between two polls
 	clients  []talking
 	answers  histogram
 	payload  []byte
@@ -30,9 +30,9 @@ type talker struct {
 // talking is a client.
 type talking struct {
 	fd       int
-	waits    bool          // for an answer to what it sent last,
-	since    time.Duration // which was due then; of one that joins, when it sent its first message
-	answered bool          // once
+	waits    bool          // for an answer to its last datagram
+	since    time.Duration // time at which this datagram was due; with Join: time of the first message
+	answered bool          // at least once
 }
 
 func newTalker(o *TalkOptions) (t *talker, err error) {
@@ -81,7 +81,7 @@ func (t *talker) close() {
 	_ = unix.Close(t.epoll)
 }
 
-// due is when the next datagram is; false when there are no more.
+// due returns the time at which the next datagram is due; false if there are no more.
 func (t *talker) due() (time.Duration, bool) {
 	at := time.Duration(float64(t.sent) / t.Rate * float64(time.Second))
 	return at, at < t.Duration
@@ -112,7 +112,7 @@ func (t *talker) run() error {
 	}
 }
 
-// sendDue sends what is due, and returns until when there is nothing to send, and whether there is more.
+// sendDue sends the due datagrams. The result until is the time at which the next datagram is due; more is false if there are no more.
 func (t *talker) sendDue(now time.Duration) (until time.Duration, more bool) {
 	due, more := t.due()
 	for range burst {
@@ -129,7 +129,7 @@ func (t *talker) sendDue(now time.Duration) (until time.Duration, more bool) {
 	return until, more
 }
 
-// resend looks after some clients, and has one that has waited for too long go on.
+// resend checks some clients. A client that has waited for too long sends its next datagram.
 func (t *talker) resend(now time.Duration) {
 	for range burst {
 		t.late = (t.late + 1) % len(t.clients)
@@ -139,7 +139,7 @@ func (t *talker) resend(now time.Duration) {
 	}
 }
 
-// send has a client send a datagram. One that the device refuses is lost.
+// send sends a datagram of a client. If the device refuses the datagram, it is lost.
 func (t *talker) send(i int, due time.Duration) {
 	if t.Join != nil {
 		t.join(i, due)
@@ -155,7 +155,7 @@ func (t *talker) send(i int, due time.Duration) {
 	t.clients[i].waits, t.clients[i].since = true, due
 }
 
-// look waits for something to happen, and takes the answers.
+// look polls for events, and reads the answers.
 func (t *talker) look(wait time.Duration) error {
 	n, err := waitEvents(t.epoll, t.events[:], wait)
 	if err != nil {
@@ -167,7 +167,7 @@ func (t *talker) look(wait time.Duration) error {
 	return nil
 }
 
-// take reads an answer of a client; epoll tells again of those that follow.
+// take reads one answer of a client. If there are more, epoll reports the client again.
 func (t *talker) take(i int) {
 	c := &t.clients[i]
 	n, err := unix.Read(c.fd, t.received)

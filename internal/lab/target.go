@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// ParseTarget reads the URL of a web server, http or https. Its errors are of the type usage.Error.
+// ParseTarget parses the URL of a web server, http or https. Its errors have the type wording.Error.
 func ParseTarget(address string) (*url.URL, error) {
 	hint := "write it as http://192.0.2.1:8080/path or https://example.org/"
 	u, err := url.Parse(address)
@@ -36,7 +36,7 @@ func ParseTarget(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// targetPort is the port of a URL, or that of its scheme.
+// targetPort returns the port of a URL, or the default port of its scheme.
 func targetPort(u *url.URL) (uint16, error) {
 	text := u.Port()
 	switch {
@@ -52,7 +52,7 @@ func targetPort(u *url.URL) (uint16, error) {
 	return uint16(port), err
 }
 
-// addHeader adds a header to a request. The host is one by which servers choose what to serve.
+// addHeader adds a header to a request. The header Host sets the name of the requested host.
 func addHeader(r *Request, text string) error {
 	name, value, ok := strings.Cut(text, ":")
 	if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !ok || name == "" {
@@ -71,7 +71,7 @@ func addHeader(r *Request, text string) error {
 	return nil
 }
 
-// requestRate reads requests per second, "" is 0: 1000/s, 90/m, or a number per second.
+// requestRate parses a rate in requests per second: 1000/s, 90/m, or a plain number; "" is 0.
 func requestRate(text string) (float64, error) {
 	number, per := text, 1.0
 	for suffix, seconds := range map[string]float64{"/s": 1, "/m": 60} {
@@ -86,7 +86,7 @@ func requestRate(text string) (float64, error) {
 	return rate / per, nil
 }
 
-// resolve finds the server's address: of several, the first that takes a connection, as browsers do.
+// resolve finds the server's address. If there are several, it takes the first that accepts a connection, like browsers do.
 func resolve(ctx context.Context, u *url.URL) (netip.AddrPort, error) {
 	port, err := targetPort(u)
 	if err != nil {
@@ -105,7 +105,7 @@ func resolve(ctx context.Context, u *url.URL) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(loadAnswering(ctx, addrs, port), port), nil
 }
 
-// loadAnswering is the first of these addresses that takes a connection; the first of all when none does.
+// loadAnswering returns the first of these addresses that accepts a connection; if none does, the first of all.
 func loadAnswering(ctx context.Context, addrs []netip.Addr, port uint16) netip.Addr {
 	if len(addrs) == 1 {
 		return addrs[0]

@@ -11,13 +11,13 @@ import (
 // minFrame is the shortest Ethernet frame (IEEE 802.3, 64 bytes) without its check sequence.
 const minFrame = 60
 
-// headerMax is HEADER_MAX of bpf/lab.c: what of each frame is written anew.
+// headerMax is HEADER_MAX of bpf/lab.c: the part of each frame that is written again for each packet.
 const headerMax = 256
 
 // MostMixed is the longest payload, in bytes, that a flow of any family can have in a mix.
 const MostMixed = headerMax - 100
 
-// As of the IANA registry of EtherTypes and protocol numbers.
+// The values in the IANA registries of EtherTypes and protocol numbers.
 const (
 	etherIPv4 = unix.ETH_P_IP
 	etherIPv6 = unix.ETH_P_IPV6
@@ -26,13 +26,13 @@ const (
 	icmpv6    = unix.IPPROTO_ICMPV6
 )
 
-// template is a frame of a flow in which everything that varies is zero, with what the generator needs to fill it in.
+// template is a frame of a flow. All varying fields are zero. The template has the rules by which the generator sets them.
 type template struct {
 	frame []byte
 	flow  labRecipe
 }
 
-// newTemplate builds the frame that flow f sends from device d. The flow was checked.
+// newTemplate builds the frame that flow f sends from device d. The flow must have been checked.
 func newTemplate(f *Flow, d *Device) (*template, error) {
 	t := &template{}
 	t.ethernet(f, d)
@@ -51,8 +51,8 @@ func newTemplate(f *Flow, d *Device) (*template, error) {
 	for len(t.frame) < minFrame {
 		t.frame = append(t.frame, 0)
 	}
-	// veth drops what is longer than MTU, Ethernet header and one tag (kernel include/linux/netdevice.h,
-	// __is_skb_forwardable, and drivers/net/veth.c, veth_xdp_xmit).
+	// A veth drops frames longer than MTU, Ethernet header and one tag (kernel include/linux/netdevice.h, __is_skb_forwardable, and
+	// drivers/net/veth.c, veth_xdp_xmit).
 	if most := d.MTU + 14 + 4; len(t.frame) > most {
 		return nil, fmt.Errorf("frame of %d bytes: device %s with MTU %d takes %d", len(t.frame), d.Name, d.MTU, most)
 	}
@@ -85,10 +85,10 @@ func etherType(f *Flow) uint16 {
 	return etherIPv4
 }
 
-// V6 reports whether the flow is of IPv6.
+// V6 reports whether the flow has IPv6 packets.
 func (f *Flow) V6() bool { return f.From.first().Is6() }
 
-// proto is the protocol number in the IP header.
+// proto returns the protocol number in the IP header.
 func (f *Flow) proto() byte {
 	switch {
 	case f.Proto == 0:
@@ -114,10 +114,10 @@ func l4Length(f *Flow) int {
 	return 8
 }
 
-// headersBefore is where the flow's L4 header begins.
+// headersBefore returns the offset of the flow's L4 header.
 func headersBefore(f *Flow) int { return 14 + 4*len(f.VLAN) + l3Length(f) }
 
-// body returns space for the L4 header, and the payload, lengthened to reach the size asked for.
+// body returns space for the L4 header and the payload, padded to the requested size.
 func (t *template) body(f *Flow, l3 int) []byte {
 	body := append(make([]byte, l4Length(f)), f.Payload...)
 	if missing := f.Size - l3 - l3Length(f) - len(body); missing > 0 {
@@ -177,7 +177,7 @@ func (t *template) l4(f *Flow, l4 int) {
 	}
 }
 
-// tcpNumbers has sequence numbers be random, and acknowledgment numbers where there are any.
+// tcpNumbers makes sequence numbers random, and also acknowledgment numbers if the flow has them.
 func (t *template) tcpNumbers(f *Flow, l4 int) {
 	var mask [8]byte
 	fill := mask[:4]

@@ -6,19 +6,18 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Times is how long things of one kind took, in nanoseconds with three digits, up to a minute. The zero value has none, and
-// none can be added to it one by one.
+// Times is a histogram of times, in nanoseconds with three digits, up to a minute. The zero value is empty, and its add must not be called.
 type Times struct{ counts *hdrhistogram.Histogram }
 
 func newTimes() Times { return Times{hdrhistogram.New(1, int64(time.Minute), 3)} }
 
 // add counts a time.
 func (t Times) add(d time.Duration) {
-	// Out of range is impossible after this.
+	// The value is in range, so this cannot fail.
 	_ = t.counts.RecordValue(min(max(int64(d), 1), t.counts.HighestTrackableValue()))
 }
 
-// Add adds the times of another one.
+// Add adds the times of another histogram.
 func (t *Times) Add(other Times) {
 	if other.counts == nil {
 		return
@@ -29,7 +28,7 @@ func (t *Times) Add(other Times) {
 	t.counts.Merge(other.counts)
 }
 
-// Count is how many there are.
+// Count returns the number of times.
 func (t Times) Count() int {
 	if t.counts == nil {
 		return 0
@@ -37,7 +36,7 @@ func (t Times) Count() int {
 	return int(t.counts.TotalCount())
 }
 
-// Quantile is the time within which a share of them lies, in percent; 0 when there are none.
+// Quantile returns the time that is not shorter than a share of the times. The share is in percent. The result is 0 if there are no times.
 func (t Times) Quantile(percent float64) time.Duration {
 	if t.counts == nil {
 		return 0
@@ -45,7 +44,7 @@ func (t Times) Quantile(percent float64) time.Duration {
 	return time.Duration(t.counts.ValueAtQuantile(percent))
 }
 
-// Latency is the usual figures of the times.
+// Latency returns the usual figures of the times.
 func (t Times) Latency() Latency {
 	if t.counts == nil {
 		return Latency{}

@@ -2,8 +2,8 @@ package lab
 
 import "strings"
 
-// Better says which way a figure of a unit gets better: 1 when more is, -1 when less is, 0 when neither is, or it is not
-// known. Shares ("of-empty") are of a limit or of what was asked for, multiples ("x-rival") are of a rival.
+// Better says in which direction a figure of a unit gets better: 1 for more, -1 for less, 0 for neither or unknown. Shares ("of-empty") are of a
+// limit or of a requested amount; multiples ("x-rival") are of a rival.
 func Better(unit string) int {
 	switch {
 	case less[unit] || strings.HasSuffix(unit, "-ns") || strings.HasSuffix(unit, "-s") || strings.HasSuffix(unit, "-B"):

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// field writes a port that does not vary, and says how to choose one that does.
+// field writes a constant port, and returns the rule for a varying one.
 func (t *template) field(p Ports, at int) labField16 {
 	field := labField16{At: uint16(at), First: p.First, Count: 1}
 	if p.Last > p.First {
@@ -34,7 +34,7 @@ func (t *template) addresses(f *Flow, l3 int) {
 	t.flow.Destination = t.address(f.To, to)
 }
 
-// address writes an address that does not vary, and says how to choose one that does.
+// address writes a constant address, and returns the rule for a varying one.
 func (t *template) address(a Addresses, at int) labAddress {
 	c := labAddress{At: uint32(at), Choice: choiceRandom, Entries: uint32(len(a.list))}
 	base := a.first().AsSlice()
@@ -59,8 +59,7 @@ func (t *template) address(a Addresses, at int) labAddress {
 	return c
 }
 
-// sums adds up what does not vary, for the checksums of IPv4 (RFC 791) and L4 (RFC 768, 9293, 4443; ICMP for IPv4 has
-// no pseudo header, RFC 792).
+// sums adds up the constant parts for the checksums of IPv4 (RFC 791) and L4 (RFC 768, 9293, 4443; ICMP for IPv4 has no pseudo header, RFC 792).
 func (t *template) sums(f *Flow, l3, l4 int) {
 	if !f.V6() {
 		t.flow.IpCheckAt, t.flow.IpSum = uint32(l3+10), sum16(t.frame[l3:l4])
@@ -77,7 +76,7 @@ func (t *template) sums(f *Flow, l3, l4 int) {
 	t.flow.L4Sum += sum16(pseudo) + sum16(t.frame[t.flow.Source.At:l4])
 }
 
-// sum16 adds up 16-bit words as this machine loads them; an odd last byte is followed by a zero (RFC 1071).
+// sum16 adds up 16-bit words in the byte order of this machine; an odd last byte is followed by a zero (RFC 1071).
 func sum16(b []byte) (sum uint32) {
 	for ; len(b) >= 2; b = b[2:] {
 		sum += uint32(binary.NativeEndian.Uint16(b))

@@ -1,6 +1,6 @@
-// Package yamltree reads a YAML document into a tree of values. Each value has its place in the file. Mistakes have a line, a column and
-// a remedy. Every value is text as it was written, and a word with colons in it needs no quotes. Tags, merge keys and second documents are
-// refused. The package knows no key of a policy, but its remedies name policies, since Floodwall reads nothing else in this way.
+// Package yamltree parses a YAML document into a tree of values. Each value has its position in the file. Mistakes have a line, a column and a
+// remedy. Every value is text as written, and a word with colons in it needs no quotes. Tags, merge keys and second documents are rejected. The
+// package does not know the keys of a policy, but its remedies mention policies, because Floodwall parses no other YAML with it.
 //
 // Read read.go first, then node.go. syntax.go explains the messages of the YAML library.
 //

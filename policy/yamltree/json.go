@@ -7,7 +7,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// JSON is src as readers with a JSON schema see it, such as editors: with YAML's guess at types, but with colons as Read has them.
+// JSON converts the YAML in src to JSON for tools with a JSON schema, such as editors. It uses YAML's implicit types, but treats colons as Read does.
 func JSON(src []byte) ([]byte, error) {
 	var r report
 	text, ok := clean(&r, src)

@@ -7,8 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Kind is what a node of the file is. Numbers and booleans are words: YAML's guess at a type is not used, so that
-// `no`, `0x10` and 1_000 reach the reader as they are written.
+// Kind is the kind of a node. Numbers and booleans are words: YAML's implicit types are not used, so that `no`, `0x10`
+// and 1_000 reach the parser of the policy as written.
 type Kind uint8
 
 // The kinds of nodes.
@@ -17,24 +17,24 @@ const (
 	List
 	Mapping
 	Nothing // no value, or null
-	Broken  // not readable; reported already
+	Broken  // could not be parsed; the mistake has been reported
 )
 
 var kindNames = []string{
 	Word: "a single value", List: "a list", Mapping: "a mapping", Nothing: "nothing", Broken: "nothing",
 }
 
-// String names k, for messages.
+// String returns the name of k, for messages.
 func (k Kind) String() string { return kindNames[k] }
 
-// Node is a value in the file. Aliases are resolved: they share the node that they name.
+// Node is a value in the file. An alias is resolved to the node to which it refers.
 type Node struct {
 	Pos     Pos
 	Kind    Kind
 	Flow    bool   // a list in [] or a mapping in {}
 	Quoted  bool   // a word in quotes
-	Lacks   bool   // a mapping some of whose keys are broken
-	Partial bool   // a list or mapping with something broken in it, however deep
+	Lacks   bool   // a mapping in which some keys are broken
+	Partial bool   // a list or mapping with a broken node at any depth in it
 	Text    string // of a word
 	Items   []*Node
 	Pairs   []Pair
@@ -47,7 +47,7 @@ type Pair struct {
 	Value *Node
 }
 
-// String names what n is, for messages.
+// String describes n, for messages.
 func (n *Node) String() string {
 	if n.Kind == Word {
 		return wording.Quote(n.Text)
@@ -55,10 +55,10 @@ func (n *Node) String() string {
 	return n.Kind.String()
 }
 
-// Whole reports whether n and all in it could be read. What could not is among the mistakes of Read.
+// Whole reports whether n and all nodes in it could be parsed. Read returns a mistake for each part that could not.
 func (n *Node) Whole() bool { return n.Kind != Broken && !n.Partial }
 
-// Get is the value of key in n, or nil.
+// Get returns the value of key in n, or nil.
 func (n *Node) Get(key string) *Node {
 	if e := n.Entry(key); e != nil {
 		return e.Value
@@ -66,7 +66,7 @@ func (n *Node) Get(key string) *Node {
 	return nil
 }
 
-// Entry is the pair of key in n, or nil.
+// Entry returns the pair of key in n, or nil.
 func (n *Node) Entry(key string) *Pair {
 	for i := range n.Pairs {
 		if n.Pairs[i].Key == key {
@@ -76,7 +76,7 @@ func (n *Node) Entry(key string) *Pair {
 	return nil
 }
 
-// Words are the words of n: itself, or those of its list. A mapping counts as one. A nil node has none.
+// Words returns the words of n: n itself, or the words in its list. A mapping counts as a word. A nil node has none.
 func (n *Node) Words() []*Node {
 	switch {
 	case n == nil:
@@ -151,7 +151,7 @@ func (c *converter) list(y *ast.SequenceNode) *Node {
 	return n
 }
 
-// mapping gives a block mapping the position of its first key, where a reader looks for it.
+// mapping converts a mapping. A block mapping gets the position of its first key, where a person looks for it.
 func (c *converter) mapping(y *ast.MappingNode) *Node {
 	n := &Node{Pos: position(y.GetToken()), Kind: Mapping, Flow: y.IsFlowStyle}
 	for i, v := range y.Values {
@@ -173,7 +173,7 @@ func (c *converter) mapping(y *ast.MappingNode) *Node {
 	return n
 }
 
-// key is the word of a key; a key of another kind is reported and returned as broken.
+// key converts a key, which must be a word. It reports a key of another kind, and returns it as broken.
 func (c *converter) key(y ast.Node) *Node {
 	if explicit, ok := y.(*ast.MappingKeyNode); ok {
 		y = explicit.Value
@@ -195,7 +195,7 @@ func (c *converter) key(y ast.Node) *Node {
 	return &Node{Pos: at, Kind: Broken}
 }
 
-// anchor makes the name known only when its value is read, so that no node can contain itself.
+// anchor converts the value before it registers the anchor's name, so that no node can contain itself.
 func (c *converter) anchor(y *ast.AnchorNode) *Node {
 	n := c.node(y.Value)
 	c.anchors[y.Name.GetToken().Value] = n

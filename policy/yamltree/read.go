@@ -12,22 +12,21 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// The YAML library's parser recurses, and Go cannot recover from a stack that has grown too large. A policy is four
-// levels deep.
+// Limits on the nesting of a file. The YAML library's parser recurses, and Go cannot recover from a stack overflow. A policy is four levels deep.
 const (
 	maxFlowDepth   = 32
 	maxBlockColumn = 400 // of a `-` or `?`: each level of nesting takes a column at least
 )
 
-// Read reads src as one YAML document. The node is nil when src is none, and the mistakes say why. A node can come with mistakes, too:
-// each is about a part that cannot be read, and that part is Broken.
+// Read parses src as one YAML document. If the document cannot be parsed, the node is nil, and the mistakes have the reason. If only parts of it
+// cannot be parsed, Read returns the node and a mistake for each such part. The kind of such a part is Broken.
 func Read(src []byte) (*Node, []*Mistake) {
 	var r report
 	doc := document(&r, src)
 	return doc, r.mistakes
 }
 
-// document reads src as Read does, and reports to r.
+// document parses src like Read, and adds the mistakes to r.
 func document(r *report, src []byte) *Node {
 	text, ok := clean(r, src)
 	if !ok {
@@ -46,14 +45,14 @@ func document(r *report, src []byte) *Node {
 	return single(r, file)
 }
 
-// innerColon stands for a colon inside a word while the YAML library has the text. The library takes any colon in a
-// mapping in {} for the end of a key, even inside a list, and so cuts {from: [2001:db8::1]} in pieces. A colon is that
-// only in front of a blank or a flow indicator, or behind a quoted key (YAML 1.2.2, 7.3.3). A colon behind a colon is
-// always taken for a part of the word, against YAML, so that 2001:db8:: needs no quotes. The rune is a noncharacter of
-// Unicode, one column wide as the colon is, and no text may contain it.
+// innerColon replaces a colon inside a word while the YAML library parses the text. The library takes any colon in a
+// mapping in {} for the end of a key, even inside a list, and so splits {from: [2001:db8::1]}. In YAML a colon ends a
+// key only in front of a blank or a flow indicator, or behind a quoted key (YAML 1.2.2, 7.3.3). Read deviates from YAML
+// in one case: a colon behind a colon is always part of the word, so that 2001:db8:: needs no quotes. The rune is a
+// noncharacter of Unicode, one column wide as the colon is, and no text may contain it.
 const innerColon = '\ufdd0'
 
-// hideColons puts innerColon for each colon inside a word.
+// hideColons replaces each colon inside a word by innerColon.
 func hideColons(text string) string {
 	var b strings.Builder
 	for i, r := range text {
@@ -77,11 +76,11 @@ func isInner(text string, i int) bool {
 	return before == ":" || !strings.Contains(" \t\n,[]{}", after) && !strings.Contains("\"']}", before)
 }
 
-// colons undoes hideColons.
+// colons restores the colons that hideColons has replaced.
 func colons(text string) string { return strings.ReplaceAll(text, string(innerColon), ":") }
 
-// clean brings src to the form in which the YAML library counts lines rightly: without byte order mark, and with line
-// feeds only. It reports false after reporting bytes that no text editor shows.
+// clean converts src to a form in which the YAML library counts lines correctly: without byte order mark, and with line feeds only. If src has bytes
+// that a text editor does not show, clean reports them and returns false.
 func clean(r *report, src []byte) (string, bool) {
 	src = bytes.TrimPrefix(src, []byte("\ufeff"))
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(src))
@@ -123,7 +122,7 @@ func tooDeep(tokens token.Tokens) *token.Token {
 	return nil
 }
 
-// single is the one document of file.
+// single returns the document of the file. It reports a mistake if the file has a second document.
 func single(r *report, file *ast.File) *Node {
 	c := converter{report: r, anchors: map[string]*Node{}}
 	var doc *Node

@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// TestRead has a tree with all kinds of nodes, and the places of its values.
+// TestRead checks a tree with all kinds of nodes, and the positions of its values.
 func TestRead(t *testing.T) {
 	doc, mistakes := yamltree.Read([]byte("ö: {from: [2001:db8::1, no]}\nb:\nc: &a [0x10]\nd: *a\n"))
 	if len(mistakes) > 0 {
@@ -24,7 +24,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestMistakes has what is refused, and what of the file is known all the same.
+// TestMistakes checks the position and message of the mistake in each rejected file.
 func TestMistakes(t *testing.T) {
 	for src, want := range map[string]yamltree.Mistake{
 		"":                  {Pos: yamltree.Pos{Line: 1, Col: 1}, Msg: "the policy is empty"},

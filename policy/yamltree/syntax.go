@@ -10,8 +10,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// syntaxHints says what to do about the YAML library's messages, by a part of each. They are the ones that a new user
-// meets; the others stand for themselves.
+// syntaxHints has messages and hints that replace messages of the YAML library. A message is recognized by a part of its text. The table has the
+// messages that new users often get. All other messages stay as they are.
 var syntaxHints = []struct{ part, msg, hint string }{
 	{"cannot start any token", "a tab cannot indent YAML", "indent with spaces"},
 	{"tab character", "a tab cannot indent YAML", "indent with spaces"},
@@ -41,7 +41,7 @@ const (
 	sameColumn   = "give all keys of a mapping, and all - of a list, the same column"
 )
 
-// syntaxError reports the one mistake that the YAML library finds.
+// syntaxError reports the mistake that the YAML library has found. The library finds only one.
 func syntaxError(r *report, err error) {
 	var se *yaml.SyntaxError
 	if !errors.As(err, &se) || se.Token == nil {
@@ -74,7 +74,7 @@ func syntaxError(r *report, err error) {
 
 func oneLine(text string) string { return colons(strings.Join(strings.Fields(text), " ")) }
 
-// openedIn is the line of the innermost bracket that is open at t.
+// openedIn returns the line of the innermost bracket that is open at t.
 func openedIn(t *token.Token) int {
 	depth := 0
 	for before := t.Prev; before != nil; before = before.Prev {
@@ -91,8 +91,8 @@ func openedIn(t *token.Token) int {
 	return position(t).Line
 }
 
-// tagInLine reports whether a tag stands in the line of t. The library takes a bracket behind it for its end, and then
-// finds a mistake somewhere else.
+// tagInLine reports whether the line of t has a tag. The library reads a bracket behind a tag as part of the tag, and
+// then reports a mistake somewhere else.
 func tagInLine(t *token.Token) bool {
 	line := position(t).Line
 	for t.Prev != nil && position(t.Prev).Line == line {

@@ -1,3 +1,3 @@
-// Package fuzz tests how fuzz targets are listed and run: scripts/fuzz and packaging/oss-fuzz. The targets themselves are beside the code
-// that they are about.
+// Package fuzz tests the programs that list and run fuzz targets: scripts/fuzz and packaging/oss-fuzz. The fuzz targets themselves are in the
+// packages that they test.
 package fuzz

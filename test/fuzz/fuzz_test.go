@@ -16,8 +16,8 @@ import (
 // kernelOnly are targets that OSS-Fuzz cannot run.
 var kernelOnly = map[string]bool{"internal/compile/xdp:FuzzConditions": true}
 
-// TestFuzzTargets has scripts/fuzz run all targets of the tree, and OSS-Fuzz those that need no kernel. OSS-Fuzz finds a function by its
-// name in the files of a directory, so none may be the beginning of another.
+// TestFuzzTargets checks that scripts/fuzz runs all fuzz targets of the tree, and that OSS-Fuzz runs all targets that need no kernel. OSS-Fuzz
+// searches a directory for the name of a target, so no target's name may be a prefix of another target's name.
 func TestFuzzTargets(t *testing.T) {
 	top := testutil.Top(t)
 	targets := grep(t, top)
@@ -49,7 +49,7 @@ func TestFuzzTargets(t *testing.T) {
 	}
 }
 
-// grep finds the targets of the tree, as scripts/fuzz has them, without its help.
+// grep lists the fuzz targets of the tree. It uses another method than scripts/fuzz.
 func grep(t *testing.T, top string) (targets []string) {
 	function := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
 	for _, wing := range []string{"cmd", "internal", "policy", "test", "tools"} {
@@ -71,10 +71,9 @@ func grep(t *testing.T, top string) (targets []string) {
 	return targets
 }
 
-// TestFuzzFails has a target with a mistake in a module of its own: scripts/fuzz fails, keeps the input, and prints the command that
-// repeats the failure.
+// TestFuzzFails makes a module with a fuzz target that fails. scripts/fuzz must fail, save the input, and print the command that repeats the failure.
 func TestFuzzFails(t *testing.T) {
-	testutil.RequireRoot(t) // scripts/fuzz asks sudo otherwise
+	testutil.RequireRoot(t) // without root, scripts/fuzz uses sudo
 	dir := t.TempDir()
 	top := testutil.Top(t)
 	script := `cd "$1"; mkdir -p scripts part; cp "$2"/scripts/{fuzz,go} scripts/

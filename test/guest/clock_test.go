@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// clockPolicy has a ban set, and a limit that nothing refills within the test. It says which version it is.
+// clockPolicy returns a policy with a ban set, and a limit that is not refilled during the test. A service has the version in its name.
 func clockPolicy(version int) string {
 	return fmt.Sprintf(`devices: [eth0]
 default: drop
@@ -22,7 +22,7 @@ services:
 `, version)
 }
 
-// TestClockSteps sets the machine's clock forward and back by days: that changes no ban, no trial and no limit.
+// TestClockSteps sets the machine's clock forward and back by days. Bans, trials and limits must not change.
 func TestClockSteps(t *testing.T) {
 	if !long {
 		return
@@ -46,7 +46,7 @@ func TestClockSteps(t *testing.T) {
 		h.Must("floodwall apply /tmp/v2.yaml --confirm 40m --target " + target)
 		for _, step := range []string{"+2 days", "-4 days"} {
 			h.Must("date -s '" + step + "'")
-			// A machine that takes long for the steps of an apply gives a trial more time, by minutes at most.
+			// If the steps of an apply are slow, the trial gets additional time, at most minutes.
 			if s := h.status(); s.Trial == nil || s.Trial.Left <= 0 || s.Trial.Left > 3600 || h.runs() != 2 {
 				t.Errorf("%s: during the trial, clock %s: version %d, trial %+v", target, step, h.runs(), s.Trial)
 			}
@@ -67,7 +67,7 @@ func TestClockSteps(t *testing.T) {
 	}
 }
 
-// few sends packets of which the limit lets two pass, and not one more the next time.
+// few sends ten packets with a text. The limit passes two packets in all. So two may pass at the first call with a text, and none at later calls.
 func (h *host) few(text string) {
 	h.Helper()
 	f := frameFrom(h, "203.0.113.5", openPort, text)
@@ -81,7 +81,7 @@ func (h *host) few(text string) {
 	}
 }
 
-// banned makes sure that an address is still blocked.
+// banned checks that an address is still blocked.
 func (h *host) banned(when string) {
 	h.Helper()
 	if out := h.explain(bannedPacket); !strings.Contains(out, "listed") {

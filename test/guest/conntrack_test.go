@@ -2,15 +2,15 @@ package guest
 
 import "strings"
 
-// routerPolicy has a service behind the machine, for which XDP asks conntrack.
+// routerPolicy protects a server behind the machine (mode router). In this mode, XDP looks up connections in conntrack.
 const routerPolicy = `default: drop
 services:
   - {name: far, port: tcp/8080, syn: {when: always, mode: router, mss: 1460, wscale: 7}}
   - {name: open, port: udp/7000}
 `
 
-// conntrack applies policies while the module nf_conntrack is not loaded. An apply has the kernel load it, and names the cause and
-// the remedy where it cannot.
+// conntrack applies policies while the module nf_conntrack is not loaded. An apply makes the kernel load the module. If that fails, the error must name
+// the cause and the remedy.
 func (s *scene) conntrack() {
 	loaded := func() bool {
 		return strings.Contains("\n"+s.machine.Must("cat /proc/modules"), "\nnf_conntrack ")
@@ -26,7 +26,7 @@ func (s *scene) conntrack() {
 			s.Errorf("mode router without the module: exit code %d, want 1 and %q: %s", code, want, out)
 		}
 	}
-	// The program of mode host needs no module. What exempts the service from conntrack, in nftables, does.
+	// The XDP program of mode host needs no module. But the nftables rule that exempts the service from conntrack needs nf_conntrack.
 	if out, code := s.apply(replyPolicy, "--target", "xdp"); code != 1 || strings.Contains(out, "func") || !strings.Contains(out, "notrack") {
 		s.Errorf("mode host without the module: exit code %d: %s", code, out)
 	}

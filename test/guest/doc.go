@@ -1,6 +1,6 @@
-// Package guest runs machines in QEMU: Debian's kernels, with network cards whose cables end in the test. The agent in the
-// machine answers a JSON value a line. The tests of this package are those that need a machine: drivers of network cards, boot
-// with systemd, and power cuts. Connections on these kernels are not tested here: test/traffic does it (kernels_test.go).
+// Package guest runs virtual machines in QEMU, with Debian's kernels. The test sends and receives the frames of their network cards. An agent in the
+// machine executes the test's requests; requests and responses are JSON, one value a line. The tests of this package need a whole machine: they test
+// drivers of network cards, the boot with systemd, and power cuts. test/traffic tests connections on these kernels (kernels_test.go).
 //
 //	m := guest.Start(t, guest.Spec{Kernel: "6.12", Tools: []string{"ethtool"}})
 //	out := m.Must("ethtool -i eth0")

@@ -1,6 +1,5 @@
-// This file has what network drivers other than veth do to Floodwall. Its tests boot one machine in QEMU with a card of
-// each kind; the cards' cables end in the test. In the short form that is done for all drivers with few frames, in the long form
-// (FLOODWALL_LONG=1) with more.
+// This file tests Floodwall with network drivers other than veth. The test boots one machine in QEMU that has a card for each driver. The short form
+// tests only the first driver, and the long form (FLOODWALL_LONG=1) tests all of them.
 
 package guest
 
@@ -18,10 +17,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// driver is one with native XDP that QEMU has a card for.
+// driver is a driver with native XDP for which QEMU has a card.
 type driver struct {
 	name, card string
-	index      int // of the card in the machine
+	index      int // index of the card in the machine
 }
 
 var drivers = []driver{
@@ -32,30 +31,30 @@ var drivers = []driver{
 
 func (d driver) device() string { return fmt.Sprint("eth", d.index) }
 
-// host is the machine's address, peer the one at the end of the cable.
+// host returns the machine's address. peer returns the address of the other end, which the test simulates.
 func (d driver) host() string { return fmt.Sprintf("10.0.%d.1", d.index) }
 func (d driver) peer() string { return fmt.Sprintf("10.0.%d.2", d.index) }
 
-// tagged are the same in VLAN 6.
+// tagged returns the addresses of the machine and of the peer in VLAN 6.
 func (d driver) tagged() (host, peer string) {
 	return fmt.Sprintf("10.6.%d.1", d.index), fmt.Sprintf("10.6.%d.2", d.index)
 }
 
 func (d driver) mac() net.HardwareAddr { return net.HardwareAddr{2, 0, 0, 0, 1, byte(d.index)} }
 
-// peerMAC is that of the frames that packet.Parse makes, and of the peers that the machine knows.
+// peerMAC is the source address of the frames that packet.Parse makes. It is the Ethernet address of the peers in the machine's neighbour table.
 var peerMAC = net.HardwareAddr{2, 0, 0, 0, 0, 9}
 
-// scene is a machine with a card of each driver.
+// scene is a test of one driver: the machine, and the wire to the driver's card.
 type scene struct {
 	*testing.T
 	machine *Machine
 	driver
 	wire *Wire
-	sent int // frames with a text of their own
+	sent int // number of frames sent so far, which makes each text unique
 }
 
-// ports at which the machine receives. Policies let packets come to the open ones.
+// The UDP ports at which the machine receives. The policies pass only packets to the open port.
 const (
 	drivertestOpenPort   = 7000
 	drivertestClosedPort = 7001
@@ -67,12 +66,12 @@ func TestDrivers(t *testing.T) {
 	Build(t, "./cmd/floodwall", filepath.Join(files, "bin/floodwall"))
 	spec := Spec{
 		Kernel: "6.12", Tools: []string{"ethtool", "ip", "nft"}, Files: files, Modules: []string{"8021q", "tcp_diag"},
-		Listen: []string{"udp/7000", "udp/7001", "tcp/80"}, CPUs: testutil.Scaled(1, 2), // igb has as many queues
+		Listen: []string{"udp/7000", "udp/7001", "tcp/80"}, CPUs: testutil.Scaled(1, 2), // igb has one queue for each CPU
 	}
 	only := os.Getenv("ONLY")
 	tested := drivers
 	if only == "" && !testutil.Long() {
-		tested = drivers[:1] // an emulated machine takes a minute a driver
+		tested = drivers[:1] // an emulated machine takes a minute for each driver
 	}
 	for _, d := range tested {
 		spec.Cards = append(spec.Cards, Card{Model: d.card, MAC: d.mac()})
@@ -88,7 +87,7 @@ func TestDrivers(t *testing.T) {
 			s := &scene{T: t, machine: m, driver: d, wire: m.Wire(d.index)}
 			s.up()
 			if d == drivers[0] {
-				s.conntrack() // before anything has the module loaded
+				s.conntrack() // before anything loads the module
 			}
 			for _, test := range []struct {
 				name string
@@ -109,7 +108,7 @@ func TestDrivers(t *testing.T) {
 	}
 }
 
-// up sets the device up, with addresses of its own and of two VLANs that stand on it.
+// up sets up the device and its VLANs 5 and 6. The device and VLAN 6 get an address.
 func (s *scene) up() {
 	s.Helper()
 	d := s.device()
@@ -125,7 +124,7 @@ func (s *scene) up() {
 	s.ready()
 }
 
-// ready waits until frames come to the device.
+// ready waits until frames reach the device.
 func (s *scene) ready() {
 	s.Helper()
 	for began := time.Now(); time.Since(began) < 2*time.Minute; time.Sleep(100 * time.Millisecond) {
@@ -136,7 +135,7 @@ func (s *scene) ready() {
 	s.Fatalf("no frame comes to %s: %s", s.device(), s.machine.Must("ip -s link; dmesg | tail"))
 }
 
-// apply applies a policy, which is to name no devices, and returns what was printed.
+// apply adds the device to a policy and applies it. It returns the output and the exit code.
 func (s *scene) apply(policy string, options ...string) (string, int) {
 	s.Helper()
 	s.machine.Write("/tmp/policy.yaml", "devices: ["+s.device()+"]\n"+policy)
@@ -152,7 +151,7 @@ func (s *scene) mustApply(policy string, options ...string) string {
 	return out
 }
 
-// send sends a packet to a port, with a text that is its own, behind tags.
+// send sends a packet with VLAN tags to a port. The payload is a unique text, which send returns.
 func (s *scene) send(port int, tags ...tag) (text string) {
 	s.Helper()
 	s.sent++
@@ -161,7 +160,7 @@ func (s *scene) send(port int, tags ...tag) (text string) {
 	return text
 }
 
-// arrived reports whether an application has received the text by now.
+// arrived reports whether an application has received the text so far.
 func (s *scene) arrived(port int, text string) bool {
 	return s.machine.Received()[fmt.Sprintf("udp/%d %s", port, text)] > 0
 }
@@ -193,7 +192,7 @@ func (s *scene) frame(description string, tags ...tag) []byte {
 	return frame
 }
 
-// drivertestStatus is what `floodwall status --json` prints, as far as it is asked for.
+// drivertestStatus is the part of the output of `floodwall status --json` that the tests use.
 type drivertestStatus struct {
 	Target  string
 	Devices []struct{ Device, Mode string }

@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// Ports at which a socket receives from early in the boot.
+// The ports of the agent's sockets. They receive packets from early in the boot on.
 const (
 	openPort   = 7000
 	closedPort = 7001
@@ -24,7 +24,7 @@ const (
 
 var mac = net.HardwareAddr{2, 0, 0, 0, 2, 0}
 
-// network has systemd set up the device: there is an address only from then on.
+// network is the file with which systemd-networkd configures the device. Before that, the device has no address.
 const network = `[Match]
 Name=eth0
 [Network]
@@ -33,8 +33,8 @@ LinkLocalAddressing=no
 ConfigureWithoutCarrier=yes
 `
 
-// units are links that `systemctl enable` and `systemctl mask` would make: systemd sets up the network, and does nothing that only
-// takes time.
+// units are the links that `systemctl enable` and `systemctl mask` would make. They enable systemd-networkd, and mask units that the test does not
+// need and that would take time.
 var units = func() map[string]string {
 	links := map[string]string{"multi-user.target.wants/systemd-networkd.service": "/lib/systemd/system/systemd-networkd.service"}
 	for _, unit := range []string{
@@ -52,22 +52,21 @@ var units = func() map[string]string {
 	return links
 }()
 
-// trigger has udev look at what the machine boots from and at its network cards, down to their buses, and at none of a thousand
-// others.
+// trigger makes udev handle only the boot disk, the network cards and their buses. Otherwise it would handle a thousand other devices.
 const trigger = `[Service]
 ExecStart=
 ExecStart=-udevadm trigger --type=devices --action=add --subsystem-match=pci --subsystem-match=virtio --subsystem-match=block --subsystem-match=net
 `
 
-// host is a machine with a stream of packets to it.
+// host is a machine to which the test continuously sends packets.
 type host struct {
 	*testing.T
 	*Machine
-	sent atomic.Int64 // frames of the stream to the closed port
+	sent atomic.Int64 // number of frames of the stream to the closed port
 	stop chan struct{}
 }
 
-// newHost makes a host that has booted once, with the files of `make install`. In the short form systemd runs from the second boot on.
+// newHost makes a host with the files of `make install`. The host has booted once. In the short form systemd runs only from the second boot on.
 func newHost(t *testing.T, more func(files string)) *host {
 	t.Helper()
 	testutil.RequireRoot(t)
@@ -82,7 +81,7 @@ func newHost(t *testing.T, more func(files string)) *host {
 	for name, target := range units {
 		link(t, target, filepath.Join(files, "etc/systemd/system", name))
 	}
-	if !long { // it is not the first boot of systemd that is tested, which takes longer
+	if !long { // the first boot of systemd takes longer, and is not tested
 		write(t, filepath.Join(files, "etc/machine-id"), "00112233445566778899aabbccddeeff\n")
 	}
 	if more != nil {
@@ -124,8 +123,7 @@ func link(t testing.TB, target, path string) {
 	}
 }
 
-// stream sends packets to both ports all the time, also while the machine is off or boots: then they wait in its card, or
-// are lost.
+// stream sends packets to both ports continuously. It also sends while the machine boots or is off. Such packets wait in the card, or are lost.
 func (h *host) stream() {
 	open, closed := frame(h, openPort, "stream"), frame(h, closedPort, "stream")
 	every := time.NewTicker(10 * time.Millisecond)
@@ -158,13 +156,13 @@ func frameFrom(t testing.TB, source string, port int, text string) []byte {
 	return f
 }
 
-// received is how many packets of the stream came to the socket at a port in this boot.
+// received returns the number of packets of the stream that have reached the socket at a port in this boot.
 func (h *host) received(port int) int {
 	h.Helper()
 	return h.Received()[fmt.Sprintf("udp/%d stream", port)]
 }
 
-// served waits until the open port receives more than it has: the network is up, and what comes through is let through.
+// served waits until the open port receives another packet. This shows that the network is up and that the policy passes allowed packets.
 func (h *host) served() {
 	h.Helper()
 	before := h.received(openPort)
@@ -176,7 +174,7 @@ func (h *host) served() {
 	h.Fatalf("nothing is received at the open port: %s", h.Must("floodwall status; ip addr; networkctl; systemctl list-jobs; true"))
 }
 
-// closed makes sure that no packet of the stream has come to the closed port in this boot, and that packets come at all.
+// closed checks that packets of the stream arrive, but none of them at the closed port in this boot.
 func (h *host) closed(when string) {
 	h.Helper()
 	h.served()
@@ -185,7 +183,7 @@ func (h *host) closed(when string) {
 	}
 }
 
-// settled waits until systemd has done what a boot does.
+// settled waits until systemd has finished the boot.
 func (h *host) settled() {
 	h.Helper()
 	out, _ := h.Command("systemctl", "is-system-running", "--wait")
@@ -198,7 +196,7 @@ func (h *host) settled() {
 	}
 }
 
-// crash takes the power off and boots again.
+// crash powers the machine off and boots it again.
 func (h *host) crash() {
 	h.Helper()
 	h.Kill()
@@ -229,7 +227,7 @@ func (h *host) status() (s status) {
 	return s
 }
 
-// explain is the reason for the verdict of the loaded program on a packet.
+// explain returns the verdict of the loaded program on a packet, and the reason, as `floodwall explain --live` prints them.
 func (h *host) explain(packet string) string {
 	h.Helper()
 	out, _ := h.Command("floodwall", "explain", "--live", packet)

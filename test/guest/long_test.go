@@ -13,15 +13,15 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// long is the form with tests that boot several times.
+// long reports whether the tests run in the long form. In this form machines boot several times.
 var long = os.Getenv("FLOODWALL_LONG") != ""
 
-// version is a policy that says which one it is.
+// version returns a policy in which the name of a service contains the number n.
 func version(n int) string {
 	return fmt.Sprintf("devices: [eth0]\ndefault: drop\nservices:\n  - {name: open, port: udp/7000}\n  - {name: v%d, port: udp/5353}\n", n)
 }
 
-// runs is the number of the version that decides.
+// runs returns the number n of the policy in force, as version has set it.
 func (h *host) runs() (n int) {
 	h.Helper()
 	for _, r := range h.status().Rules {
@@ -32,8 +32,8 @@ func (h *host) runs() (n int) {
 	return n
 }
 
-// TestPowerCut takes the power off at random moments of applies and confirmations. The host comes up with the policy before or
-// the one that was about to be saved, and is filtered from the first packet.
+// TestPowerCut cuts the power at random moments during applies and confirmations. After the boot, the previous policy or the new one must be in force
+// from the first packet on.
 func TestPowerCut(t *testing.T) {
 	if !long {
 		return
@@ -63,8 +63,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestOtherFirewalls boots with firewalld and nftables.service beside a policy that is in nftables itself, and has them start, stop and
-// flush while the policy is in force.
+// TestOtherFirewalls boots with firewalld, nftables.service and a policy, once with the policy in nftables and once in XDP. Then it starts, stops and
+// reloads these services while the policy is in force.
 func TestOtherFirewalls(t *testing.T) {
 	if !long {
 		return
@@ -78,7 +78,7 @@ func TestOtherFirewalls(t *testing.T) {
 			h.Reboot("systemctl", "reboot")
 			h.closed("with other firewalls")
 			h.settled()
-			// firewalld.service conflicts with nftables.service in Debian 12, so systemd may start one of the two only.
+			// firewalld.service conflicts with nftables.service in Debian 12, so systemd may start only one of the two.
 			if got := strings.Fields(h.Must("systemctl is-active firewalld nftables floodwall-boot || true")); len(got) != 3 ||
 				!slices.Contains(got[:2], "active") || got[2] != "active" {
 				t.Errorf("services: %s", got)
@@ -97,7 +97,8 @@ func TestOtherFirewalls(t *testing.T) {
 	}
 }
 
-// besides runs a command of another firewall, and waits until the daemon has put back what that removed. XDP is open at no time.
+// besides runs a command that controls another firewall, and waits until the daemon has restored everything that the command removed. XDP must filter
+// all the time.
 func (h *host) besides(target, command string) {
 	h.Helper()
 	before, began := h.received(closedPort), time.Now()
@@ -123,7 +124,7 @@ func (h *host) besides(target, command string) {
 	}
 }
 
-// rename is a unit that gives the device another name, late: systemd has then waited in vain for a device of that name.
+// rename is a unit that renames the device late in the boot. At that time, systemd has already stopped waiting for a device of the new name.
 const rename = `[Unit]
 After=floodwall-boot.service network.target
 [Service]
@@ -134,8 +135,8 @@ ExecStart=ip link set eth0 name late0
 ExecStart=ip link set late0 up
 `
 
-// TestDeviceAfterBoot boots with a policy whose device appears when floodwall-boot.service has waited for it in vain. From the first moment on
-// no packet comes in that the policy drops.
+// TestDeviceAfterBoot boots with a policy whose device appears late: floodwall-boot.service has already stopped waiting for it. From the device's
+// first moment on, the host must still receive no packet that the policy drops.
 func TestDeviceAfterBoot(t *testing.T) {
 	if !long {
 		return
@@ -159,11 +160,11 @@ func TestDeviceAfterBoot(t *testing.T) {
 	h.Must("for i in $(seq 100); do nft list tables | grep -q floodwall-late || exit 0; sleep 2; done; nft list tables; exit 1")
 }
 
-// before is the commit of the release that the present one replaces.
+// before is the commit of the previous release.
 const before = "a095041"
 
-// TestUpgrade replaces the program under a stream of packets, by a newer one and by an older one, with a daemon and a trial.
-// Neither may open the host: what one does not know of the other's it refuses.
+// TestUpgrade upgrades and downgrades Floodwall with a daemon and a policy on trial, while packets arrive. At no time may the host be open. If a
+// version does not know the format of the other version's state, it must refuse the state.
 func TestUpgrade(t *testing.T) {
 	if !long {
 		return
@@ -178,7 +179,7 @@ func TestUpgrade(t *testing.T) {
 	h.served()
 	passed := h.received(closedPort)
 	trial := 2
-	// The older one has other names for its units, which the newer one takes over.
+	// The units of the older version have other names. The newer version replaces these units.
 	const (
 		units   = "unit() { [ ! -e /etc/systemd/system/$1.service ] && echo $2 || echo $1; }; "
 		restart = units + "systemctl restart $(unit floodwall-boot floodwall)"
@@ -194,7 +195,7 @@ func TestUpgrade(t *testing.T) {
 			"floodwall apply " + file, units + "systemctl is-active " + daemon,
 		} {
 			code := h.try(command)
-			// The older one refuses the copy of the newer one, whose format it does not know.
+			// The older version does not know the format of the policy that the newer version saved. It must refuse this policy.
 			if command == restart && (code != 0) != (next == "old") {
 				t.Errorf("%s installed, %s: exit code %d", next, command, code)
 			}
@@ -212,13 +213,13 @@ func TestUpgrade(t *testing.T) {
 	h.Logf("version %d", h.runs())
 }
 
-// install replaces the program, as `make install` does: the file is another one afterwards.
+// install replaces the program by a new file, as `make install` does, so that a running program keeps its old file.
 func (h *host) install(which string) {
 	h.Helper()
 	h.Must("cp /opt/" + which + "/floodwall /usr/bin/floodwall.new && mv /usr/bin/floodwall.new /usr/bin/floodwall")
 }
 
-// try runs a command that may refuse, and logs it.
+// try runs a command that may fail, and logs its output. If a floodwall command fails, its output must contain a remedy.
 func (h *host) try(command string) (code int) {
 	h.Helper()
 	out, code := h.Command("sh", "-c", command)
@@ -226,15 +227,15 @@ func (h *host) try(command string) (code int) {
 	if code != 0 && strings.Contains(command, "systemctl restart ") {
 		h.Logf("%s", h.Must("journalctl -n 5 --no-pager -u 'floodwall*'"))
 	}
-	helps := strings.Contains(out, "floodwall: hint: ") || strings.Contains(out, "remedy ") || // the latter of `doctor`
-		strings.Contains(out, "no policy is on trial") // where the other version has refused to begin it
+	helps := strings.Contains(out, "floodwall: hint: ") || strings.Contains(out, "remedy ") || // "remedy" is in the output of `doctor`
+		strings.Contains(out, "no policy is on trial") // if the other version has refused to begin the trial
 	if code != 0 && strings.HasPrefix(command, "floodwall") && !helps {
 		h.Errorf("%s: exit code %d, and no remedy: %s", command, code, out)
 	}
 	return code
 }
 
-// build builds the command of another commit.
+// build builds floodwall from another commit.
 func build(t *testing.T, commit, to string) {
 	t.Helper()
 	dir := t.TempDir()

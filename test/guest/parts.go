@@ -9,19 +9,19 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// flavour of Debian's kernels: the one that has the drivers of network cards.
+// flavour is the flavour of Debian's kernels that contains the drivers of network cards.
 const flavour = "amd64"
 
-// parts is what a machine is made of.
+// parts are the files from which a machine is made.
 type parts struct {
 	qemu   string
 	kernel string // image
-	small  string // archive: the first root file system, without modules
-	whole  string // the same with all modules
+	small  string // cpio archive: the initramfs, without Spec.Files
+	whole  string // cpio archive: the initramfs with Spec.Files
 	root   string // image of the disk, "" for none
 }
 
-// fetch has scripts/debian fetch what is not there yet, and makes the first root file systems.
+// fetch downloads the missing parts with scripts/debian, and makes the initramfs.
 func fetch(t testing.TB, spec Spec) (p parts) {
 	t.Helper()
 	p.qemu = testutil.Debian(t, "qemu")
@@ -58,7 +58,7 @@ func fetch(t testing.TB, spec Spec) (p parts) {
 	return p
 }
 
-// Build builds a command of this project for a machine.
+// Build builds a command of this project, for use in a machine.
 func Build(t testing.TB, pkg, to string) {
 	t.Helper()
 	cmd := exec.Command("scripts/go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", to, pkg)
@@ -69,7 +69,7 @@ func Build(t testing.TB, pkg, to string) {
 	}
 }
 
-// shell runs a script of this host's shell.
+// shell runs a bash script on this host.
 func shell(t testing.TB, script string, args ...string) {
 	t.Helper()
 	cmd := exec.Command("bash", append([]string{"-euo", "pipefail", "-c", script, "-"}, args...)...)
@@ -78,7 +78,7 @@ func shell(t testing.TB, script string, args ...string) {
 	}
 }
 
-// fill makes the first root file system.
+// fill makes the directory tree of the initramfs. It contains busybox, the agent, and the script first as /init.
 func fill(t testing.TB, tree string) {
 	t.Helper()
 	for _, dir := range []string{"bin", "etc", "proc", "sys", "dev", "run", "tmp", "root"} {
@@ -93,7 +93,7 @@ func fill(t testing.TB, tree string) {
 	Build(t, "./test/guest/agent", filepath.Join(tree, "bin/agent"))
 }
 
-// copyTools copies programs and the libraries that they load.
+// copyTools is a script that copies programs and their libraries to a root directory.
 const copyTools = `
 root=$1 PATH=$PATH:/usr/sbin:/sbin
 shift
@@ -105,13 +105,13 @@ done | { grep -o '/[^ ]*' || true; } | sort -u | while read -r library; do
 	cp -L --parents "$library" "$root"
 done`
 
-// pack makes an archive that the kernel unpacks. It is not compressed: the emulated processor would take longer for that.
+// pack makes a cpio archive for the kernel. The archive is not compressed, because decompression on the emulated processor would take longer.
 func pack(t testing.TB, tree, archive string) {
 	t.Helper()
 	shell(t, `cd "$1" && find . | cpio -o -H newc --quiet >"$2"`, tree, archive)
 }
 
-// initrd is the archive for the next boot.
+// initrd returns the path of the initramfs for the next boot.
 func (m *Machine) initrd() string {
 	if m.spec.Disk && m.asked {
 		return m.parts.small
@@ -119,7 +119,7 @@ func (m *Machine) initrd() string {
 	return m.parts.whole
 }
 
-// first is the first process of a machine.
+// first is the script that a machine runs as its first process.
 const first = `#!/bin/busybox sh
 for tool in $(busybox --list); do [ -e /bin/$tool ] || ln -s busybox /bin/$tool; done
 export PATH=/bin:/usr/sbin:/usr/bin:/usr/local/bin HOME=/tmp

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// replyPolicy has a service whose SYNs XDP answers, and a question that it answers.
+// replyPolicy has a service for which XDP answers SYNs, and a rule for which XDP answers DNS queries.
 const replyPolicy = `default: drop
 checks: off
 rules:
@@ -18,12 +18,12 @@ services:
   - {name: open, port: udp/7000}
 `
 
-// replyLimit is how long an answer may take on a busy machine.
+// replyLimit is the longest time that an answer may take on a busy host.
 const replyLimit = time.Minute
 
-// answer is a frame from the card, IPv4 with ports.
+// answer is a frame that the card sent: TCP or UDP over IPv4.
 type answer struct {
-	tags         []uint16 // identifiers
+	tags         []uint16 // VLAN identifiers
 	proto        byte
 	sport, dport uint16
 	l4           []byte
@@ -47,7 +47,7 @@ func parseAnswer(frame []byte) (a answer, ok bool) {
 	return a, true
 }
 
-// reply returns the next answer from one of the machine's ports to one of the peer's.
+// reply returns the next answer from a port of the machine to a port of the peer.
 func (s *scene) reply(proto byte, sport, dport uint16) (a answer, came bool) {
 	frame := s.wire.Until(func(frame []byte) bool {
 		got, ok := parseAnswer(frame)
@@ -57,9 +57,8 @@ func (s *scene) reply(proto byte, sport, dport uint16) (a answer, came bool) {
 	return a, frame != nil
 }
 
-// replies has XDP answer in and outside of a VLAN: with a cookie, which becomes a connection to an application, and with a
-// truncated response. An answer has to have the tag of the question;
-// where it would not, the kernel answers SYNs.
+// replies tests XDP's answers with and without a VLAN tag: SYN cookies, with which the peer connects to an application, and truncated DNS responses.
+// An answer must have the same tag as the packet that it answers. If XDP cannot add the tag, the kernel must answer SYNs instead.
 func (s *scene) replies() {
 	for _, offload := range s.offloads() {
 		s.machine.Command("ethtool", "-K", s.device(), "rxvlan", offload)
@@ -71,7 +70,7 @@ func (s *scene) replies() {
 	}
 }
 
-// connect makes a connection, sends a text and waits for what the application sends back.
+// connect opens a TCP connection, sends a text, and waits until the application has received the text and returned it.
 func (s *scene) connect(what, host, peer string, tags ...tag) {
 	s.Helper()
 	s.sent++
@@ -95,7 +94,7 @@ func (s *scene) connect(what, host, peer string, tags ...tag) {
 	for range 20 {
 		s.wire.Send(data)
 		back, came := s.reply(6, 80, port)
-		for came && !strings.Contains(string(back.l4), text) { // its ACK, or the cookie once more
+		for came && !strings.Contains(string(back.l4), text) { // an ACK, or the SYN cookie again
 			back, came = s.reply(6, 80, port)
 		}
 		if came {
@@ -110,7 +109,7 @@ func (s *scene) connect(what, host, peer string, tags ...tag) {
 	}
 }
 
-// gets waits until the application has received something.
+// gets waits until the agent has received a text at a port, as in "tcp/80 hello". It reports whether the text has arrived.
 func (s *scene) gets(what string) bool {
 	for began := time.Now(); time.Since(began) < replyLimit; time.Sleep(100 * time.Millisecond) {
 		if s.machine.Received()[what] > 0 {
@@ -120,14 +119,14 @@ func (s *scene) gets(what string) bool {
 	return false
 }
 
-// truncated asks for what gets a truncated response.
+// truncated sends DNS queries. XDP must answer them with a truncated response.
 func (s *scene) truncated(offload string) {
 	s.Helper()
 	s.sent++
 	port := uint16(20000 + s.sent)
 	for _, tags := range [][]tag{nil, {{0x8100, 6}}} {
 		if tags != nil && s.strips() {
-			continue // apply says in a note that it is lost
+			continue // the tag is lost, as apply says in a note
 		}
 		host, peer := s.host(), s.peer()
 		if tags != nil {
@@ -144,7 +143,7 @@ func (s *scene) truncated(offload string) {
 	}
 }
 
-// counts is how many packets a rule has decided.
+// counts returns the number of packets about which a rule has decided.
 func (s *scene) counts(rule string) (n uint64) {
 	s.Helper()
 	for _, r := range s.status().Rules {

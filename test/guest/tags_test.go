@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// tagPolicy forbids a VLAN, and all ports but one.
+// tagPolicy drops packets in VLAN 5, and packets to all ports except one.
 const tagPolicy = `default: drop
 checks: standard
 rules:
@@ -14,8 +14,8 @@ services:
   - {name: open, port: udp/7000}
 `
 
-// Stacks of tags. The kernel takes the identifier 0 off as often as it comes, and gives what has another one to the device of
-// that VLAN, which there are for 5 and 6.
+// stacks are the stacks of VLAN tags to test. The kernel removes every tag with the identifier 0. It gives a packet with another identifier to the
+// device of that VLAN. The machine has devices for the VLANs 5 and 6.
 var stacks = func() (stacks [][]tag) {
 	kinds := []tag{{0x8100, 0}, {0x8100, 5}, {0x8100, 6}, {0x88a8, 0}, {0x88a8, 5}}
 	var add func(stack []tag)
@@ -26,7 +26,7 @@ var stacks = func() (stacks [][]tag) {
 		}
 		for _, k := range kinds {
 			if len(stack) >= 2 && k != stack[len(stack)-1] && k.id != 5 {
-				continue // of the deep ones, some
+				continue // only some of the deep stacks
 			}
 			add(append(stack[:len(stack):len(stack)], k))
 		}
@@ -35,8 +35,8 @@ var stacks = func() (stacks [][]tag) {
 	return stacks
 }()
 
-// tags sends frames behind all stacks of tags to the open port and to a closed one. What the policy forbids must not come to an
-// application. A driver with offload takes the outermost tag off the frame, so XDP is refused there, and netfilter decides.
+// tags sends frames with all stacks of VLAN tags to the open port and to a closed port. No frame that the policy drops may reach an application. A
+// driver with VLAN offload removes the outermost tag before XDP runs. In this case Floodwall must refuse XDP, and filter with netfilter.
 func (s *scene) tags() {
 	for _, offload := range s.offloads() {
 		s.machine.Command("ethtool", "-K", s.device(), "rxvlan", offload)
@@ -61,7 +61,7 @@ func (s *scene) tags() {
 	s.machine.Must("ethtool -K " + s.device() + " rxvlan off")
 }
 
-// offloads are the settings of the driver for taking tags off. virtio_net has none.
+// offloads returns the settings of rxvlan (VLAN offload on receive) that the driver has. virtio_net has no such offload.
 func (s *scene) offloads() []string {
 	if s.name == "virtio_net" {
 		return []string{"off"}
@@ -69,13 +69,13 @@ func (s *scene) offloads() []string {
 	return []string{"off", "on"}
 }
 
-// strips reports whether the driver takes tags off.
+// strips reports whether the driver removes VLAN tags.
 func (s *scene) strips() bool {
 	s.Helper()
 	return strings.Contains(s.machine.Must("ethtool -k "+s.device()), "rx-vlan-offload: on")
 }
 
-// refused has XDP refused to a policy that depends on tags.
+// refused checks that apply refuses XDP for a policy that depends on VLAN tags.
 func (s *scene) refused(policy string) {
 	s.Helper()
 	out, code := s.apply(policy, "--target", "xdp")
@@ -84,7 +84,7 @@ func (s *scene) refused(policy string) {
 	}
 }
 
-// stacks sends the frames and looks at what was received.
+// stacks sends a frame for each stack and port. It checks that no frame was received that the policy drops.
 func (s *scene) stacks(when string) {
 	s.Helper()
 	s.ready()
@@ -99,7 +99,7 @@ func (s *scene) stacks(when string) {
 			all = append(all, sent{port, stack, s.send(port, stack...)})
 		}
 	}
-	s.ready() // the frames before it have been received
+	s.ready() // now all frames sent before have been received
 	received := s.machine.Received()
 	n, wrong := 0, 0
 	for _, f := range all {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Wire is the end of a network card's cable. What is sent here is what the card receives, byte by byte; nothing of this
-// host's network is between. QEMU writes frames behind their length (net/stream.c).
+// Wire is the test's end of a network card's cable. The card receives exactly the bytes that a test sends, because this host's network stack is not
+// involved. On the connection to QEMU, each frame follows its length in 4 bytes (net/stream.c).
 type Wire struct {
 	listener *net.UnixListener
 	mu       sync.Mutex
@@ -19,7 +19,7 @@ type Wire struct {
 	frames   chan []byte
 }
 
-// frameQueue is how many frames that nobody has asked for are kept; later ones are lost.
+// frameQueue is the maximum number of received frames that a Wire stores until the test reads them. Further frames are lost.
 const frameQueue = 4096
 
 func newWire(t testing.TB, path string) *Wire {
@@ -32,7 +32,7 @@ func newWire(t testing.TB, path string) *Wire {
 	return &Wire{listener: listener, frames: make(chan []byte, frameQueue)}
 }
 
-// connect is called with the connection of a machine that has been turned on.
+// connect starts to use a connection to QEMU after power-on, and to receive the card's frames.
 func (w *Wire) connect(conn net.Conn) {
 	w.mu.Lock()
 	w.conn = conn
@@ -56,7 +56,7 @@ func (w *Wire) connect(conn net.Conn) {
 	}()
 }
 
-// cut is called when the machine is off.
+// cut closes the connection after power-off.
 func (w *Wire) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *Wire) cut() {
 	}
 }
 
-// Send puts a frame on the wire. It waits while the card takes none, and reports whether the machine is on.
+// Send sends a frame to the card. It blocks while the card accepts no frame, and reports whether the machine is on.
 func (w *Wire) Send(frame []byte) bool {
 	w.mu.Lock()
 	conn := w.conn
@@ -78,7 +78,7 @@ func (w *Wire) Send(frame []byte) bool {
 	return err == nil
 }
 
-// Until returns the first frame from the card for which is is true; nil when none comes in time.
+// Until returns the next frame from the card for which the function is returns true. It returns nil if no such frame arrives within the limit.
 func (w *Wire) Until(is func(frame []byte) bool, limit time.Duration) []byte {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -94,7 +94,7 @@ func (w *Wire) Until(is func(frame []byte) bool, limit time.Duration) []byte {
 	}
 }
 
-// Drain forgets the frames that have come from the card.
+// Drain discards the frames that have arrived from the card.
 func (w *Wire) Drain() {
 	for {
 		select {

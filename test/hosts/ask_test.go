@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	patience = 15 * time.Second // what does not come within it, on a busy machine, does not come
-	bulk     = 4 << 20          // bytes each way
+	patience = 15 * time.Second // the longest time that an answer takes on a busy machine
+	bulk     = 4 << 20          // the number of bytes that are sent each way
 )
 
-// ask is a line of a row's asks.
+// ask is a question to a service, which a row of the table has as a line of asks.
 type ask struct {
-	who   string // a place, and an address of its own behind @
-	proto string // tcp, udp, raw/NUMBER, or query: of IGMP, for the members of a group
+	who   string // the place that sends the question; @ and its source address may follow
+	proto string // tcp, udp, raw/NUMBER, or query (an IGMP query for the members of a group)
 	to    string
 	want  string
 }
@@ -40,10 +40,11 @@ func (s *scene) parse(lines string) (list []ask) {
 	return list
 }
 
-// asks are all of the host.
+// asks returns all questions of the host.
 func (s *scene) asks() []ask { return s.parse(baseAsks + s.host.asks) }
 
-// answers asks everything, and compares. The test ends when an answer is another than it must be. What must not come is sent first: when all else has been answered, it has had its time.
+// answers sends all questions. It ends the test if a question does not have the expected result. It first sends the questions that must get no
+// answer. When all others have been answered, the first ones have had enough time.
 func (s *scene) answers(when string, list []ask) {
 	s.Helper()
 	began := time.Now()
@@ -54,7 +55,7 @@ func (s *scene) answers(when string, list []ask) {
 		}
 	}
 	s.each(list, func(a ask) bool { return a.want == "served" || a.want == "heard" }, when)
-	s.each(list, func(a ask) bool { return a.want == "bulk" }, when) // it may fill queues, where a datagram of the others would be lost
+	s.each(list, func(a ask) bool { return a.want == "bulk" }, when) // last, since much data may fill queues, where datagrams of other questions would be lost
 	for _, p := range closed {
 		if p.came() {
 			s.Errorf("%s: %s: OPEN, it must be closed", when, p.ask)
@@ -67,7 +68,7 @@ func (s *scene) answers(when string, list []ask) {
 	}
 }
 
-// each asks at once those of the list that are wanted.
+// each sends the questions for which wanted returns true, all at the same time. All of them must be answered.
 func (s *scene) each(list []ask, wanted func(ask) bool, when string) {
 	var all sync.WaitGroup
 	for i, a := range list {
@@ -85,7 +86,7 @@ func (s *scene) each(list []ask, wanted func(ask) bool, when string) {
 	all.Wait()
 }
 
-// open makes sure that the scene says something: without Floodwall what must be closed is open.
+// open checks that the scene can show a difference. Without Floodwall, the ports that Floodwall must close must be open.
 func (s *scene) open() {
 	s.Helper()
 	list := s.asks()
@@ -100,16 +101,16 @@ func (s *scene) open() {
 	s.answers("without Floodwall", list)
 }
 
-// pending is a question on its way.
+// pending is a question that has been sent.
 type pending struct {
 	ask
 	s    *scene
 	text string
-	done chan error // the answer, or why there is none
+	done chan error // receives nil for an answer, or the reason why there is none
 	stop context.CancelFunc
 }
 
-// try sends a question from a namespace. It waits until a datagram has left, and not for a connection.
+// try sends a question from its place. It waits until a datagram has been sent, but it does not wait for a connection.
 func (s *scene) try(a ask, text string) *pending {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	p := &pending{ask: a, s: s, text: text, done: make(chan error, 1), stop: cancel}
@@ -133,10 +134,10 @@ func (s *scene) try(a ask, text string) *pending {
 	return p
 }
 
-// wait returns why there is no answer, nil if there is one.
+// wait waits for the answer. If there is no answer, it returns the reason.
 func (p *pending) wait() error { return <-p.done }
 
-// came reports whether what must be closed was open.
+// came reports whether a question that must not arrive has been answered or received.
 func (p *pending) came() bool {
 	select {
 	case err := <-p.done:
@@ -148,7 +149,7 @@ func (p *pending) came() bool {
 	return p.s.hasHeard(p.text)
 }
 
-// connect has a connection, and gets back what it sends.
+// connect opens a connection, sends data, and checks that the server returns the same data.
 func (p *pending) connect(ctx context.Context) error {
 	c, err := p.dialer("tcp").DialContext(ctx, "tcp", p.to)
 	if err != nil {
@@ -160,7 +161,7 @@ func (p *pending) connect(ctx context.Context) error {
 	data := []byte(p.text)
 	if p.want == "bulk" {
 		data = bytes.Repeat([]byte("0123456789abcdef"), bulk/16)
-		c.SetDeadline(time.Now().Add(2 * time.Minute)) // it ends, however slow the machine is
+		c.SetDeadline(time.Now().Add(2 * time.Minute)) // long enough for a slow machine
 	}
 	go c.Write(data)
 	got := make([]byte, len(data))
@@ -173,7 +174,7 @@ func (p *pending) connect(ctx context.Context) error {
 	return nil
 }
 
-// dialer has the address that a question is to come from: "out@198.51.100.77".
+// dialer returns a dialer with the source address of a question. The address follows the @, as in "out@198.51.100.77".
 func (p *pending) dialer(network string) *net.Dialer {
 	d := new(net.Dialer)
 	d.SetMultipathTCP(false) // few clients ask for it
@@ -187,7 +188,7 @@ func (p *pending) dialer(network string) *net.Dialer {
 	return d
 }
 
-// send sends a datagram once: none is lost on the way but by a firewall.
+// send sends a datagram. It sends it only once, because only a firewall can lose it on this path.
 func (p *pending) send(ctx context.Context) (net.Conn, error) {
 	network := p.proto
 	if number, raw := strings.CutPrefix(p.proto, "raw/"); raw {
@@ -195,7 +196,7 @@ func (p *pending) send(ctx context.Context) (net.Conn, error) {
 	}
 	c, err := p.dialer(network).DialContext(ctx, network, p.to)
 	if err == nil {
-		// Where it is sent from there may be a member of the group, too.
+		// The namespace that sends may also be a member of the group.
 		err = option(c, unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 0)
 	}
 	if err == nil {
@@ -204,7 +205,7 @@ func (p *pending) send(ctx context.Context) (net.Conn, error) {
 	return c, err
 }
 
-// answered waits for the same text back, or until it has been heard.
+// answered waits until the server returns the same text. For "heard", it waits until a listener has received the text.
 func (p *pending) answered(ctx context.Context, c net.Conn) error {
 	if p.want == "heard" {
 		if !testutil.Eventually(patience, func() bool { return p.s.hasHeard(p.text) }) {
@@ -235,7 +236,7 @@ const (
 	membershipReport = 0x16
 )
 
-// query asks all hosts of the link of which groups they are members, as the switch's querier does, and waits for a report of the group.
+// query sends an IGMP query to all hosts of the link, as the querier of a switch does. It waits for a membership report for the group.
 func (p *pending) query(ctx context.Context) error {
 	opened, err := net.ListenPacket("ip4:2", "0.0.0.0")
 	if err != nil {
@@ -246,7 +247,7 @@ func (p *pending) query(ctx context.Context) error {
 	if err := join(c, p.to); err != nil {
 		return err
 	}
-	// The namespace that asks is a member, too, and must not answer itself.
+	// The namespace that sends the query is also a member of the group. It must not answer its own query.
 	if err := option(c, unix.IPPROTO_IP, unix.IP_MULTICAST_LOOP, 0); err != nil {
 		return err
 	}

@@ -19,16 +19,16 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// floodSeconds is how long a flood lasts, and floodBurst the frames that a queue can hold.
+// floodSeconds is the length of a flood. floodBurst is the number of frames that a queue can hold.
 const (
 	floodSeconds = 2
 	floodBurst   = 100
 )
 
-// floods are those that clients ask beside. A socket's frames come by the cable. It cannot send so many as a network card receives: those
-// of the faster flood begin their way at the host's device, as a card's do.
+// floods are the floods during which clients send questions. The slower flood sends frames from a socket over the cable. A socket cannot send as many
+// frames as a network card can receive. So the frames of the faster flood start at the host's device, like those of a card.
 var floods = []struct {
-	rate  int // SYNs of a second, where the processor is free
+	rate  int // SYNs a second, if the CPU is not busy
 	place string
 	send  func(to string, mac net.HardwareAddr, rate int, sent *int, stop chan bool) error
 }{
@@ -36,7 +36,8 @@ var floods = []struct {
 	{500_000, "host", receiveSYNs},
 }
 
-// flooded has clients ask while SYNs come: as many as get no answer without Floodwall when the queue of SYNs is full.
+// flooded makes clients send questions during floods of SYNs. Without Floodwall, these floods would fill the queue of SYNs, and no client would get
+// an answer.
 func (s *scene) flooded() {
 	s.Helper()
 	if s.host.flood == "" {
@@ -47,7 +48,7 @@ func (s *scene) flooded() {
 		stop, done := make(chan bool), make(chan error)
 		start, sent := time.Now(), 0
 		s.places[f.place].Begin(func() { done <- f.send(s.host.flood, s.mac(), f.rate, &sent, stop) })
-		time.Sleep(500 * time.Millisecond) // a flood is known by then
+		time.Sleep(500 * time.Millisecond) // the flood has been detected by then
 		round := 0
 		for end := time.Now().Add(floodSeconds * time.Second); !s.Failed() && (round < 3 || time.Now().Before(end)); round++ {
 			when := fmt.Sprintf("beside %d SYNs a second, round %d", f.rate, round)
@@ -65,7 +66,7 @@ func (s *scene) flooded() {
 	}
 }
 
-// cookies is how many SYNs XDP has answered, and -1 where it answers none.
+// cookies returns the number of SYNs that XDP has answered, or -1 if XDP does not answer SYNs.
 func (s *scene) cookies() int {
 	out, _ := s.run(program, "status")
 	row := regexp.MustCompile(`(?m)^web-tcp:answered +xdp +sent +([0-9,]+)`).FindStringSubmatch(out)
@@ -79,7 +80,7 @@ func (s *scene) cookies() int {
 	return n
 }
 
-// sendSYNs sends SYNs from ever other addresses until it is to stop.
+// sendSYNs sends SYNs from changing addresses until stop is closed. It counts them in sent.
 func sendSYNs(to string, mac net.HardwareAddr, rate int, sent *int, stop chan bool) error {
 	start := time.Now()
 	return testutil.SendFrames("eth0", func() (frames [][]byte) {
@@ -98,7 +99,7 @@ func sendSYNs(to string, mac net.HardwareAddr, rate int, sent *int, stop chan bo
 	})
 }
 
-// synFrame is a SYN. An address that is none ends the program.
+// synFrame returns a frame with a SYN. It panics if an address is invalid.
 func synFrame(from, to string, mac net.HardwareAddr) []byte {
 	spec, err := packet.Parse(fmt.Sprintf("tcp %s > %s S seq=0", from, to))
 	if err != nil {
@@ -109,8 +110,9 @@ func synFrame(from, to string, mac net.HardwareAddr) []byte {
 	return frame
 }
 
-// receiveSYNs has the device of the host receive SYNs from 65,536 addresses until it is to stop: XDP frames that the kernel makes for
-// BPF_PROG_TEST_RUN, and that a program passes (xdp_test_run_batch, net/bpf/test_run.c). Programs of generic XDP see them, those of a driver do not.
+// receiveSYNs makes the host's device receive SYNs from 65,536 addresses until stop is closed. The kernel makes the frames for BPF_PROG_TEST_RUN as
+// XDP frames, and a program passes them (xdp_test_run_batch, net/bpf/test_run.c). Programs of generic XDP see these frames. Programs in native mode
+// do not.
 func receiveSYNs(to string, mac net.HardwareAddr, rate int, sent *int, stop chan bool) error {
 	dev, err := netlink.LinkByName("eth0")
 	if err != nil {
@@ -141,15 +143,16 @@ func receiveSYNs(to string, mac net.HardwareAddr, rate int, sent *int, stop chan
 	}
 }
 
-// Offsets in a frame of TCP over IPv4.
+// Offsets of fields in a TCP frame over IPv4.
 const (
 	atIdentification = 18
-	atSource         = 28 // of its second half
-	atSequence       = 40 // of the second half of the sequence number
+	atSource         = 28 // the second half of the source address
+	atSequence       = 40 // the second half of the sequence number
 )
 
-// writeSYN are the instructions that write the whole frame, as the kernel uses its memory again, and pass it. Half of the source is a random
-// number, the identification and half of the sequence number are its complement. So both checksums stay right: in the frame they are of 0xffff and 0.
+// writeSYN returns instructions that write the whole frame and pass it. They write the whole frame because the kernel reuses the frame's memory. They
+// set half of the source address to a random number, and the identification and half of the sequence number to its complement. In the given frame
+// these fields are 0xffff and 0, which have the same sum. So both checksums stay correct.
 func writeSYN(frame []byte) asm.Instructions {
 	const any, data, complement = asm.R7, asm.R8, asm.R9
 	code := asm.Instructions{

@@ -1,33 +1,33 @@
 package hosts
 
-// host is a row of the table.
+// host is a row of the table: a host to test.
 type host struct {
-	name  string // a word or two: the name of the test
-	guest bool   // it needs modules that a kernel may lack; scripts/kernels runs it on Debian's
+	name  string // a word or two: also the name of the test
+	guest bool   // the host needs modules that a kernel may lack; scripts/kernels runs it on Debian's kernels
 
-	places string // namespaces beside host and out
-	make   string // a script that makes it, after base; each place is a command that runs another in it
-	rules  string // a script for rules of others in the kernel, which is run at each boot, too
-	saved  string // a script that saves what is in force before a reboot to $saved, through the filter `without` that apply names, and one that
-	// restores it before Floodwall comes
+	places string // namespaces in addition to host and out
+	make   string // a script that makes the host, after base; each place is a command that runs another command in it
+	rules  string // a script that sets rules of other programs; it also runs at each boot
+	saved  string // a script that saves the kernel's rules to $saved before a reboot, through the filter `without` that apply names
+	// stored is a script that restores these rules before Floodwall starts.
 	stored string
-	enter  string // command by which a process is on the host; "" where the test itself is
+	enter  string // the command that runs a process on the host; "" if the test itself runs there
 
-	policy  string // "" for that of init
-	flags   string // of init
-	refuses string // apply may fail if it says this, a regular expression: what Floodwall cannot do here
-	cannot  string // the same of a target that was asked for, not of auto; or apply says it, and the target filters in part
+	policy  string // "": the policy that init writes
+	flags   string // the flags of init
+	refuses string // a regular expression; if the output of apply matches it, apply may fail, because Floodwall cannot work here
+	cannot  string // the same for each target except auto; if apply does not fail, the target filters in part
 	says    string // a regular expression that the output of apply must match
-	remedy  string // the same on nftables and iptables; its first group is the remedy, a command that the test runs then
-	keeps   string // what keeps programs in the kernel, so that those are not looked for
-	public  bool   // the addresses of the row are public ones, and none is for documentation
-	serves  string // what listens before init: "host tcp/22 udp/53; out tcp/80"
-	later   string // what listens from then on
-	flood   string // address and port that 20,000 SYNs a second come to while questions are asked
-	asks    string // a line each: who, protocol, address, and served, bulk (served with much data both ways), heard (it comes) or closed
+	remedy  string // the same on nftables and iptables; the first group is the remedy, a command that the test then runs
+	keeps   string // the reason why programs stay in the kernel; the test then does not look for them
+	public  bool   // the row has public addresses in place of those for documentation
+	serves  string // the listeners before init: "host tcp/22 udp/53; out tcp/80"
+	later   string // the listeners that are added after init
+	flood   string // the address and port to which floods of 20,000 SYNs a second and more are sent while questions are asked
+	asks    string // questions, one a line: who, protocol, address, and served, bulk (much data both ways), heard (received), closed, or shut (even without Floodwall)
 }
 
-// base makes what all hosts have: an uplink, with the kernel's defaults, to a router and the rest of the world.
+// base makes the common part of all hosts: an uplink with the kernel's defaults. It leads to a router and the rest of the world.
 const base = `
 cable host eth0 out eth0
 host ip addr add 192.0.2.1/24 dev eth0; host ip addr add 2001:db8::1/64 dev eth0 nodad
@@ -36,7 +36,7 @@ for a in 203.0.113.9 198.51.100.77; do out ip addr add $a/32 dev lo; done
 host ip route add default via 192.0.2.9; out ip route add 224.0.0.0/4 dev eth0
 `
 
-// What all hosts serve, and who asks for it.
+// baseServes and baseLater are the listeners of all hosts. baseAsks are the questions to these.
 const (
 	baseServes = "host tcp/22 tcp/80 udp/5000; out tcp/80 udp/53 tcp/53"
 	baseLater  = "host udp/9999 tcp/9999"
@@ -52,20 +52,20 @@ const (
 `
 )
 
-// plainPolicy is what a row's own policy adds its devices, and what it is about, to.
+// plainPolicy is the common part of the policies that rows have of their own. A row adds its devices, and the keys that it tests.
 const plainPolicy = `default: drop
 sets: {bans: {dynamic: true, max: 1000, timeout: 1h}}
 services: [{name: ssh, port: tcp/22}, {name: web, port: tcp/80}, {name: game, port: udp/5000}]
 `
 
-// bans is the rule of plainPolicy's set, for rows without rules of their own.
+// bans is a rule that drops packets from the set of plainPolicy. It is for rows that have no other rules.
 const bans = "rules: [{name: banned, from: $bans, then: drop}]\n"
 
 var hosts = []host{
 	{name: "plain veth", flood: "192.0.2.1:80"},
 	{
 		name: "unprivileged container",
-		// The user of the container has all rights in namespaces of its own, and none over BPF.
+		// The user of the container has all rights in namespaces of its own, and no rights for BPF.
 		enter:   "unshare --user --map-root-user --net --mount",
 		refuses: "unprivileged|user namespace",
 	},
@@ -108,7 +108,7 @@ END`,
 	web tcp 172.17.0.1:80 served`,
 	},
 	{
-		name:   "keepalived", // VRRP, and OSPF by another program of the same pair
+		name:   "keepalived", // VRRP, and OSPF by another program of the same pair of routers
 		serves: "host raw/112@224.0.0.18 raw/89@224.0.0.5; out raw/112@224.0.0.18",
 		later:  "host raw/103@224.0.0.13",
 		asks: `
@@ -118,7 +118,7 @@ END`,
 	host raw/112 224.0.0.18 heard`,
 	},
 	{
-		name: "VPN by tun", // a device without Ethernet, whose carrier is a socket of UDP
+		name: "VPN by tun", // a device without Ethernet headers, whose packets a UDP socket carries
 		make: `
 tunnel host tun0 51820 out tun0 192.0.2.1:51820
 host ip addr add 10.9.0.1/24 dev tun0; out ip addr add 10.9.0.2/24 dev tun0`,
@@ -131,7 +131,7 @@ host ip addr add 10.9.0.1/24 dev tun0; out ip addr add 10.9.0.2/24 dev tun0`,
 	host udp 10.9.0.2:53 served`,
 	},
 	{
-		name: "two uplinks", // the answer to what left by one comes by the other
+		name: "two uplinks", // the answer to a packet that left by one uplink comes by the other
 		make: `
 cable host eth1 out eth1
 host ip addr add 198.18.0.1/24 dev eth1; out ip addr add 198.18.0.9/24 dev eth1; out ip addr add 203.0.113.10/32 dev lo
@@ -154,7 +154,7 @@ cable host vnet0 guest eth0
 host ip link set vnet0 master br0
 host sysctl -qw net.bridge.bridge-nf-call-iptables=1 net.bridge.bridge-nf-call-ip6tables=1 # as Docker leaves it
 guest ip addr add 192.0.2.20/24 dev eth0; guest ip route add default via 192.0.2.9`,
-		cannot: "the driver has no native XDP", // of a bridge
+		cannot: "the driver has no native XDP", // the driver of a bridge
 		remedy: "br_netfilter is on .*`(sysctl -w [^`]*)` leaves it to the bridge",
 		serves: "guest tcp/80 udp/7777",
 		asks: `
@@ -164,7 +164,7 @@ guest ip addr add 192.0.2.20/24 dev eth0; guest ip route add default via 192.0.2
 	guest tcp 192.0.2.1:80 served`,
 	},
 	{
-		name:   "client of AD, SNMP and NFS", // the answers come from ports that a check knows as reflectors
+		name:   "client of AD, SNMP and NFS", // the answers come from ports that a check treats as reflectors
 		policy: "devices: [eth0]\nchecks: strict\n" + plainPolicy + bans,
 		serves: "out udp/161 udp/389 udp/137 udp/111 udp/69 udp/623 udp/427 udp/5683 udp/1900 tcp/389 tcp/111 tcp/2049",
 		asks: `
@@ -182,11 +182,11 @@ guest ip addr add 192.0.2.20/24 dev eth0; guest ip route add default via 192.0.2
 	host tcp 192.0.2.9:2049 bulk`,
 	},
 	{
-		name: "cloud instance", // its metadata service and its resolver have addresses that no router of the Internet knows
+		name: "cloud instance", // its metadata service and its resolver have addresses that the Internet does not route
 		make: `
 host ip addr add 10.0.0.1/24 dev eth0; out ip addr add 10.0.0.2/24 dev eth0
 out ip addr add 169.254.169.254/32 dev lo`,
-		public: true, // all others are bogons themselves
+		public: true, // addresses for documentation are bogons themselves
 		policy: "devices: [eth0]\nchecks: {bogon-source: on}\n" + plainPolicy + bans,
 		says:   `bogon-source drops what begins there: 10\.0\.0\.0/24 `,
 		asks: `
@@ -205,7 +205,7 @@ out ip addr add 169.254.169.254/32 dev lo`,
 	host tcp 203.0.113.9:53 served`,
 	},
 	{
-		name: "5,000 addresses", // as kube-proxy in mode ipvs has
+		name: "5,000 addresses", // as with kube-proxy in mode ipvs
 		make: `
 seq 0 4999 | awk '{print "addr add 10.96." int($1/250) "." $1%250+1 "/32 dev lo"}' | host ip -batch -
 host ip route add local 198.18.7.0/24 dev lo # AnyIP: an own address by a route alone
@@ -236,14 +236,14 @@ for p in 10.96.0.0/16 198.18.7.0/24; do out ip route add $p via 192.0.2.1; done`
 		asks:   operatorsAsks, serves: "host tcp/2222",
 	},
 	{
-		name: "multicast behind a snooping switch", // which forgets who does not answer its queries
+		name: "multicast behind a snooping switch", // the switch forgets members that do not answer its queries
 		make: `host ip maddr show dev eth0 >/dev/null`, serves: "host udp/5004@239.1.2.3",
 		asks: `
 	out udp 239.1.2.3:5004 heard
 	out query 239.1.2.3 heard`,
 	},
 	{
-		name: "GRE, IPIP and SIT", guest: true, // devices without Ethernet
+		name: "GRE, IPIP and SIT", guest: true, // devices without Ethernet headers
 		make: `
 for p in host out; do
 	case $p in host) own=192.0.2.1 peer=192.0.2.9 n=1 ;; out) own=192.0.2.9 peer=192.0.2.1 n=2 ;; esac
@@ -257,7 +257,7 @@ for p in host out; do
 	$p ip addr add 2001:db8:9::$n/64 dev sit1 nodad
 done`,
 		cannot: "no Ethernet header",
-		flags:  "--device eth0 --device gre1 --device ipip1 --device sit1", // what init writes serves the carriers
+		flags:  "--device eth0 --device gre1 --device ipip1 --device sit1", // the policy that init writes passes the tunnels' own packets
 		asks: `
 	out udp 10.9.1.1:9999 closed
 	out udp 10.9.2.1:9999 closed
@@ -288,7 +288,7 @@ done`,
 	host udp 198.18.5.9:53 served`,
 	},
 	{
-		name: "VRF", guest: true, // at later hooks its packets have another device
+		name: "VRF", guest: true, // at later hooks its packets belong to another device
 		cannot: "device eth0 is a port of vrf red, and netfilter knows .*: default, .*; name red in `devices` in its place",
 		make: `
 host ip link add red type vrf table 10; host ip link set red up; host ip link set eth0 master red
@@ -305,7 +305,7 @@ host wg set wg0 listen-port 51820 private-key <(echo $own) peer $(echo $peer | w
 out wg set wg0 private-key <(echo $peer) peer $(echo $own | wg pubkey) allowed-ips 10.9.0.1/32 endpoint 192.0.2.1:51820 persistent-keepalive 1
 host ip addr add 10.9.0.1/24 dev wg0; out ip addr add 10.9.0.2/24 dev wg0
 host ip link set wg0 up; out ip link set wg0 up`,
-		flags:  "--device eth0 --device wg0", // what init writes serves the carrier
+		flags:  "--device eth0 --device wg0", // the policy that init writes passes the tunnel's own packets
 		cannot: "no Ethernet header",
 		asks: `
 	out udp 10.9.0.1:9999 closed
@@ -314,7 +314,7 @@ host ip link set wg0 up; out ip link set wg0 up`,
 	host udp 10.9.0.2:53 served`,
 	},
 	{
-		name: "IPsec by policies", guest: true, // what is decrypted comes once more by the same device
+		name: "IPsec by policies", guest: true, // decrypted packets come once more by the same device
 		make: `
 host ip addr add 10.1.0.1/32 dev lo; out ip addr add 10.2.0.2/32 dev lo
 host ip route add 10.2.0.2 via 192.0.2.9 src 10.1.0.1; out ip route add 10.1.0.1 via 192.0.2.1 src 10.2.0.2
@@ -329,7 +329,7 @@ for p in host out; do
 		$p ip xfrm policy add src $3 dst $4 dir $dir tmpl src $1 dst $2 proto esp reqid 1 mode tunnel
 	done
 done`,
-		// No port is closed in the tunnel: XDP in native mode sees what carries, and not what is unwrapped.
+		// In the tunnel no port is expected to be closed, because XDP in native mode sees only the encrypted packets.
 		asks: `
 	out tcp 10.1.0.1:80 bulk
 	out udp 10.1.0.1:5000 served
@@ -337,7 +337,7 @@ done`,
 	},
 }
 
-// operatorsRules are of the operator, who closes a port that the policy serves.
+// operatorsRules are the operator's own rules. They close a port that the policy opens.
 const operatorsRules = `
 host iptables-restore <<END
 *filter

@@ -21,19 +21,19 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// scene is a host of the table, and all that is around it.
+// scene is a host of the table with its surroundings.
 type scene struct {
 	*testing.T
 	host   host
 	dir    string
 	places map[string]*testutil.Elsewhere
-	enter  []string  // the command by which a process is on the host
-	lib    string    // functions of the shell: a command for each place, and cable
+	enter  []string  // the command that runs another command on the host
+	lib    string    // shell functions: a command for each place, and cable
 	heard  *sync.Map // texts that listeners have received
-	filter string    // what takes Floodwall's rules out of saved ones, where apply says that they must not stay
+	filter string    // the command that removes Floodwall's rules from saved ones, if apply says that they must be removed
 }
 
-// newScene makes a host.
+// newScene makes a host of the table, with its surroundings.
 func newScene(t *testing.T, h host) *scene {
 	t.Helper()
 	s := &scene{T: t, host: h, dir: t.TempDir(), places: map[string]*testutil.Elsewhere{}, heard: new(sync.Map)}
@@ -66,7 +66,7 @@ cable() { # PLACE DEVICE PLACE DEVICE
 	return s
 }
 
-// moved has public addresses in place of those for documentation, where the row wants them.
+// moved replaces addresses for documentation by public addresses if the row needs that.
 func (s *scene) moved(text string) string {
 	if !s.host.public {
 		return text
@@ -74,7 +74,7 @@ func (s *scene) moved(text string) string {
 	return strings.NewReplacer("192.0.2.", "9.9.9.", "203.0.113.", "8.8.8.", "198.51.100.", "1.1.1.", "2001:db8:", "2620:fe:").Replace(text)
 }
 
-// quoted are words as the shell reads them.
+// quoted quotes words for the shell.
 func quoted(words []string) (list []string) {
 	for _, w := range words {
 		list = append(list, "'"+w+"'")
@@ -82,7 +82,7 @@ func quoted(words []string) (list []string) {
 	return list
 }
 
-// enterHost makes the host's namespaces, where they are not those of the test.
+// enterHost makes the namespaces of the host. If the host has the same namespaces as the test, it makes none.
 func (s *scene) enterHost() *testutil.Elsewhere {
 	s.Helper()
 	if s.host.enter == "" {
@@ -101,13 +101,13 @@ func (s *scene) enterHost() *testutil.Elsewhere {
 		s.Fatalf("%s: %v", s.host.enter, err)
 	}
 	s.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	// To enter a mount namespace is to stand at its root.
+	// A process that enters a mount namespace starts at the root directory, so it must change to the directory of the test.
 	s.enter = []string{"nsenter", fmt.Sprintf("--target=%d", cmd.Process.Pid), "--user", "--net", "--mount", "--preserve-credentials", "--",
 		"sh", "-c", `cd "$0" && exec "$@"`, s.dir}
 	return testutil.Enter(s, fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid))
 }
 
-// sh runs a script, which has to succeed, and returns what it prints.
+// sh runs a script that must succeed, and returns its output.
 func (s *scene) sh(script string) string {
 	s.Helper()
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", s.lib+"without() { "+cmp.Or(s.filter, "cat")+"; }\n"+s.moved(script))
@@ -138,7 +138,7 @@ func (s *scene) command(words ...string) *exec.Cmd {
 	return cmd
 }
 
-// floodwall runs the command, which has to succeed.
+// floodwall runs the floodwall command, which must succeed. It returns the output.
 func (s *scene) floodwall(args ...string) string {
 	s.Helper()
 	out, err := s.run(append([]string{program}, args...)...)
@@ -148,7 +148,8 @@ func (s *scene) floodwall(args ...string) string {
 	return out
 }
 
-// listen opens the sockets of a list, "host tcp/22 udp/53; out tcp/80". Each notes what it receives, and sends it back.
+// listen opens the sockets of a list such as "host tcp/22 udp/53; out tcp/80". TCP and UDP sockets return the data that they receive. UDP and raw
+// sockets record this data. Raw sockets and sockets of multicast groups do not answer.
 func (s *scene) listen(list string) {
 	s.Helper()
 	for part := range strings.SplitSeq(list, ";") {
@@ -171,7 +172,7 @@ func (s *scene) listener(proto, at string) error {
 	number, group, _ := strings.Cut(at, "@")
 	if proto == "tcp" {
 		lc := net.ListenConfig{}
-		lc.SetMultipathTCP(false) // as most servers: Go alone asks for it by itself
+		lc.SetMultipathTCP(false) // as most servers: only Go uses it by default
 		l, err := lc.Listen(context.Background(), "tcp", ":"+number)
 		if err == nil {
 			testutil.Serve(s, l, func(c net.Conn) { io.Copy(c, c) })
@@ -205,8 +206,9 @@ func (s *scene) listener(proto, at string) error {
 	return err
 }
 
-// echo sends back what comes, from the address that it came to: the host may have several. Control messages of ip(7) and ipv6(7) tell it, and
-// choose it; the device is left to the routes.
+// echo returns datagrams from the address to which they were sent, because the host may have several addresses. A control message of ip(7) or ipv6(7)
+// contains this address. The same message sets the address for the answer. echo clears the device in the message, so that the routes select the
+// device.
 func (s *scene) echo(c *net.UDPConn) error {
 	if err := option(c, unix.IPPROTO_IPV6, unix.IPV6_RECVPKTINFO, 1); err != nil {
 		return err
@@ -232,7 +234,7 @@ func (s *scene) hasHeard(text string) bool {
 	return ok
 }
 
-// join makes a socket a member of a group of IPv4, on the device that the routes name.
+// join makes a socket a member of an IPv4 multicast group, on the device that the routes select.
 func join(c net.PacketConn, group string) error {
 	return control(c, func(fd int) error {
 		return unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &unix.IPMreq{Multiaddr: [4]byte(net.ParseIP(group).To4())})
@@ -253,7 +255,7 @@ func control(c any, set func(fd int) error) error {
 	return errors.Join(err, done)
 }
 
-// write makes a file in the directory of the host.
+// write writes a file in the host's directory.
 func (s *scene) write(name, text string) {
 	s.Helper()
 	if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o644); err != nil {

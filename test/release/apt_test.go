@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// host runs commands on a Debian that has the repository's public key and the .sources file, and nothing else: no other source, and no
-// network but that to a web server of files. Its files are in memory, and its namespaces end with it.
+// host is a script that runs commands on a Debian host with the repository's public key and the .sources file. The host has no other apt source, and its
+// network reaches only a web server with the repository. Its changed files are in memory, and its namespaces end with the script.
 const host = `
 here=$1 lower=$2 served=$3
 mount -t tmpfs host "$here"
@@ -30,13 +30,13 @@ cp "$KEY" etc/apt/keyrings/floodwall-archive-keyring.asc
 printf %s "$SOURCES" >etc/apt/sources.list.d/floodwall.sources
 exec chroot . /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 sh -euc "$4" 2>&1`
 
-// aptHost is a host made of a directory with Debian.
+// aptHost makes hosts from a directory with Debian's files.
 type aptHost struct {
 	*shop
 	lower string
 }
 
-// run runs commands on a new host, for which a directory is the repository.
+// run runs commands on a new host. The directory served is its apt repository.
 func (h *aptHost) run(served, commands string) (string, error) {
 	sources := strings.ReplaceAll(h.block("floodwall.sources"), "https://packages.example.org/floodwall", "http://127.0.0.1/")
 	cmd := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc",
@@ -46,7 +46,7 @@ func (h *aptHost) run(served, commands string) (string, error) {
 	return string(out), err
 }
 
-// copied is a copy of the repository that a script has changed, run in it.
+// copied copies the repository, runs a script in the copy, and returns the path of the copy.
 func (s *shop) copied(script string) string {
 	s.t.Helper()
 	dir := filepath.Join(s.t.TempDir(), "apt")
@@ -57,18 +57,18 @@ func (s *shop) copied(script string) string {
 	return dir
 }
 
-// sign signs the Release of a repository again, by the key in $1.
+// sign is a script that signs the Release file of a repository again, with $FLOODWALL_REPOSITORY_KEY.
 const sign = `
 release=dists/stable/Release
 gpg --batch --yes --local-user "$FLOODWALL_REPOSITORY_KEY" --clearsign --output dists/stable/InRelease "$release"
 gpg --batch --yes --local-user "$FLOODWALL_REPOSITORY_KEY" --armor --detach-sign --output "$release.gpg" "$release"`
 
-// install is what docs/verify.md says.
+// install returns the commands of docs/verify.md that install the package.
 func (s *shop) install() string {
 	return strings.ReplaceAll(s.block("apt"), "apt-get install ", "apt-get install --yes ")
 }
 
-// hosts installs from the repository on hosts with a Debian, and from repositories that are not what the maintainers signed.
+// hosts installs from the repository on Debian hosts. It also checks that apt refuses repositories that differ from what the maintainers signed.
 func hosts(s *shop, lower string) {
 	s.t.Run("installs", func(t *testing.T) {
 		h := aptHost{s.with(t), lower}
@@ -107,7 +107,7 @@ func hosts(s *shop, lower string) {
 	}
 }
 
-// nextVersion makes packages of a next version, of those that are there.
+// nextVersion is a script that makes packages of the next version from the packages of a repository.
 const nextVersion = `
 mkdir "$PWD.debs"
 for f in pool/main/f/floodwall/floodwall_*.deb; do
@@ -119,8 +119,8 @@ for f in pool/main/f/floodwall/floodwall_*.deb; do
 done
 `
 
-// repository adds to the repository: versions stay, a name keeps its bytes, and a repository that is interrupted is the one before or
-// the one after.
+// repository adds packages to the repository. Old versions must stay in it. A package of the same name with other bytes must be refused. If the addition
+// is interrupted, the repository must be complete: either the old one or the new one.
 func repository(s *shop) {
 	dir := s.copied(nextVersion)
 	add := filepath.Join(s.tree, "scripts/repository") + " " + dir + " " + dir + ".debs/*.deb"

@@ -39,7 +39,7 @@ type resource struct {
 	Digest    map[string]string
 }
 
-// attested reads the provenance and the bill: they are about the files that are there, and the commit, and have what the page says.
+// attested checks the provenance and the bill of materials (SBOM): they must describe the files and the commit of the release, as docs/verify.md says.
 func attested(s *shop) {
 	read := func(suffix string) []byte {
 		text, err := os.ReadFile(filepath.Join(s.files, "floodwall-"+version+suffix))

@@ -1,4 +1,4 @@
-// Package release tests releases: it makes one with keys of its own, makes it again elsewhere, and has Debian hosts install from its
-// apt repository. What a release is made of is not here: scripts/release, scripts/repository and packaging/tools/release. It takes some
-// minutes, and is the gate before a release, so its files are tagged release, and make test-release runs it.
+// Package release tests releases. It makes a release with test keys, builds the release again elsewhere, and installs from its apt repository on Debian
+// hosts. The programs under test are scripts/release, scripts/repository and packaging/tools/release. The test takes some minutes and is only needed
+// before a release, so its files have the build tag release, and make test-release runs it.
 package release

@@ -16,10 +16,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// Goldens compares, for each archive under testdata, the notes and the program after the passes that its policy.yaml
-// gives with those in the archive, what the targets that it has sections of make of that, and the packets with what
-// becomes of them. A line `form: tables` in the archive's comment asks for that form of the XDP program; a line
-// `insert: SET PREFIX…` fills a dynamic set. -update rewrites the archives, but for policy and packets.
+// Goldens checks each txtar archive under testdata. It compiles the archive's policy.yaml and compares the results with the sections of the archive:
+// the notes, the optimized program, and the output of each target that has a section. It also checks the verdicts on the packets in the section
+// packets. A line `form: tables` in the archive's comment selects this form of the XDP program. A line `insert: SET PREFIX…` adds prefixes to a
+// dynamic set. With -update, Goldens rewrites all sections except policy.yaml and packets.
 func Goldens(t *testing.T) {
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -79,7 +79,7 @@ func golden(t *testing.T, file string, a *txtar.Archive) {
 	}
 }
 
-// sameSections compares an archive's sections with what was got, or rewrites them.
+// sameSections compares the sections of an archive with the results. With -update, it rewrites the sections instead.
 func sameSections(t *testing.T, file string, a *txtar.Archive, got []txtar.File) {
 	t.Helper()
 	if *update {
@@ -100,7 +100,7 @@ func hasSection(a *txtar.Archive, name string) bool {
 	return slices.ContainsFunc(a.Files, func(f txtar.File) bool { return f.Name == name })
 }
 
-// Section is the text of an archive's section, "" when there is none.
+// Section returns the text of an archive's section, or "" if the archive has no such section.
 func Section(a *txtar.Archive, name string) string {
 	for _, f := range a.Files {
 		if f.Name == name {
@@ -110,7 +110,7 @@ func Section(a *txtar.Archive, name string) string {
 	return ""
 }
 
-// Settings reads the archive's comment.
+// Settings parses an archive's comment. It returns the form of the XDP program, and adds prefixes to dynamic sets.
 func Settings(t *testing.T, s *Subject, comment string) (form xdpgen.Form) {
 	for line := range strings.Lines(comment) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -125,10 +125,11 @@ func Settings(t *testing.T, s *Subject, comment string) (form xdpgen.Form) {
 	return form
 }
 
-// NetfilterTexts write out what a netfilter target makes of a program, for the section of the target's name.
+// NetfilterTexts has a function for each netfilter target. The function returns the output of the target for a program. Archives have this output in
+// the section with the target's name.
 var NetfilterTexts = map[plan.Target]func(*ir.Program) (string, error){plan.TargetNftables: nftText, plan.TargetIptables: iptText}
 
-// Archives are the archives of all packages below internal/compile.
+// Archives returns the paths of all archives of internal/compile and of the packages below it.
 func Archives(t testing.TB) (files []string) {
 	t.Helper()
 	top := filepath.Join(testutil.Top(t), "internal/compile")

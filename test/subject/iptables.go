@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// ToIptables is what the iptables target makes of a program for the device eth0.
+// ToIptables compiles a program for the iptables target and the device eth0.
 func ToIptables(p *ir.Program) (*iptables.Ruleset, error) {
 	plan, err := plan.Hoist(p, plan.TargetIptables)
 	if err != nil {
@@ -28,7 +28,7 @@ func ToIptables(p *ir.Program) (*iptables.Ruleset, error) {
 	return iptables.Generate(plan, iptables.Options{Devices: []string{"eth0"}})
 }
 
-// Feed runs a tool that must succeed.
+// Feed runs a tool with input and returns its output. It fails the test if the tool fails.
 func Feed(t *testing.T, s *Subject, input, tool string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(tool, args...)
@@ -42,16 +42,16 @@ func Feed(t *testing.T, s *Subject, input, tool string, args ...string) string {
 	return string(out)
 }
 
-// IptWire is a wire to an eth0 with IPv6, and an implementation of iptables, legacy or nft.
+// IptWire is a Wire to a device eth0 that has IPv6. Backend is the implementation of iptables: legacy or nft.
 type IptWire struct {
 	*Wire
 	Backend string
 }
 
-// iptLocal are the addresses that are the host's own at the end of an iptWire, without the broadcast address of lo.
+// iptLocal are the addresses of a host with an IptWire. The broadcast address of lo is not included.
 const iptLocal = "127.0.0.0/9 198.51.100.1/32 2606::99/128 ::1/128"
 
-// NewIptWire lays the cable of a test Inside.
+// NewIptWire makes an IptWire in the network namespace of the test (see testutil.Inside).
 func NewIptWire(t *testing.T) *IptWire {
 	w := &IptWire{Wire: NewWire(t)}
 	for _, s := range []struct{ name, value string }{
@@ -68,7 +68,7 @@ func NewIptWire(t *testing.T) *IptWire {
 			t.Fatalf("ip %s: %v: %s", line, err, out)
 		}
 	}
-	// The kernel makes the route of an IPv6 address in a worker, and `addrtype` asks for that route
+	// The kernel adds the route of an IPv6 address in a worker, and `addrtype` needs this route
 	// (https://elixir.bootlin.com/linux/v6.12/source/net/ipv6/addrconf.c, addrconf_dad_work).
 	for range 3000 {
 		routes, err := netlink.RouteGet(net.ParseIP("2606::99"))
@@ -81,7 +81,7 @@ func NewIptWire(t *testing.T) *IptWire {
 	return nil
 }
 
-// Restore loads a policy.
+// Restore loads a ruleset with ipset restore and iptables-restore. It adds jumps from the hooks to the chains of the ruleset.
 func (w *IptWire) Restore(t *testing.T, s *Subject, x *iptables.Ruleset) {
 	t.Helper()
 	if s.HasLocal() {
@@ -97,7 +97,7 @@ func (w *IptWire) Restore(t *testing.T, s *Subject, x *iptables.Ruleset) {
 	}
 }
 
-// Remove removes what Restore has loaded.
+// Remove removes the rules and sets that Restore has loaded.
 func (w *IptWire) Remove(t *testing.T, s *Subject) {
 	t.Helper()
 	for _, family := range []string{"iptables-", "ip6tables-"} {
@@ -106,7 +106,7 @@ func (w *IptWire) Remove(t *testing.T, s *Subject) {
 	Feed(t, s, "", "ipset", "destroy")
 }
 
-// added are the commands that fill the dynamic sets.
+// added returns the ipset commands that fill the dynamic sets.
 func added(s *Subject, x *iptables.Ruleset) (commands string) {
 	for i, set := range x.Sets {
 		for _, p := range s.Members[i] {
@@ -123,7 +123,8 @@ func added(s *Subject, x *iptables.Ruleset) (commands string) {
 
 var countedLine = regexp.MustCompile(`(?m)^\[([1-9]\d*):\d+\] .* --comment "?([^ "\n]+)`)
 
-// Counts reads what lines with comments have counted, when it adds up to what is awaited or no longer changes.
+// Counts returns the packet counters of all rules that have a comment, by comment. It waits until the sum of the counters is awaited, or until they
+// no longer change.
 func (w *IptWire) Counts(t *testing.T, s *Subject, awaited int) map[string]int {
 	t.Helper()
 	for tries, last := 0, 0; ; tries++ {
@@ -145,7 +146,7 @@ func (w *IptWire) Counts(t *testing.T, s *Subject, awaited int) map[string]int {
 	}
 }
 
-// iptText is what the iptables target makes of a program, with the checks that it leaves.
+// iptText returns the output of the iptables target for a program. The checks that the target does not apply come first.
 func iptText(p *ir.Program) (string, error) {
 	x, err := ToIptables(p)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// Nft runs the tool with input, if any.
+// Nft runs the program nft with input as its standard input. It returns the output.
 func Nft(t testing.TB, input string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("nft", args...)
@@ -32,7 +32,7 @@ func Nft(t testing.TB, input string, args ...string) string {
 	return string(out)
 }
 
-// ToNftables is what the nftables target makes of a program for the device eth0, in a table of this name.
+// ToNftables compiles a program for the nftables target and the device eth0. The parameter table is the name of the nftables table.
 func ToNftables(p *ir.Program, table string) (*nftables.Ruleset, error) {
 	pl, err := plan.Hoist(p, plan.TargetNftables)
 	if err != nil {
@@ -41,7 +41,7 @@ func ToNftables(p *ir.Program, table string) (*nftables.Ruleset, error) {
 	return nftables.Generate(pl, nftables.Options{Table: table, Devices: []string{"eth0"}})
 }
 
-// nftText is the script that the nftables target makes of a program.
+// nftText returns the script of the nftables target for a program.
 func nftText(p *ir.Program) (string, error) {
 	n, err := ToNftables(p, "")
 	if err != nil {
@@ -50,16 +50,16 @@ func nftText(p *ir.Program) (string, error) {
 	return n.Script, nil
 }
 
-// Wire is a cable at whose other end is eth0.
+// Wire sends frames to the device eth0, from the other end of its veth pair.
 type Wire struct {
 	socket int
 	to     unix.SockaddrLinklayer
 }
 
-// NewWire lays the cable of a test Inside.
+// NewWire makes a Wire in the network namespace of the test (see testutil.Inside).
 func NewWire(t *testing.T) *Wire {
 	t.Helper()
-	for _, which := range []string{"all", "default"} { // else the kernel sends of its own accord
+	for _, which := range []string{"all", "default"} { // otherwise the kernel itself sends packets
 		if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+which+"/disable_ipv6", []byte("1"), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -80,12 +80,12 @@ func NewWire(t *testing.T) *Wire {
 	return &Wire{socket, unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}}
 }
 
-// Send reports whether the kernel takes a frame: none that is too short for its header.
+// Send sends a frame. It returns false if the kernel refuses the frame, which happens if the frame is too short for its header.
 func (w *Wire) Send(frame []byte) bool {
 	return unix.Sendto(w.socket, frame, 0, &w.to) == nil
 }
 
-// Settled reads the counters that are not 0, when they add up to what is awaited or no longer change.
+// Settled returns the counters of a table that are not 0. It waits until the sum of the counters is awaited, or until they no longer change.
 func Settled(t *testing.T, table string, awaited int) map[string]uint64 {
 	t.Helper()
 	for tries, last := 0, uint64(0); ; tries++ {
@@ -117,7 +117,7 @@ func Settled(t *testing.T, table string, awaited int) map[string]uint64 {
 	}
 }
 
-// Sum adds up counters.
+// Sum returns the sum of all counters.
 func Sum(counters map[string]uint64) (n uint64) {
 	for _, v := range counters {
 		n += v
@@ -153,15 +153,15 @@ func Authenticated(frame []byte) bool {
 	return next == 51
 }
 
-// AsksFor reports whether a rule tests a field.
+// AsksFor reports whether a rule of the program tests a field.
 func AsksFor(p *ir.Program, f packet.Field) bool {
 	return slices.ContainsFunc(p.Rules, func(r ir.Rule) bool {
 		return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == f })
 	})
 }
 
-// OddOptions reports whether the options of a segment with SYN go on behind the one that ends them, or have an MSS of a wrong length or
-// a length that does not fit, in front of the first MSS.
+// OddOptions reports whether a SYN segment has odd options. These are options after the end of the list. If they come before the first valid MSS, an
+// MSS with a wrong length and another option with a wrong length are also odd.
 func OddOptions(pkt *packet.Packet) bool {
 	if pkt.Value[packet.MSS] == packet.MSSNone || len(pkt.L4)-len(pkt.Payload) < 20 {
 		return false

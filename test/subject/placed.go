@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// RandomlyPlaced is a program with placements, of rules only such as can serve them.
+// RandomlyPlaced returns a copy of a program with random placements. The target can run each rule at its placement.
 func RandomlyPlaced(r *rand.Rand, p *ir.Program, target plan.Target) *ir.Program {
 	out := *p
 	out.Rules = slices.Clone(p.Rules)
@@ -35,14 +35,14 @@ func RandomlyPlaced(r *rand.Rand, p *ir.Program, target plan.Target) *ir.Program
 	return &out
 }
 
-// StagesOf are the stages of each target, in the order in which a packet comes to them.
+// StagesOf are the stages of each target, in the order in which a packet reaches them.
 var StagesOf = map[plan.Target][]plan.Stage{
 	plan.TargetXDP:      {plan.StageXDP, plan.StageIngress, plan.StageRaw, plan.StageFilter},
 	plan.TargetNftables: {plan.StageIngress, plan.StageRaw, plan.StageFilter},
 	plan.TargetIptables: {plan.StageRaw, plan.StageFilter},
 }
 
-// StatefulSubject is a random policy without checks, some of whose rules ask for a state, payload or limits, or reject or
+// StatefulSubject returns a random policy without checks. Some of its rules test a connection state or the payload, have limits, reject packets, or
 // only observe.
 func StatefulSubject(t *testing.T, r *rand.Rand, rules int) *Subject {
 	w := &Writer{Rand: r, Payload: r.IntN(3) == 0}
@@ -75,7 +75,7 @@ func StatefulSubject(t *testing.T, r *rand.Rand, rules int) *Subject {
 	return s
 }
 
-// limit gives a rule some limits.
+// limit adds limits to a rule.
 func (s *Subject) limit(rule *ir.Rule, layers int) {
 	for i := range layers {
 		rule.Over = append(rule.Over, len(s.Program.Limits))
@@ -85,8 +85,8 @@ func (s *Subject) limit(rule *ir.Rule, layers int) {
 	}
 }
 
-// Counter is the name of the counter for the reason that Eval gives for a frame. checks, rules and otherwise are the names that a generator has
-// given to its counters.
+// Counter returns the name of the counter that must count a frame, according to Eval. The parameters checks, rules and otherwise are the counter
+// names from the target's generator.
 func (s *Subject) Counter(frame []byte, checks map[packet.Check]string, rules []string, otherwise string) string {
 	pkt := packet.Decode(frame)
 	switch _, reason := s.Program.Eval(&pkt, ir.World{Member: s.Has}); reason.Kind {

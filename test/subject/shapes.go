@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Parts of which every shape of frame is put together.
+// The parts from which Shapes makes packets.
 var (
 	shapeTags = []string{"", " vlan=10", " vlan=10,20", " vlan=1,2,3"}
 	shapes4   = []string{
@@ -29,7 +29,7 @@ var (
 	}
 )
 
-// Shapes are frames of every shape of headers: both families, VLAN tags, IPv4 options, extension headers, fragments.
+// Shapes returns frames with all combinations of headers: IPv4 and IPv6, VLAN tags, IPv4 options, extension headers, fragments.
 func Shapes(t testing.TB) []Probe {
 	var lines strings.Builder
 	add := func(l4, variants []string) {

@@ -10,28 +10,29 @@ import (
 	"strings"
 )
 
-// MostVerified is how many instructions the verifier may process of any program. It gives up at a million (kernel include/linux/bpf.h,
-// BPF_COMPLEXITY_LIMIT_INSNS); what is between is for kernels that prune less.
+// MostVerified is the maximum number of instructions that the verifier may process for a program. The verifier rejects a program at a million (kernel
+// include/linux/bpf.h, BPF_COMPLEXITY_LIMIT_INSNS). The difference is a reserve for kernels that prune less.
 const MostVerified = 700_000
 
-// MostStackBytes is how much stack a chain of calls may take (kernel kernel/bpf/verifier.c, MAX_BPF_STACK).
+// MostStackBytes is the kernel's limit for the stack of a chain of calls, in bytes (kernel kernel/bpf/verifier.c, MAX_BPF_STACK).
 const MostStackBytes = 512
 
-// Verified is what the verifier says of a program that it has taken.
+// Verified has the verifier's statistics of a program that it has accepted.
 type Verified struct {
-	Instructions int `json:"instructions"` // that it processed
-	States       int `json:"states"`       // that it kept, in all
-	Peak         int `json:"peak"`         // that it kept at a time
-	Stack        int `json:"stack"`        // bytes of the largest frame
+	Instructions int `json:"instructions"` // number of processed instructions
+	States       int `json:"states"`       // total number of states that were kept
+	Peak         int `json:"peak"`         // maximum number of states that were kept at the same time
+	Stack        int `json:"stack"`        // size of the largest stack frame, in bytes
 }
 
-// The verifier's statistics, and the frame of each function (kernel/bpf/verifier.c, print_verification_stats).
+// Regular expressions for two lines of the verifier's log: its statistics, and the stack depth of each function (kernel/bpf/verifier.c,
+// print_verification_stats).
 var (
 	statisticsLine = regexp.MustCompile(`processed (\d+) insns .* total_states (\d+) peak_states (\d+)`)
 	stackLine      = regexp.MustCompile(`stack depth ([0-9+]+)`)
 )
 
-// ReadVerified reads the log of a program that was loaded with ebpf.LogLevelStats.
+// ReadVerified parses the verifier's log of a program that was loaded with ebpf.LogLevelStats.
 func ReadVerified(log string) (v Verified, err error) {
 	found, stack := statisticsLine.FindStringSubmatch(log), stackLine.FindStringSubmatch(log)
 	if found == nil || stack == nil {
@@ -52,16 +53,16 @@ func ReadVerified(log string) (v Verified, err error) {
 	return v, nil
 }
 
-// VerifierKernel is what a kernel's verifier says of programs.
+// VerifierKernel has the statistics of programs from one kernel's verifier.
 type VerifierKernel struct {
-	Release  string              `json:"release"` // of the kernel, as uname -r says
+	Release  string              `json:"release"` // the kernel release, as from uname -r
 	Programs map[string]Verified `json:"programs"`
 }
 
-// VerifierFile is .ci/verifier.json: what is known of each kernel, by its version, as 6.1.
+// VerifierFile is the content of .ci/verifier.json. It has the known statistics of each kernel. The key is the kernel version, such as 6.1.
 type VerifierFile map[string]VerifierKernel
 
-// ReadVerifierFile reads the file; one that is not there is empty.
+// ReadVerifierFile reads the file at path. If there is no such file, it returns an empty VerifierFile.
 func ReadVerifierFile(path string) (VerifierFile, error) {
 	f := VerifierFile{}
 	text, err := os.ReadFile(path)
@@ -88,7 +89,7 @@ func (f VerifierFile) Write(path string) error {
 	return os.WriteFile(path, out.Bytes(), 0o644)
 }
 
-// VersionOf is the version of a release, as 6.1 of 6.1.0-42-amd64.
+// VersionOf returns the version of a kernel release: 6.1 for 6.1.0-42-amd64.
 func VersionOf(release string) string {
 	parts := strings.SplitN(release, ".", 3)
 	if len(parts) < 2 {
@@ -101,13 +102,14 @@ func VersionOf(release string) string {
 	return parts[0] + "." + minor
 }
 
-// How much more than it is known to be a figure may be: on the same kernel, and on another release of its version.
+// The factors by which a statistic may exceed the known value: on the same kernel release, and on another release of the same version.
 const (
 	sameRelease  = 0.02
 	otherRelease = 0.10
 )
 
-// Compare lists what is wrong with a program on a kernel: too near to a limit, or more than is known.
+// Compare returns a message for each statistic of a program that is too close to the verifier's limit, or too far above the known value of the
+// kernel. The parameter release is the kernel release.
 func (f VerifierFile) Compare(release, program string, v Verified) (wrong []string) {
 	if v.Instructions > MostVerified {
 		wrong = append(wrong, fmt.Sprintf("%d instructions processed, at most %d leave enough of the million that the verifier takes", v.Instructions, MostVerified))
@@ -117,7 +119,7 @@ func (f VerifierFile) Compare(release, program string, v Verified) (wrong []stri
 	}
 	kernel, ok := f[VersionOf(release)]
 	if !ok {
-		return wrong // a kernel that nobody has counted on
+		return wrong // the file has no statistics of this kernel
 	}
 	known, ok := kernel.Programs[program]
 	if !ok {

@@ -14,7 +14,7 @@ stack depth 184+0+96
 processed 545522 insns (limit 1000000) max_states_per_insn 31 total_states 18195 peak_states 2947 mark_read 120
 `
 
-// TestVerifierFile compares what verifiers say with what is known: of the same kernel, of another release, and of a kernel that is not known.
+// TestVerifierFile compares statistics with known statistics of the same kernel release, of another release, and of an unknown kernel.
 func TestVerifierFile(t *testing.T) {
 	v, err := ReadVerified(verifierLog)
 	if want := (Verified{545_522, 18_195, 2_947, 184}); err != nil || v != want {

@@ -11,7 +11,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// CycloneDX is the schema of bills of materials, CycloneDX 1.6, whose files come with the library that writes them.
+// CycloneDX returns the JSON schema of CycloneDX 1.6, a format of bills of materials. The library that writes such bills contains the files of the
+// schema.
 func CycloneDX(t testing.TB) *jsonschema.Schema {
 	t.Helper()
 	out, err := exec.Command(filepath.Join(Top(t), "scripts/go"), "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()

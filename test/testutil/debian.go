@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Top is the directory of this project.
+// Top returns the top directory of this project.
 func Top(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -22,8 +22,8 @@ func Top(t testing.TB) string {
 	return ""
 }
 
-// Cache is the directory of what tests fetch or build once for each machine: FLOODWALL_CACHE, as in scripts/debian, or the
-// user's. A call is outside of Inside, so that what is kept is the user's.
+// Cache returns the directory for files that tests download or build once on each machine. It is FLOODWALL_CACHE, as in scripts/debian, or else the
+// user's cache. Call it outside of Inside, so that the files belong to the user.
 func Cache(t testing.TB) string {
 	t.Helper()
 	if dir := os.Getenv("FLOODWALL_CACHE"); dir != "" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// loud are stand-ins for programs that fetch and install. They print on standard output, as some versions of the real ones do.
+// loud are scripts in place of programs that download and install. They print to standard output, as some versions of the real programs do.
 var loud = map[string]string{
 	"debootstrap": `mkdir -p "${@: -2:1}"/{usr/sbin,proc,lib/modules} && echo "I: Base system installed"`,
 	"chroot":      `echo "Setting up $2"`,
@@ -25,8 +25,8 @@ var loud = map[string]string{
 		rm -rf deb`,
 }
 
-// TestDebianPrintsOnlyAPath has each sub-command of scripts/debian make what it keeps, from an empty cache, with programs that print. Its
-// standard output is one line, which names what is there.
+// TestDebianPrintsOnlyAPath runs each sub-command of scripts/debian with an empty cache, and with programs that print text. The standard output of
+// scripts/debian must still be one line: the path of an existing file.
 func TestDebianPrintsOnlyAPath(t *testing.T) {
 	RequireRoot(t)
 	tools := t.TempDir()
@@ -54,7 +54,7 @@ func TestDebianPrintsOnlyAPath(t *testing.T) {
 	}
 }
 
-// TestCacheIsAbsolute gives scripts/debian a directory that depends on where it runs.
+// TestCacheIsAbsolute runs scripts/debian with a relative directory in FLOODWALL_CACHE, which must be an error.
 func TestCacheIsAbsolute(t *testing.T) {
 	cmd := exec.Command(filepath.Join(Top(t), "scripts/debian"), "qemu")
 	cmd.Env = append(os.Environ(), "FLOODWALL_CACHE=some/cache")

@@ -1,5 +1,5 @@
-// Package testutil holds what tests of several packages need: namespaces, devices, packets, databases of countries. It knows no policy:
-// test/subject does.
+// Package testutil has helpers for tests of several packages: namespaces, devices, packets, databases of countries. Helpers that need policies are in
+// test/subject.
 //
 //	if !testutil.Inside(t) { // the test runs again, in namespaces of its own
 //		return

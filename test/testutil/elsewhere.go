@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Elsewhere is a network namespace, entered by running functions in it.
+// Elsewhere is a network namespace in which functions can run.
 type Elsewhere struct {
 	run chan func()
-	fd  int // of the namespace
+	fd  int // the file descriptor of the namespace
 }
 
-// NewElsewhere makes a network namespace, which ends with the test.
+// NewElsewhere makes a network namespace. It ends with the test.
 func NewElsewhere(t testing.TB) *Elsewhere {
 	t.Helper()
 	n := &Elsewhere{run: make(chan func())}
@@ -39,7 +39,7 @@ func NewElsewhere(t testing.TB) *Elsewhere {
 	return n
 }
 
-// Enter is the network namespace that a path names, such as /proc/self/ns/net.
+// Enter returns the network namespace at a path such as /proc/self/ns/net.
 func Enter(t testing.TB, path string) *Elsewhere {
 	t.Helper()
 	n := &Elsewhere{run: make(chan func())}
@@ -56,10 +56,11 @@ func Enter(t testing.TB, path string) *Elsewhere {
 	return n
 }
 
-// Path names the namespace for ip(8) and nsenter(1), as long as the test runs.
+// Path returns a path of the namespace for ip(8) and nsenter(1). It is valid as long as the test runs.
 func (n *Elsewhere) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd) }
 
-// Begin runs f in the namespace, on a thread of its own, and does not wait for its end. A namespace that cannot be entered ends the program.
+// Begin runs f in the namespace on a thread of its own, and does not wait until f returns. If the thread cannot enter the namespace, the program
+// ends.
 func (n *Elsewhere) Begin(f func()) {
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
@@ -70,7 +71,7 @@ func (n *Elsewhere) Begin(f func()) {
 	}()
 }
 
-// Do runs f in the namespace, to its end. It must not end the test. What f begins in other goroutines is not there.
+// Do runs f in the namespace, and waits until f returns. f must not end the test. Goroutines that f starts do not run in the namespace.
 func (n *Elsewhere) Do(f func()) {
 	done := make(chan struct{})
 	n.run <- func() { defer close(done); f() }

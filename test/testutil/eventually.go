@@ -2,8 +2,8 @@ package testutil
 
 import "time"
 
-// Eventually asks until something holds, and reports whether it did within that time; it is asked once more at the end. A question
-// that takes long, as one that starts a process, is asked less often: no more than a quarter of the time goes into questions.
+// Eventually calls holds repeatedly, and reports whether holds returned true within a time. When the time is over, it calls holds once more. If holds
+// is slow, for example because it starts a process, it is called less often: the calls take at most a quarter of the time.
 func Eventually(within time.Duration, holds func() bool) bool {
 	for end := time.Now().Add(within); ; {
 		began := time.Now()

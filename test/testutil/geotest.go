@@ -10,14 +10,14 @@ import (
 	"github.com/maxmind/mmdbwriter/mmdbtype"
 )
 
-// Network is a network, and what the database says of it: those of Country and ASN that are set.
+// Network is a network and its data in the database. An empty Country or an ASN of 0 means that the database has no such data.
 type Network struct {
 	Prefix  string
 	Country string
 	ASN     uint32
 }
 
-// Write writes a database with MaxMind's fields. It replaces a file as a whole, as the tools do that fetch databases.
+// Write writes a database with MaxMind's fields. It replaces the file atomically, like the programs that download databases.
 func Write(file string, networks ...Network) error {
 	tree, err := mmdbwriter.New(mmdbwriter.Options{DatabaseType: "Test", Description: map[string]string{"en": "for tests"}, RecordSize: 24, IncludeReservedNetworks: true})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// CheckHelp holds the form of help of a program: at most two lines and an example for each command, and the rest in a section of
-// docs/commands.md.
+// CheckHelp checks the form of a program's help. The help of a command has at most two lines and an example. All other explanations are in a section
+// of docs/commands.md.
 func CheckHelp(t *testing.T, program *cobra.Command) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/commands.md")
@@ -34,7 +34,7 @@ func checkCommands(t *testing.T, parent *cobra.Command, anchors map[string]bool)
 		if !strings.HasSuffix(page, "/docs/commands.md") || !anchors[anchor] {
 			t.Errorf("%s: no section for the link %q", c.CommandPath(), c.Annotations["more"])
 		}
-		if c.Name() == "help" || c.Name() == "completion" { // a line says all of them
+		if c.Name() == "help" || c.Name() == "completion" { // one line covers all of them
 			continue
 		}
 		text, _, _ := strings.Cut(c.Long, "\n\n")

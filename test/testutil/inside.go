@@ -16,31 +16,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// insideUID is the first of the users that tests run as inside of namespaces of their own. The kernel notes the user in
-// the programs that he loads, which tells the programs of a test from all others on the machine. So each test has another
-// user: the number of its process in the package stands above that of the process that starts it (at most 1<<22, proc(5)).
+// insideUID is the first user ID of tests in namespaces of their own. The kernel records the user who loaded a program. So each test has a user ID of
+// its own, which distinguishes its programs from all others on the machine. The upper bits of the ID are the number of the test's process in the
+// package. The lower bits are the ID of the process that starts the test's process (at most 1<<22, proc(5)).
 const insideUID = 1 << 30
 
-// insides counts the processes that Inside has started.
+// insides is the number of processes that Inside has started.
 var insides atomic.Uint32
 
-// newUID is a user that no other test runs as at present.
+// newUID returns a user ID that no other running test has.
 func newUID() uint32 { return insideUID + insides.Add(1)%256<<22 + uint32(os.Getpid()) }
 
-// insideVar names, in the environment of the process inside, the test that runs there.
+// insideVar is the environment variable with the name of the test that runs in the inner process.
 const insideVar = "FLOODWALL_TEST_INSIDE"
 
-// Inside reports whether the test runs in a process of its own, with all capabilities, whose network and mount
-// namespaces are new: only the loopback device, an empty BPF file system at /sys/fs/bpf, and nothing in /var/lib and
-// /run/floodwall. If not, it runs the test
-// in such a process, and fails it when that fails. Such tests run in parallel, as most of their time they wait for the
-// kernel; so the test must not call t.Parallel or t.Setenv before Inside. A test begins with
+// Inside reports whether the test runs in an inner process, which has all capabilities and new network and mount namespaces. These namespaces have
+// only the loopback device, an empty BPF file system at /sys/fs/bpf, and nothing in /var/lib and /run/floodwall. If the test does not run in such a
+// process, Inside runs it in a new one, and fails the test if that process fails. Such tests run in parallel, because they mostly wait for the kernel.
+// So the test must not call t.Parallel or t.Setenv before Inside. A test starts with
 //
 //	if !testutil.Inside(t) {
 //		return
 //	}
 //
-// It skips the test as RequireRoot does.
+// Inside skips the test under the same condition as RequireRoot.
 func Inside(t *testing.T) bool {
 	t.Helper()
 	if of := os.Getenv(insideVar); of != "" && (t.Name() == of || strings.HasPrefix(t.Name(), of+"/")) {
@@ -53,7 +52,8 @@ func Inside(t *testing.T) bool {
 	t.Parallel()
 	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
 	cmd := exec.Command("/proc/self/exe", "-test.run="+pattern, "-test.v="+verbose(), "-test.timeout="+most())
-	// The lock of iptables-legacy is one for the machine, but what it protects is the network namespace's.
+	// iptables-legacy has one lock for the whole machine. But the tables that it protects belong to a network namespace, so each test gets a lock of
+	// its own.
 	lock := filepath.Join(t.TempDir(), "xtables.lock")
 	cmd.Env = append(os.Environ(), insideVar+"="+t.Name(), "XTABLES_LOCKFILE="+lock)
 	uid := newUID()
@@ -63,13 +63,13 @@ func Inside(t *testing.T) bool {
 		AmbientCaps:  capabilities(t),
 		Pdeathsig:    syscall.SIGKILL,
 	}
-	// The kernel kills it with the thread that started it (prctl(2), PR_SET_PDEATHSIG), which another goroutine could take and
-	// end.
+	// The kernel kills the process when the thread that started it ends (prctl(2), PR_SET_PDEATHSIG). Without LockOSThread, another goroutine could
+	// use that thread and end it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	killUser(uid)
-	if p := cmd.ProcessState; p != nil { // scripts/test says which tests have most
+	if p := cmd.ProcessState; p != nil { // scripts/test lists the tests that take most
 		t.Logf("CPU: %.2f s user, %.2f s system", p.UserTime().Seconds(), p.SystemTime().Seconds())
 	}
 	if err != nil {
@@ -80,7 +80,7 @@ func Inside(t *testing.T) bool {
 	return false
 }
 
-// killUser kills all processes of a user: those that a test started and that did not end with it.
+// killUser kills all processes of a user. A test has started these processes and left them behind.
 func killUser(uid uint32) {
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, process := range processes {
@@ -91,7 +91,8 @@ func killUser(uid uint32) {
 	}
 }
 
-// most is how long the process inside may take: less than scripts/test gives a package, as this process can say which test hangs.
+// most returns the time limit of the inner process. It is shorter than the limit of scripts/test for a package, so that the inner process can report
+// which test hangs.
 func most() string {
 	if Long() {
 		return "3h"
@@ -106,7 +107,7 @@ func verbose() string {
 	return "false"
 }
 
-// capabilities lists all that this process has.
+// capabilities lists all capabilities of this process.
 func capabilities(t *testing.T) (list []uintptr) {
 	t.Helper()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -122,16 +123,16 @@ func capabilities(t *testing.T) (list []uintptr) {
 	return list
 }
 
-// runDir has the sockets of a daemon, and the lock by which it is the only one.
+// runDir is the directory of a daemon's sockets, and of the lock file that prevents a second daemon.
 const runDir = "/run/floodwall"
 
-// furnished is done when the process inside has what furnish gives it, as a test may call Inside more than once.
+// furnished makes sure that furnish runs only once, because a test may call Inside more than once.
 var furnished sync.Once
 
-// furnish mounts the BPF file system and a place for what commands keep, and sets the loopback device up.
+// furnish mounts a BPF file system and a file system for the state of commands. It also sets the loopback device up.
 func furnish(t *testing.T) {
 	t.Helper()
-	for unix.Unmount(bpfRoot, unix.MNT_DETACH) == nil { // the machine's own, which a test that unmounts must not find
+	for unix.Unmount(bpfRoot, unix.MNT_DETACH) == nil { // the machine's own, which must not appear if a test unmounts
 	}
 	if err := unix.Mount("bpf", bpfRoot, "bpf", 0, "mode=0700"); err != nil {
 		t.Fatalf("mounting a BPF file system: %v", err)
@@ -150,12 +151,12 @@ func furnish(t *testing.T) {
 	}
 }
 
-// keepRunDir makes the machine's runDir, with a file in it. A daemon of the machine, or of a test that shares its mounts, removes the
-// directory when that is empty, and the kernel then detaches what is mounted there in every namespace (detach_mounts, fs/namespace.c).
+// keepRunDir makes the machine's runDir with a file in it. If the directory were empty, a daemon of the machine, or of a test that shares its mounts,
+// would remove it. The kernel would then unmount everything that is mounted there, in every namespace (detach_mounts, fs/namespace.c).
 func keepRunDir() error {
 	for {
 		err := os.Mkdir(runDir, 0o755)
-		if err == nil { // it is the machine's, and a daemon there takes root's alone
+		if err == nil { // the machine's daemons use this directory too, and require that root owns it
 			err = os.Chown(runDir, 0, 0)
 		}
 		if err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) {
@@ -165,7 +166,7 @@ func keepRunDir() error {
 		if err == nil {
 			return f.Close()
 		}
-		if !errors.Is(err, os.ErrNotExist) { // somebody has just removed the directory
+		if !errors.Is(err, os.ErrNotExist) { // another process has just removed the directory
 			return err
 		}
 	}

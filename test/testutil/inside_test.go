@@ -9,7 +9,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestRunDirStays removes the machine's /run/floodwall from outside, as a daemon that ends there does. What the test has there stays.
+// TestRunDirStays removes the machine's /run/floodwall from outside of the test's namespaces, as a daemon does that ends there. The files of the test
+// must stay.
 func TestRunDirStays(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

@@ -12,56 +12,56 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Judge finds out what netfilter rules do with each of many packets: it puts them on the wire and has, before and
-// behind every hook where rules under test may be, a rule of its own that reports who came by.
+// A Judge determines what netfilter rules do with each of many packets. It sends the packets over a link. Before and after every hook with rules
+// under test, it has rules of its own that report the packets.
 type Judge struct {
 	t    testing.TB
 	peer string // where frames are put on the wire
 	log  *logReader
-	sent int // so far: a packet that the kernel kept may come by much later
+	sent int // number of frames sent so far; it is in their marks, because a packet that the kernel kept may arrive much later
 }
 
-// Fate is what became of one packet.
+// Fate is the fate of one packet.
 type Fate struct {
-	Dropped string   // the hook whose rules dropped it: ingress, prerouting, raw (behind it), input or forward; "" when none did
-	Seen    []string // the hooks that it came to, in order
-	State   string   // of conntrack as it was at input or forward: new, established, …; "" when it did not get there
+	Dropped string   // the hook whose rules dropped the packet: ingress, prerouting, raw (after prerouting), input or forward; "" if none did
+	Seen    []string // the hooks that the packet reached, in order
+	State   string   // the packet's conntrack state at input or forward: new, established, …; "" if the packet did not reach these hooks
 }
 
-// hooks are where rules under test may be: the nft hook, and the priorities between which they are.
+// hooks are the hooks at which rules are tested, with the priorities before and after those rules.
 var hooks = []struct {
 	name, hook    string
 	before, after int
 }{
 	{"ingress", "ingress", -500, 500},
-	{"prerouting", "prerouting", -460, -440}, // where nftables' raw chain is: conntrack puts fragments together behind it
-	{"raw", "prerouting", -310, -290},        // where that of iptables is
+	{"prerouting", "prerouting", -460, -440}, // place of nftables' raw chain; conntrack reassembles fragments after it
+	{"raw", "prerouting", -310, -290},        // place of iptables' raw table
 	{"input", "input", -10, 10},
 	{"forward", "forward", -10, 10},
 }
 
 const judgeGroup = 77
 
-// lastMark is the mark of the frames behind all others. They are no IP, so that no policy has to do with them: a witness of their own reports
-// and drops them where others come in. As the kernel may take in some frames together (net.core.gro_normal_batch, 8), the last of
-// so many comes when all others have had their fate.
+// lastMark is the mark of the frames that are sent last. These frames are not IP, so that no policy applies to them. A separate rule at ingress
+// reports and drops them. The kernel may process up to 8 received frames together (net.core.gro_normal_batch). So lastCount of these frames are sent.
+// When the last one is reported, the kernel has handled all other frames.
 const (
 	lastMark  = 1 << 31
 	lastCount = 16
 )
 
-// states are the states of conntrack as nft names them.
+// states are the conntrack states, as nft names them.
 var states = []string{"new", "established", "related", "invalid", "untracked"}
 
-// NewJudge makes the veth pair of device and peer, with these addresses on the device, and the witnesses. With tracked,
-// conntrack works, and the fate says the state. The test runs Inside.
+// NewJudge makes a veth pair of device and peer, adds the addresses to device, and adds the reporting rules. If tracked is true, conntrack is active,
+// and a Fate has the conntrack state. The test must run Inside.
 func NewJudge(t testing.TB, device, peer string, tracked bool, addresses ...string) *Judge {
 	t.Helper()
 	Veth(t, device, peer, addresses...)
 	for _, line := range []string{
 		"ip link set " + device + " mtu 9000 address 02:00:00:00:00:02",
 		"ip link set " + peer + " mtu 9000",
-		"ip link add out0 type veth peer name out1", "ip link set out0 up", "ip link set out1 up", // where forwarded packets go
+		"ip link add out0 type veth peer name out1", "ip link set out0 up", "ip link set out1 up", // for forwarded packets
 		"sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
 		"sysctl -qw net.ipv4.conf.all.rp_filter=0 net/ipv4/conf/" + device + "/rp_filter=0",
 		"ip route add default dev out0", "ip -6 route add default dev out0",
@@ -91,7 +91,7 @@ func NewJudge(t testing.TB, device, peer string, tracked bool, addresses ...stri
 	return &Judge{t: t, peer: peer, log: log}
 }
 
-// WaitLocal waits for the route that makes an address the host's own: that of an IPv6 address comes some time after it.
+// WaitLocal waits for the route that makes an address an address of the host. For an IPv6 address, the kernel adds this route with a delay.
 func WaitLocal(t testing.TB, a net.IP) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -103,7 +103,7 @@ func WaitLocal(t testing.TB, a net.IP) {
 	t.Fatalf("%s does not become an address of the host", a)
 }
 
-// witnesses is a table with two chains for each hook.
+// witnesses returns an nftables table with two reporting chains for each hook.
 func witnesses(device string, tracked bool) string {
 	var b strings.Builder
 	b.WriteString("table inet judge {\n")
@@ -129,8 +129,8 @@ func witnesses(device string, tracked bool) string {
 	return b.String()
 }
 
-// Fates puts each frame on the wire and says what became of it, when the kernel has done with all. Frames that the packet socket does not
-// take are an error. The order of the frames is that in which they arrive.
+// Fates sends the frames in order. After the kernel has handled all of them, it returns the fate of each. It returns an error if the packet socket
+// refuses a frame.
 func (j *Judge) Fates(frames [][]byte) ([]Fate, error) {
 	if err := j.send(frames); err != nil {
 		return nil, err
@@ -171,8 +171,7 @@ func (j *Judge) Fates(frames [][]byte) ([]Fate, error) {
 	return fates, err
 }
 
-// send puts the frames on the wire, each with its number among all, from 1, as mark, which the other end of the pair keeps, and the last
-// ones behind them.
+// send sends the frames, and then the frames with lastMark. The mark of a frame is its number, from 1. The other end of the veth pair keeps the mark.
 func (j *Judge) send(frames [][]byte) error {
 	defer OnOneCPU(j.t)()
 	dev, err := netlink.LinkByName(j.peer)

@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestJudge has rules of its own at each hook, so that the judge can be judged.
+// TestJudge tests the Judge with rules at each hook.
 func TestJudge(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

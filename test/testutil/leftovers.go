@@ -14,10 +14,10 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Leftovers lists what is left of Floodwall after a test Inside: files in the BPF file system, programs on devices,
-// programs that were loaded inside, their links and maps. The kernel removes objects some time after the last reference
-// is gone, seconds on a busy machine, so it looks again and again, and reports what is there each time. It looks for a minute: maps of another
-// test look like ours until the verifier is done with the program that uses them, which took more than 20 seconds on a busy machine.
+// Leftovers lists the objects of Floodwall that remain after a test Inside: files in the BPF file system, programs on devices, and programs that were
+// loaded inside, with their links and maps. The kernel removes an object some time after the last reference to it is gone. On a busy machine that
+// takes seconds. So Leftovers looks repeatedly for a minute, and lists the objects that are always there. A map of another test looks like a map of
+// this test until the verifier has finished with the program that uses the map. On a busy machine that took more than 20 seconds.
 func Leftovers(before Kernel) []string {
 	found := leftovers(before)
 	for range 1200 {
@@ -31,10 +31,10 @@ func Leftovers(before Kernel) []string {
 	return found
 }
 
-// Kernel is what BPF maps there were at some time.
+// Kernel is the set of BPF maps that the machine has at some time.
 type Kernel map[ebpf.MapID]bool
 
-// Now lists the BPF maps there are, of the whole machine.
+// Now returns the BPF maps that the whole machine has now.
 func Now() Kernel {
 	k := Kernel{}
 	var id ebpf.MapID
@@ -48,8 +48,8 @@ func Now() Kernel {
 	}
 }
 
-// LeftoverPins lists only what must be gone at once: files in the BPF file system, and programs on devices except the
-// one of AttachForeign. All else is held by them, or by a process.
+// LeftoverPins lists only those remaining objects that must be gone at once: files in the BPF file system, and programs on devices. It leaves out the
+// program of AttachForeign. All other objects exist only as long as these, or a process, refer to them.
 func LeftoverPins() (found []string) {
 	filepath.WalkDir(bpfRoot, func(path string, _ os.DirEntry, err error) error {
 		if err == nil && path != bpfRoot && !strings.HasSuffix(path, ".debug") {
@@ -73,7 +73,7 @@ func LeftoverPins() (found []string) {
 	return found
 }
 
-// bpfRoot is where the BPF file system of a test Inside is.
+// bpfRoot is the mount point of the BPF file system of a test Inside.
 const bpfRoot = "/sys/fs/bpf"
 
 func programName(id ebpf.ProgramID) string {
@@ -99,7 +99,7 @@ func leftovers(before Kernel) []string {
 	return append(found, orphans(before, othersMaps)...)
 }
 
-// programs lists the programs that were loaded inside, and the maps that all other programs use.
+// programs returns the programs that were loaded inside, and the maps that all other programs use.
 func programs() (ours map[ebpf.ProgramID]string, othersMaps Kernel) {
 	ours, othersMaps = map[ebpf.ProgramID]string{}, Kernel{}
 	var id ebpf.ProgramID
@@ -140,9 +140,8 @@ func links(ours map[ebpf.ProgramID]string) (found []string) {
 	return found
 }
 
-// orphans lists maps that are new and that no program of others uses. The kernel does not tell who made a map, so this
-// goes by the names of Floodwall's. Those that no program uses, of manifests and of what is known about bans, are left
-// out: they live by their file.
+// orphans lists new maps that no other program uses. The kernel does not say who made a map, so orphans looks for the names of Floodwall's maps. It
+// leaves out maps to which only a file refers: those of manifests and of known bans.
 func orphans(before, others Kernel) (found []string) {
 	names := []string{"counters", "dynamic", "lines4", "full4", "hosts4", "host_classes4", "hosts4_found", "buckets6", "masks", "rows",
 		"guards", "guard_ports", "verified"}

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountsVar is in the environment of processes that OwnMounts started.
+// mountsVar is an environment variable that is set in processes that OwnMounts has started.
 const mountsVar = "FLOODWALL_TEST_MOUNTS"
 
-// OwnMounts runs the tests of a package in a process with a mount namespace of its own, and returns the exit code. The namespace ends
-// with the process, and so do the BPF file systems that MountBPF mounts there, with all that is pinned in them, also when the process
-// is killed. A package that uses MountBPF has
+// OwnMounts runs the tests of a package in a process with a mount namespace of its own, and returns the exit code. The namespace ends with the
+// process, even if the process is killed. The BPF file systems that MountBPF mounts there, and all pins in them, end with the namespace. A package
+// that uses MountBPF has
 //
 //	func TestMain(m *testing.M) { os.Exit(testutil.OwnMounts(m)) }
 //
-// Without root, or where root may not, no test can mount anything, so the tests run in this process.
+// If this process may not mount file systems, no test can do so. OwnMounts then runs the tests in this process.
 func OwnMounts(m *testing.M) int {
 	if os.Geteuid() != 0 || tryNamespace() != nil || os.Getenv(mountsVar) != "" {
 		return m.Run()
@@ -43,8 +43,8 @@ func OwnMounts(m *testing.M) int {
 	return 1
 }
 
-// MountBPF mounts a BPF file system for a test, and returns its directory. It is unmounted at the end of the test, or with the
-// process. It skips the test as RequireRoot does.
+// MountBPF mounts a BPF file system for a test, and returns its directory. The file system is unmounted at the end of the test, or of the process.
+// MountBPF skips the test under the same condition as RequireRoot.
 func MountBPF(t testing.TB) (dir string) {
 	t.Helper()
 	RequireRoot(t)

@@ -16,11 +16,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(OwnMounts(m)) }
 
-// waitVar has TestMountBPF wait when it has pinned a map.
+// waitVar is an environment variable. If it is set, TestMountBPF pins a map and then waits.
 const waitVar = "FLOODWALL_TEST_WAIT"
 
-// TestMountBPF pins a map in a BPF file system of its own. A process that is killed in the middle of that leaves nothing: the map, which
-// only the pin holds, ends with the mount.
+// TestMountBPF pins a map in a BPF file system of its own. If the process is killed while the map is pinned, nothing may remain. Only the pin refers
+// to the map, so the map must be gone after the mount has ended.
 func TestMountBPF(t *testing.T) {
 	if os.Getenv(waitVar) != "" {
 		pinAndWait(t)
@@ -42,7 +42,7 @@ func TestMountBPF(t *testing.T) {
 	if _, scanned := fmt.Sscan(line, &id, &dir); err != nil || scanned != nil {
 		t.Fatalf("the process printed %q: %v", line, err)
 	}
-	t.Cleanup(func() { os.RemoveAll(filepath.Dir(dir)) }) // the directory of t.TempDir of a process that is killed
+	t.Cleanup(func() { os.RemoveAll(filepath.Dir(dir)) }) // t.TempDir of a killed process is not removed
 	if !Now()[id] {
 		t.Fatalf("map %d is not there while it is pinned", id)
 	}
@@ -55,7 +55,7 @@ func TestMountBPF(t *testing.T) {
 	}
 }
 
-// pinAndWait prints the ID of a map that only a pin holds, and the directory, and waits to be killed.
+// pinAndWait prints the directory, and the ID of a map to which only a pin refers. Then it waits until it is killed.
 func pinAndWait(t *testing.T) {
 	dir := MountBPF(t)
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Numbers of include/uapi/linux/netfilter/nfnetlink_log.h and nfnetlink.h.
+// Constants of include/uapi/linux/netfilter/nfnetlink_log.h and nfnetlink.h.
 const (
 	nfnlSubsysULOG  = 4
 	nfulnlMsgPacket = 0
@@ -29,10 +29,10 @@ const (
 	nfgenmsgSize      = 4
 )
 
-// logPatience is for a packet that is logged at once on a quiet machine.
+// logPatience is the longest time to wait for a logged packet. A machine that is not busy logs it at once.
 const logPatience = time.Minute
 
-// logged is a packet that a rule with `log group` has seen.
+// logged is a packet that matched a rule with `log group`.
 type logged struct {
 	mark   uint32
 	prefix string
@@ -74,7 +74,7 @@ func attribute(kind uint16, value []byte) []byte {
 	return b
 }
 
-// configure sends one request and reads its acknowledgment, a negative errno.
+// configure sends one request and reads the acknowledgment, which has a negative errno.
 func (r *logReader) configure(group uint16, attr []byte) error {
 	b := binary.NativeEndian.AppendUint32(nil, uint32(netlinkHeaderSize+nfgenmsgSize+len(attr)))
 	b = binary.NativeEndian.AppendUint16(b, nfnlSubsysULOG<<8|nfulnlMsgConfig)
@@ -99,7 +99,7 @@ func (r *logReader) configure(group uint16, attr []byte) error {
 	}
 }
 
-// read calls f for each packet that was logged, until f says that it has all.
+// read calls f for each logged packet until f returns true.
 func (r *logReader) read(f func(logged) (done bool)) error {
 	tv := unix.NsecToTimeval(logPatience.Nanoseconds())
 	if err := unix.SetsockoptTimeval(r.socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
@@ -121,7 +121,7 @@ func (r *logReader) read(f func(logged) (done bool)) error {
 	}
 }
 
-// messages takes netlink messages apart, until f says that it has all.
+// messages parses netlink messages, and calls f for each logged packet. It reports whether f has returned true.
 func messages(b []byte, f func(logged) (done bool)) (done bool) {
 	for len(b) >= netlinkHeaderSize+nfgenmsgSize {
 		size := int(binary.NativeEndian.Uint32(b))
@@ -143,7 +143,7 @@ func readLogged(attrs []byte) (l logged) {
 			break
 		}
 		value := attrs[4:size]
-		switch binary.NativeEndian.Uint16(attrs[2:]) & 0x3fff { // less the flags of nested and of network byte order
+		switch binary.NativeEndian.Uint16(attrs[2:]) & 0x3fff { // without the flags of nested and of network byte order
 		case nfulaMark:
 			l.mark = binary.BigEndian.Uint32(value)
 		case nfulaPrefix:

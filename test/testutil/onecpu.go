@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OnOneCPU keeps the calling goroutine on the first CPU that it may use until the function that it returns is called. Packets that it
-// sends meanwhile come in the order in which they were sent: each CPU has a queue of its own for what waits to be received.
+// OnOneCPU keeps the calling goroutine on the first CPU that it may use, until the caller calls restore. Packets that the goroutine sends in this
+// time arrive in the order in which they were sent. Otherwise they might not, because each CPU has a receive queue of its own.
 func OnOneCPU(t testing.TB) (restore func()) {
 	t.Helper()
 	back, err := StayOnOneCPU()
@@ -22,7 +22,7 @@ func OnOneCPU(t testing.TB) (restore func()) {
 	}
 }
 
-// StayOnOneCPU is OnOneCPU outside of the goroutine of a test.
+// StayOnOneCPU is like OnOneCPU, but returns errors. It can be called outside of the goroutine of a test.
 func StayOnOneCPU() (restore func() error, err error) {
 	runtime.LockOSThread() // in case of an error it stays locked, and the thread ends with the goroutine
 	var before, one unix.CPUSet

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// previousRelease is the commit that upgrades begin from: the last one whose state has no format.
+// previousRelease is the commit from which upgrades start. It is the last commit whose state has no format.
 const previousRelease = "a095041"
 
-// Previous builds the previous release from the repository's history, once for each machine, and returns the path of its
-// binary. The test fails when the history lacks it. It is called outside of Inside, as it keeps the binary in the user's cache.
+// Previous builds the previous release from the repository's history, once on each machine. It returns the path of the binary. The test fails if the
+// history lacks the commit. Call it outside of Inside, because it stores the binary in the user's cache.
 func Previous(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(Cache(t), "previous-"+previousRelease)
@@ -39,7 +39,7 @@ func Previous(t testing.TB) string {
 	return binary
 }
 
-// output runs a command in a directory, and returns what it prints.
+// output runs a command in a directory, and returns its output.
 func output(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)

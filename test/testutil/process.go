@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start starts a command that ends with this process, however that ends. The kernel kills it with the thread that started it (prctl(2),
-// PR_SET_PDEATHSIG). So that thread waits for the end of the command: another goroutine could take it, and end it. The caller calls cmd.Wait.
+// Start starts a command. The command ends with this process, even if this process is killed. The caller must call cmd.Wait. The kernel kills the
+// command when the thread that started it ends (prctl(2), PR_SET_PDEATHSIG). So that thread waits for the end of the command. Otherwise another
+// goroutine could use the thread and end it.
 func Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
@@ -26,7 +27,7 @@ func Start(cmd *exec.Cmd) error {
 		}
 		started <- err
 		for err == nil {
-			// WNOWAIT leaves the process to cmd.Wait. When that was earlier, there is no such child any more.
+			// With WNOWAIT, the process stays for cmd.Wait. If cmd.Wait was faster, the child no longer exists.
 			if err = unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err == nil {
 				return
 			} else if err == unix.EINTR {

@@ -1,4 +1,4 @@
-// This file holds what tests of several packages need.
+// This file has requirements for tests of several packages.
 
 package testutil
 
@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RequireRoot skips the test unless it may make network namespaces and load BPF programs. When FLOODWALL_TEST_ROOT is
-// 1, as in `make test`, it fails the test instead: there, a test that is skipped would be one that nobody runs.
+// RequireRoot skips the test unless it may make network namespaces and load BPF programs. If FLOODWALL_TEST_ROOT is 1, as in `make test`, it fails
+// the test instead, because a test that is skipped there would never run.
 func RequireRoot(tb testing.TB) {
 	tb.Helper()
 	if unix.Geteuid() != 0 {
@@ -23,7 +23,7 @@ func RequireRoot(tb testing.TB) {
 	}
 }
 
-// RequireTool skips the test unless the program is installed, under the same condition as RequireRoot.
+// RequireTool skips the test unless a program is installed. If FLOODWALL_TEST_ROOT is 1, it fails the test instead.
 func RequireTool(tb testing.TB, name string) {
 	tb.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -39,7 +39,7 @@ func missing(tb testing.TB, format string, args ...any) {
 	tb.Skipf("this test "+format, args...)
 }
 
-// tryNamespace makes a network namespace that ends with the thread that made it.
+// tryNamespace makes a network namespace, which ends with its thread. It returns an error if this process may not make one.
 func tryNamespace() error {
 	result := make(chan error)
 	go func() {

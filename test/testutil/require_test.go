@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outcome is a testing.TB that keeps how its test ends.
+// outcome is a testing.TB that records how its test ends.
 type outcome struct {
 	testing.TB
 	ended string
@@ -28,7 +28,7 @@ func (o *outcome) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// run calls a requirement on a thread of its own, without root if asked, and returns how it ended.
+// run calls a requirement on a thread of its own, and returns how the test ended. If unprivileged is true, the thread is not root.
 func run(require func(testing.TB), unprivileged bool) string {
 	o := &outcome{ended: "went on"}
 	done := make(chan struct{})
@@ -67,7 +67,7 @@ func TestRequire(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.unprivileged {
-				RequireRoot(t) // which can become another user
+				RequireRoot(t) // only root can become another user
 			}
 			t.Setenv("FLOODWALL_TEST_ROOT", tt.demanded)
 			if got := run(tt.require, tt.unprivileged); !strings.HasPrefix(got, tt.want) {
@@ -79,7 +79,7 @@ func TestRequire(t *testing.T) {
 
 func TestRequireRootWithRoot(t *testing.T) {
 	if tryNamespace() != nil || os.Geteuid() != 0 {
-		RequireRoot(t) // skips, or fails where root is demanded
+		RequireRoot(t) // skips, or fails if root is required
 		t.Fatal("RequireRoot went on without root")
 	}
 	if got := run(RequireRoot, false); got != "went on" {

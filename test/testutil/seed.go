@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// Long reports whether the tests run in their long form (make test-long): with more cases, and random ones each time.
+// Long reports whether the tests run in their long form (make test-long). This form has more cases, and new random cases each time.
 func Long() bool { return os.Getenv("FLOODWALL_LONG") != "" }
 
-// Scaled is the number of cases of a test in its short and in its long form.
+// Scaled returns the number of cases of a test. This is the parameter long in the long form, and the parameter short otherwise.
 func Scaled(short, long int) int {
 	if Long() {
 		return long
@@ -19,9 +19,8 @@ func Scaled(short, long int) int {
 	return short
 }
 
-// Seed is the seed of what is random in a test. FLOODWALL_SEED sets it. Otherwise the long form draws one, and the short
-// form always takes the same for a test: a change must not fail because luck found an old bug. The log of a test that
-// fails says the seed.
+// Seed returns the seed for random numbers in a test. FLOODWALL_SEED sets it. Otherwise the long form draws a random seed. The short form always uses
+// the same seed for a test, because a change must not fail when chance finds an old bug. The log of a failed test has the seed.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := fixedSeed(t.Name())
@@ -38,14 +37,14 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// fixedSeed makes a seed of a test's name, so that tests do not share their random numbers.
+// fixedSeed returns a seed that depends on a test's name, so that tests have different random numbers.
 func fixedSeed(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return h.Sum64()
 }
 
-// Random is a source of random numbers from Seed.
+// Random returns a source of random numbers that starts with Seed.
 func Random(t testing.TB) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(Seed(t), 0))

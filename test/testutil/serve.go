@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Serve gives each connection that a listener accepts to answer, in a goroutine of its own, and closes it after that. It closes
-// the listener at the end of the test.
+// Serve accepts connections. For each connection it calls answer in a new goroutine, and then closes the connection. It closes the listener at the
+// end of the test.
 func Serve(t testing.TB, l net.Listener, answer func(net.Conn)) {
 	t.Cleanup(func() { l.Close() })
 	go func() {

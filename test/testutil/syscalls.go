@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Syscalls counts the system calls of a process from now on, by a program of the kernel: exactly, and without a cost for the process that a
-// tracer has. The function that it returns tells how many there were until it is called, by number.
+// Syscalls counts the system calls of a process with a BPF program. The count is exact, and slows the process less than a tracer does. The returned
+// function returns the counts up to that moment, by system call number.
 func Syscalls(t *testing.T, pid int) func() map[uint64]uint64 {
 	t.Helper()
 	must := func(err error) {
@@ -42,8 +42,8 @@ func Syscalls(t *testing.T, pid int) func() map[uint64]uint64 {
 	}
 }
 
-// countCalls counts a call in a map when the process is that of a number in a namespace of processes. The second argument of sys_enter is the
-// number of the call (include/trace/events/syscalls.h).
+// countCalls returns a program that counts system calls in a map. It counts the calls of the process with the given ID in the given PID namespace.
+// The second argument of sys_enter is the number of the call (include/trace/events/syscalls.h).
 func countCalls(counts int, pid uint32, dev, ino uint64) asm.Instructions {
 	const info = -8 // struct bpf_pidns_info: pid, tgid
 	const call, one = -16, -24

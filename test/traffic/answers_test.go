@@ -12,27 +12,27 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// truncating answers each query for ANY with TC, and leaves all else to the policy's rules.
+// truncating is a policy whose guard answers each query of type ANY with a truncated answer (TC). The policy's rules decide about all other packets.
 const truncating = `
 checks: %s
 services: [{name: dns, port: [udp/53, tcp/53], guard: dns, track: false}]
 `
 
-// query is a DNS query, with what may be said of its frame.
+// query is a DNS query, a change to its frame, and whether it must be answered.
 type query struct {
-	line     string // behind "udp"
+	line     string // the description after "udp"; %d is the source port
 	frame    func([]byte)
 	answered bool
 }
 
-// frames of queries whose Ethernet addresses are not those of a host and of the server.
+// forAnother changes the destination of a frame to the Ethernet address of another host.
 func forAnother(f []byte) { f[5] ^= 0x55 }
 func toGroup(f []byte)    { copy(f, []byte{0x01, 0, 0x5e, 0, 0, 5}) }
 func toAll(f []byte)      { copy(f, []byte{255, 255, 255, 255, 255, 255}) }
 func fromGroup(f []byte)  { copy(f[6:], []byte{0x01, 0, 0x5e, 0, 0, 5}) }
 func fromAll(f []byte)    { copy(f[6:], []byte{255, 255, 255, 255, 255, 255}) }
 
-// queries are those of clients, and those to which no host would answer.
+// queries has queries of clients, which must be answered, and queries that no host would answer.
 var queries = []query{
 	{line: "198.51.100.7:%d > 10.0.0.2:53", answered: true},
 	{line: "[2600::9]:%d > [fd00::2]:53", answered: true},
@@ -54,7 +54,7 @@ var queries = []query{
 	{line: "10.0.0.2:%d > 10.0.0.2:53"}, // own addresses
 	{line: "10.1.0.2:%d > 10.0.0.2:53"},
 	{line: "[fd01::2]:%d > [fd00::2]:53"},
-	{line: "127.0.0.1:%d > 10.0.0.2:53"}, // addresses that nobody has
+	{line: "127.0.0.1:%d > 10.0.0.2:53"}, // addresses that no host has
 	{line: "0.0.0.0:%d > 10.0.0.2:53"},
 	{line: "0.1.2.3:%d > 10.0.0.2:53"},
 	{line: "224.0.0.1:%d > 10.0.0.2:53"},
@@ -63,7 +63,7 @@ var queries = []query{
 	{line: "[::]:%d > [fd00::2]:53"},
 	{line: "[::1]:%d > [fd00::2]:53"},
 	{line: "[ff02::1]:%d > [fd00::2]:53"},
-	{line: "198.51.100.7:%d > 10.0.0.255:53"}, // to no single host
+	{line: "198.51.100.7:%d > 10.0.0.255:53"}, // not to a single host
 	{line: "198.51.100.7:%d > 224.0.0.5:53"},
 	{line: "198.51.100.7:%d > 255.255.255.255:53"},
 	{line: "198.51.100.7:%d > 127.0.0.1:53"},
@@ -72,8 +72,8 @@ var queries = []query{
 	{line: "[2600::9]:%d > [::1]:53"},
 }
 
-// TestTruncatedAnswers has queries come for others than this host and the hosts behind it, and from addresses that nobody has. XDP
-// answers none of these, and all of the others.
+// TestTruncatedAnswers sends three kinds of queries: valid ones, queries that are not for this host or a host behind it, and queries from addresses
+// that no host has. XDP must answer only the valid ones.
 func TestTruncatedAnswers(t *testing.T) {
 	inScene(t, func(s *scene) {
 		e := s.eavesdrop()
@@ -81,7 +81,7 @@ func TestTruncatedAnswers(t *testing.T) {
 			s.apply(targets[0], fmt.Sprintf(truncating, checks))
 			for i, q := range queries {
 				if checks != "off" && !q.answered {
-					continue // the checks drop some
+					continue // the checks drop some of these
 				}
 				port := uint16(1024 + 2*i)
 				frame := s.frames(fmt.Sprintf("udp "+q.line+" dns=ANY,example.com", port))[0]
@@ -89,7 +89,7 @@ func TestTruncatedAnswers(t *testing.T) {
 					q.frame(frame)
 				}
 				s.send(1, [][]byte{frame})
-				// A query that is certainly answered comes behind it, of another network each time because of limits.
+				// Then the test sends a query that is certainly answered. Its source is in another network each time, because of limits.
 				s.send(1, s.frames(fmt.Sprintf("udp 203.%d.113.9:%d > 10.0.0.2:53 dns=ANY,example.com", i, port+1)))
 				if got := e.until(port + 1)[port]; got != q.answered {
 					t.Errorf("checks: %s: %s, frame %x: answered %t, want %t", checks, fmt.Sprintf(q.line, port), frame[:12], got, q.answered)
@@ -99,9 +99,9 @@ func TestTruncatedAnswers(t *testing.T) {
 	})
 }
 
-// TestNoLoopOfAnswers has messages that are no queries come from port 53, as a forger has two resolvers talk to each other: answers, and
-// messages with other opcodes. The guard answers none, and passes none to the resolver, which may answer. Neither does its own answer
-// get one when it is sent back.
+// TestNoLoopOfAnswers sends messages from port 53 that are not queries: answers, and messages with other opcodes. With such messages an attacker
+// could make two resolvers answer each other. The guard must answer none of them, and pass none to the resolver, which might answer. If the guard's
+// own answer is sent back to it, the guard must not answer either.
 func TestNoLoopOfAnswers(t *testing.T) {
 	inScene(t, func(s *scene) {
 		e := s.eavesdrop()
@@ -140,7 +140,7 @@ func TestNoLoopOfAnswers(t *testing.T) {
 	})
 }
 
-// eavesdropper hears what leaves the server on the attacker's link.
+// eavesdropper receives the packets that the server sends on the attacker's link.
 type eavesdropper struct {
 	*scene
 	socket int
@@ -155,7 +155,7 @@ func (s *scene) eavesdrop() *eavesdropper {
 			return err
 		}
 		all := uint16(unix.ETH_P_ALL<<8 | unix.ETH_P_ALL>>8)
-		// Without a program a veth takes what the other end sends with XDP_TX, and does not wake its reader.
+		// A veth without a program accepts frames that XDP_TX sends at the other end, but does not wake the reader of its socket.
 		detach, err := testutil.AttachForeign("server")
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func (s *scene) eavesdrop() *eavesdropper {
 	return e
 }
 
-// until returns the ports that were answered from port 53 before and with a last one.
+// until reads answers from port 53 until the answer to the port last. It returns the ports that got answers.
 func (e *eavesdropper) until(last uint16) map[uint16]bool {
 	e.Helper()
 	heard := map[uint16]bool{}
@@ -190,7 +190,7 @@ func (e *eavesdropper) until(last uint16) map[uint16]bool {
 	return heard
 }
 
-// hear reads frames until one of them is what was waited for.
+// hear reads frames until is() returns true for a frame. The parameter what names this frame in the error message.
 func (e *eavesdropper) hear(what string, is func(p *packet.Packet, frame []byte) bool) {
 	e.Helper()
 	buffer := make([]byte, 1<<16)

@@ -13,18 +13,19 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// askingPolicy has all checks of who may send. All addresses of a scene are bogons.
+// askingPolicy turns on all checks of source addresses. All addresses of the test hosts are bogons.
 const askingPolicy = `
 default: drop
 checks: {profile: strict, bogon-source: on}
 services: [{name: open, port: udp/7777}]
 `
 
-// metadata is where clouds have their metadata service, and some their resolver.
+// metadata is the address of the metadata service of clouds. In some clouds the resolver has the same address.
 const metadata = "169.254.169.254"
 
-// TestAskedPorts has the server ask at each port of a reflector, at private addresses, and at a cloud's metadata service: each answer comes.
-// What it has not asked for is dropped by the checks as before, also from whom it has asked, to another port.
+// TestAskedPorts makes the server send requests to each reflector port, to private addresses, and to a cloud's metadata service. Each answer must
+// arrive. The checks must still drop packets that the server has not requested, even if they come from the same hosts but to another port of the
+// server.
 func TestAskedPorts(t *testing.T) {
 	inScene(t, func(s *scene) {
 		if err := s.attacker.Own(netip.MustParsePrefix(metadata + "/32")); err != nil {
@@ -53,7 +54,7 @@ func TestAskedPorts(t *testing.T) {
 	})
 }
 
-// TestAskedBesidePass has `default: pass` with `replies: pass`: answers pass the checks, too.
+// TestAskedBesidePass tests a policy with `default: pass` and `replies: pass`. Answers must also pass the checks.
 func TestAskedBesidePass(t *testing.T) {
 	inScene(t, func(s *scene) {
 		asked := netip.MustParseAddrPort("10.0.0.1:161")
@@ -68,7 +69,7 @@ func TestAskedBesidePass(t *testing.T) {
 	})
 }
 
-// answerAt has a host answer each datagram at an address.
+// answerAt makes a host answer each UDP datagram to an address.
 func answerAt(s *scene, h *lab.Host, at netip.AddrPort) {
 	s.Helper()
 	var c *net.UDPConn
@@ -83,7 +84,7 @@ func answerAt(s *scene, h *lab.Host, at netip.AddrPort) {
 	go answer(c)
 }
 
-// checked sends packets, of which a check drops so many.
+// checked sends packets. It fails the test unless the check drops n of them.
 func (s *scene) checked(target plan.Target, check packet.Check, n int, lines []string) {
 	s.Helper()
 	before := s.failures(check)
@@ -97,7 +98,7 @@ func (s *scene) checked(target plan.Target, check packet.Check, n int, lines []s
 	}
 }
 
-// failures is how many packets a check has dropped.
+// failures returns the number of packets that a check has dropped.
 func (s *scene) failures(check packet.Check) (packets uint64) {
 	s.Helper()
 	err := s.server.Do(func() error {

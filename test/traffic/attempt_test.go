@@ -24,27 +24,27 @@ const (
 	flagSYN   = 0x02
 )
 
-// attempt is one datagram that an adversary tries to get to a socket, in frames.
+// attempt is one datagram, in one or more frames, that an adversary tries to send to a socket.
 type attempt struct {
 	kind         kind
 	src, dst     netip.Addr
 	proto        uint8
 	sport, dport uint16
 	flags        uint8
-	total        int  // bytes of the part that can be fragmented
-	formed       bool // well-formed: it must arrive when all its frames pass
+	total        int  // number of bytes of the part that can be fragmented
+	formed       bool // the datagram is well-formed, so it must arrive if all its frames pass
 	frames       []frame
 	got          bool
-	of           *connection // that it is data on; nil otherwise
+	of           *connection // the connection that carries it; nil: none
 }
 
-// frame is one of an attempt, with what its headers say.
+// frame is a frame of an attempt, with the values of its headers.
 type frame struct {
 	bytes    []byte
-	metadata bool // a further tag of VID 0 comes beside the frame, as from a card that strips tags
-	offset   int  // in the part that can be fragmented
+	metadata bool // a second tag, with VID 0, is in the packet's metadata, as from a network card that strips tags
+	offset   int  // position of the frame's data in the part that can be fragmented
 	size     int
-	fragment uint32 // as packet.Fragment has it
+	fragment uint32 // like packet.Fragment
 	length   uint32
 	ttl      uint32
 	dscp     uint32
@@ -64,7 +64,7 @@ func (a *attempt) String() string {
 	return b.String()
 }
 
-// sum is the Internet checksum (RFC 1071).
+// sum returns the Internet checksum (RFC 1071) of b. The parameter start is a partial sum.
 func sum(b []byte, start uint32) uint16 {
 	for ; len(b) > 1; b = b[2:] {
 		start += uint32(binary.BigEndian.Uint16(b))
@@ -78,7 +78,7 @@ func sum(b []byte, start uint32) uint16 {
 	return ^uint16(start)
 }
 
-// pseudo is the sum of the pseudo header.
+// pseudo returns the sum of the pseudo header.
 func (a *attempt) pseudo(size int) uint32 {
 	n := uint32(a.proto) + uint32(size)
 	for _, addr := range []netip.Addr{a.src, a.dst} {
@@ -90,7 +90,7 @@ func (a *attempt) pseudo(size int) uint32 {
 	return n
 }
 
-// segment is the L4 header with its payload, and a right checksum.
+// segment returns the L4 header with its payload and a correct checksum.
 func (a *attempt) segment(payload []byte) []byte {
 	var b []byte
 	at := 0
@@ -118,24 +118,24 @@ func (a *attempt) segment(payload []byte) []byte {
 	if at > 0 {
 		check := sum(b, a.pseudo(len(b)))
 		if check == 0 && a.proto != protoTCP {
-			check = 0xffff // 0 stands for none (RFC 768)
+			check = 0xffff // 0 means no checksum (RFC 768)
 		}
 		binary.BigEndian.PutUint16(b[at:], check)
 	}
 	return b
 }
 
-// header is an IP header with what an attempt varies in it.
+// header has the fields of an IP header that an attempt varies.
 type header struct {
 	ttl, dscp uint8
 	options   []byte // of IPv4, a multiple of 4 bytes
 	id        uint32
-	lie       int // added to the length that the header says
-	ihl       int // 0: what is right
+	lie       int // added to the length in the header
+	ihl       int // 0: the correct one
 	badSum    bool
 }
 
-// ipv4 is a packet; offset and more are of a fragment.
+// ipv4 returns an IPv4 packet. For a fragment, the parameters are offset, and whether more fragments follow.
 func (a *attempt) ipv4(h header, body []byte, offset int, more bool) []byte {
 	words := 5 + len(h.options)/4
 	b := make([]byte, 20, 20+len(h.options)+len(body))
@@ -164,7 +164,7 @@ func (a *attempt) ipv4(h header, body []byte, offset int, more bool) []byte {
 	return b
 }
 
-// ipv6 is a packet whose first header behind that of IPv6 is next.
+// ipv6 returns an IPv6 packet. The parameter next is the type of the header after the IPv6 header.
 func (a *attempt) ipv6(h header, next uint8, body []byte) []byte {
 	b := make([]byte, 40, 40+len(body))
 	binary.BigEndian.PutUint32(b, 6<<28|uint32(h.dscp)<<22)
@@ -176,7 +176,7 @@ func (a *attempt) ipv6(h header, next uint8, body []byte) []byte {
 	return append(b, body...)
 }
 
-// fragmentHeader is that of IPv6.
+// fragmentHeader returns an IPv6 fragment header.
 func fragmentHeader(next uint8, offset int, more bool, id uint32) []byte {
 	b := []byte{next, 0, 0, 0, 0, 0, 0, 0}
 	field := uint16(offset &^ 7)
@@ -188,7 +188,7 @@ func fragmentHeader(next uint8, offset int, more bool, id uint32) []byte {
 	return b
 }
 
-// extension is a header that Linux steps over: PadN options of zeros, or a routing header with no segments left.
+// extension returns an IPv6 extension header that Linux skips: PadN options of zeros, or a routing header with no segments left.
 func extension(next uint8, kind uint8, units int) []byte {
 	b := make([]byte, 8*(units+1))
 	b[0], b[1] = next, byte(units)
@@ -206,7 +206,7 @@ func extension(next uint8, kind uint8, units int) []byte {
 		}
 		b[at], b[at+1] = 1, byte(n-2)
 		at += n
-		if units > 0 && at < len(b) { // an option that is skipped: Linux takes no more padding than 7 bytes in a row
+		if units > 0 && at < len(b) { // an unknown option, which Linux skips: it accepts at most 7 bytes of padding in a row
 			n = min(10, len(b)-at)
 			switch {
 			case n == 1:
@@ -230,7 +230,7 @@ const (
 	extDst      = 60
 )
 
-// ethernet puts tags and the Ethernet header in front of a packet.
+// ethernet returns a packet with the Ethernet header and VLAN tags in front.
 func ethernet(ether uint16, packet []byte, tags ...tag) []byte {
 	b := []byte{2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1}
 	for _, t := range tags {

@@ -17,11 +17,11 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// Options by which a key authenticates segments: of MD5 (RFC 2385) and of TCP-AO (RFC 5925), here with bytes of no key.
+// keyed are the TCP options that authenticate segments: MD5 (RFC 2385) and TCP-AO (RFC 5925). Their digests are zeros, which match no key.
 var keyed = []layers.TCPOption{option(19, make([]byte, 16)...), option(29, make([]byte, 14)...)}
 
-// TestAuthenticatedFlood has SYNs come from forged sources that say they are authenticated. They make the server no half-open
-// connection, but for as many as the policy leaves to the kernel.
+// TestAuthenticatedFlood sends SYNs with an authentication option from forged sources. The policy lets a number of such SYNs through to the kernel.
+// The server must have no more half-open connections than this number.
 func TestAuthenticatedFlood(t *testing.T) {
 	const sent, let = 300, 5
 	for _, mode := range modes {
@@ -56,7 +56,7 @@ func TestAuthenticatedFlood(t *testing.T) {
 	}
 }
 
-// counts waits until an outcome was counted so often.
+// counts waits until the counter of an outcome is at least want.
 func (s *synScene) counts(outcome string, want uint64) {
 	s.Helper()
 	var counts map[string]uint64
@@ -68,14 +68,14 @@ func (s *synScene) counts(outcome string, want uint64) {
 	s.Errorf("counted %v, want %s %d", counts, outcome, want)
 }
 
-// halfOpen is how many connections the server has half open.
+// halfOpen returns the number of half-open connections of the server.
 func (s *synScene) halfOpen() int {
 	s.Helper()
 	return strings.Count(s.output(s.server, "ss -Htan state syn-recv"), "\n")
 }
 
-// TestAuthenticated has both ends of a connection authenticate it with MD5, as BGP daemons do, through a protection that the
-// policy tells to leave such connections to the kernel.
+// TestAuthenticated makes a connection that both ends authenticate with MD5, as BGP daemons do. The policy of the protection passes the SYNs of such
+// connections to the kernel.
 func TestAuthenticated(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -118,13 +118,13 @@ func TestAuthenticated(t *testing.T) {
 	}
 }
 
-// withKey gives a socket the key of connections with a peer.
+// withKey returns a function that sets the MD5 key of a socket for connections with a peer.
 func withKey(peer netip.Addr) func(_, _ string, c syscall.RawConn) error {
 	return func(_, _ string, c syscall.RawConn) (err error) {
 		key := unix.TCPMD5Sig{Keylen: 6}
 		copy(key.Key[:], "secret")
 		key.Addr.Family = unix.AF_INET
-		copy(key.Addr.Data[2:], peer.AsSlice()) // behind the port of struct sockaddr_in
+		copy(key.Addr.Data[2:], peer.AsSlice()) // after the port of struct sockaddr_in
 		failed := c.Control(func(fd uintptr) { err = unix.SetsockoptTCPMD5Sig(int(fd), unix.IPPROTO_TCP, unix.TCP_MD5SIG, &key) })
 		return errors.Join(failed, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// TestAuto floods a service whose protection begins by itself, while clients use it.
+// TestAuto floods a service that is protected automatically, while clients use the service.
 func TestAuto(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestAuto(t *testing.T) {
 				l.during("the time after the flood")
 				s.wait(false, synPatience)
 				took := time.Since(ended)
-				l.while(time.Second) // handshakes that cookies began end in it
+				l.while(time.Second) // handshakes that began with cookies end in this second
 				if took < 8*time.Second {
 					t.Errorf("cookies end %v after the flood", took)
 				}
@@ -48,7 +48,7 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// flood has the second client send so many SYNs a second from random addresses, until end is called.
+// flood makes the second client send SYNs at a rate in packets per second from random addresses, until end is called.
 func (s *synScene) flood(pps float64) (end func() time.Time) {
 	s.Helper()
 	source, err := s.lab.NewSource(s.ends[1], lab.SourceOptions{
@@ -80,7 +80,7 @@ func (s *synScene) flood(pps float64) (end func() time.Time) {
 	}
 }
 
-// wait waits until cookies are active, or are not any more.
+// wait waits until cookies are active, or until they are inactive if active is false. It fails the test after the time atMost.
 func (s *synScene) wait(active bool, atMost time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(atMost); ; time.Sleep(100 * time.Millisecond) { // a status reads all counters

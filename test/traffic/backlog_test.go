@@ -13,11 +13,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestServerSendsCookies has a server behind every SYNPROXY there is, whose kernel answers it with cookies of its own, as it
-// does while its backlog is full. Such a server keeps nothing of a SYN: all that it knows of the connection is what the
-// first segment behind its SYN-ACK says. If SYNPROXY says another echo there than the server's timestamp, the connection's
-// timestamps go back for half of the clients, which take nothing from the server then, and its windows are misread. With
-// iptables the server learns of no option.
+// TestServerSendsCookies puts a server behind each kind of SYNPROXY. The server's kernel answers SYNPROXY with SYN cookies, as it does while its
+// backlog is full. Such a server keeps no state of a SYN, so it knows only the content of the first segment after its SYN-ACK. If this segment does
+// not echo the server's timestamp, two things fail. For half of the clients, the connection's timestamps go backwards, and these clients accept no
+// segment from the server. The server also misreads the connection's windows. With iptables, the server learns no TCP option.
 func TestServerSendsCookies(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -34,7 +33,7 @@ func TestServerSendsCookies(t *testing.T) {
 					before := s.netstat(s.server, "SyncookiesRecv")
 					err := s.converseLong(servers[i%2])
 					for tries := 0; err != nil && tries < 3 && s.netstat(s.server, "SyncookiesRecv") == before; tries++ {
-						// The client's ACK was lost, of which the server has kept nothing (RFC 4987, 3.6): a client comes again.
+						// The client's ACK was lost. The server has kept no state (RFC 4987, 3.6), so the client must connect again.
 						err = s.converseLong(servers[i%2])
 					}
 					if err != nil {
@@ -44,7 +43,7 @@ func TestServerSendsCookies(t *testing.T) {
 				if n := s.netstat(s.server, "SyncookiesRecv"); n < 2*visitors {
 					t.Errorf("%d connections began with a cookie of the server: the test shows nothing", n)
 				}
-				// A kernel before 6.15 does not look, and has no such counter.
+				// A kernel before 6.15 does not check the echoed timestamp, and does not have this counter.
 				if n := s.netstat(s.server, "TSEcrRejected"); n != 0 {
 					t.Errorf("the server refused %d segments for the timestamp that they echo", n)
 				}
@@ -53,13 +52,13 @@ func TestServerSendsCookies(t *testing.T) {
 	}
 }
 
-// visitors are how many clients come to each address of a server.
+// visitors is the number of connections that clients make to each address of a server.
 const visitors = 6
 
-// long is how many bytes each end sends: more than a first flight.
+// long is the number of bytes that each end sends. It exceeds the initial congestion window.
 const long = 40_000
 
-// serveLong sends a text to each client before it says anything, reads one of the client's, and says that it is read.
+// serveLong first sends a text to each client. It then reads the client's text, and confirms it.
 func serveLong(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -75,10 +74,11 @@ func serveLong(l net.Listener) {
 	}
 }
 
-// allOptions is what ss says of a connection with timestamps, SACK and the window scales of both ends.
+// allOptions matches the output of ss for a connection with timestamps, SACK and the window scales of both ends.
 var allOptions = regexp.MustCompile(`ts sack .*wscale:[1-9]\d*,[1-9]`)
 
-// converseLong is what a client of serveLong does. It fails when the two wait for each other, or when the server lacks an option that the client was told of.
+// converseLong is the client's side of serveLong. It fails if client and server wait for each other. It also fails if the server has not negotiated
+// an option that the client considers negotiated.
 func (s *synScene) converseLong(to netip.AddrPort) error {
 	s.Helper()
 	c, err := s.dial(s.clients[0], to)

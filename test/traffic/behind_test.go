@@ -19,9 +19,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestServerSpeaksFirst has a server greet its clients, as those of mail and SSH do, behind every SYNPROXY there is. None of
-// the segments that begin its connections may be one that it refuses for the timestamp that it echoes: it would have to send
-// its SYN-ACK again, a second later.
+// TestServerSpeaksFirst runs a server that greets its clients, as mail and SSH servers do, behind each kind of SYNPROXY. The server must not reject a
+// first segment of a connection because of its echoed timestamp. If it did, it would have to send its SYN-ACK again a second later.
 func TestServerSpeaksFirst(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -37,7 +36,7 @@ func TestServerSpeaksFirst(t *testing.T) {
 						t.Errorf("%s: %v", to, err)
 					}
 				}
-				// A kernel before 6.15 does not look, and has no such counter.
+				// A kernel before 6.15 does not check the echoed timestamp, and does not have this counter.
 				if n := s.netstat(s.server, "TSEcrRejected"); n != 0 {
 					t.Errorf("the server refused %d segments for the timestamp that they echo", n)
 				}
@@ -48,7 +47,7 @@ func TestServerSpeaksFirst(t *testing.T) {
 
 const greeting = "220 here I am\r\n"
 
-// greet opens a server that speaks first.
+// greet starts a server that sends a greeting first.
 func (s *synScene) greet(at netip.AddrPort) {
 	l := s.listen(at.String())
 	go func() {
@@ -73,7 +72,7 @@ func (s *synScene) hearGreeting(to netip.AddrPort) error {
 	return err
 }
 
-// netstat is a counter of a host's TCP, 0 when its kernel does not have it.
+// netstat returns a TCP counter of a host. It is 0 if the host's kernel does not have the counter.
 func (s *synScene) netstat(h *lab.Host, name string) (n int) {
 	s.Helper()
 	var text []byte
@@ -96,8 +95,8 @@ func (s *synScene) netstat(h *lab.Host, name string) (n int) {
 	return n
 }
 
-// TestHalfOpen has a SYN pass before there are cookies, of whose answer nothing is heard, and the client send it again when
-// there are.
+// TestHalfOpen sends a SYN while cookies are inactive, and does not answer the SYN-ACK. After cookies have become active, the client sends the SYN
+// again. It must get a cookie and be able to connect.
 func TestHalfOpen(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -125,9 +124,10 @@ func TestHalfOpen(t *testing.T) {
 	}
 }
 
-// TestResetOfBefore has a client, whose port was in use just before, answer a late segment of that connection with a reset, as TCP does in
-// SYN-SENT (RFC 9293, 3.10.7.3). The reset meets the new SYN behind the router: the server knows that it is none of its own, and so the new
-// connection goes on. Whether conntrack has seen the server answer by then, or the late segment, makes no difference.
+// TestResetOfBefore uses a port again right after a connection has used it. The client answers a late segment of the old connection with a reset, as
+// TCP does in SYN-SENT (RFC 9293, 3.10.7.3). The reset reaches the server together with the new SYN. The server ignores the reset, because it does
+// not belong to the new connection. The new connection must work. That must not depend on whether conntrack has already seen the server's answer or
+// the late segment.
 func TestResetOfBefore(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("late=%t", late), func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestResetOfBefore(t *testing.T) {
 				s.run(s.server, "nft add table inet t")
 				s.run(s.server, "nft add chain inet t o { type filter hook output priority 0 ; }")
 				for i, to := range servers {
-					for n := range 4 { // whatever numbers the connection has
+					for n := range 4 { // the result must not depend on the sequence numbers
 						s.resetOfBefore(to, uint16(20_000+4*i+n), late)
 					}
 				}
@@ -151,8 +151,8 @@ func TestResetOfBefore(t *testing.T) {
 	}
 }
 
-// resetOfBefore sends a SYN whose answer is slow, then the reset, and has the connection be used. Late has the segment that the reset answers
-// come through the router behind the SYN, else it came before.
+// resetOfBefore sends a SYN, delays the answer, sends the reset, and then uses the connection. If late is true, the old segment that the reset
+// answers passes the router after the SYN. Otherwise it passed the router before the SYN.
 func (s *synScene) resetOfBefore(to netip.AddrPort, port uint16, late bool) {
 	s.Helper()
 	p := s.newPeer(to, port)
@@ -166,7 +166,7 @@ func (s *synScene) resetOfBefore(to netip.AddrPort, port uint16, late bool) {
 	s.run(s.server, "nft add rule inet t o tcp flags & (syn|ack) == syn|ack drop")
 	p.send(segment{flags: "S", options: p.synOptions()})
 	time.Sleep(again)
-	if late { // of other numbers than the new connection has
+	if late { // its sequence numbers are not those of the new connection
 		ack := layers.TCP{SrcPort: layers.TCPPort(to.Port()), DstPort: layers.TCPPort(port), Seq: p.seq + 1<<25, Ack: p.seq - 1<<24, ACK: true, Window: 60000}
 		eth := p.eth
 		eth.DstMAC = s.mac(-1, "server")
@@ -187,7 +187,7 @@ func (s *synScene) resetOfBefore(to netip.AddrPort, port uint16, late bool) {
 	p.say("after the reset")
 }
 
-// TestLostSYN has the first SYN that SYNPROXY sends a server be lost: the client can only probe the window then.
+// TestLostSYN drops the first SYN that SYNPROXY sends to the server. Until the next SYN, the client can only probe the window.
 func TestLostSYN(t *testing.T) {
 	for _, stamps := range []string{"0", "1"} {
 		t.Run("timestamps "+stamps, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestLostSYN(t *testing.T) {
 	}
 }
 
-// TestEnding has connections end that have sent as many bytes as they received: by its numbers alone each of their segments
-// brings SYNPROXY's cookie back. No connection may be taken to begin twice, nor its last ACK be answered.
+// TestEnding ends connections in which both ends have sent the same number of bytes. By sequence numbers alone, each segment of such a connection
+// could acknowledge SYNPROXY's cookie. SYNPROXY must not open a connection twice, and must not answer the last ACK of a connection.
 func TestEnding(t *testing.T) {
 	t.Parallel()
 	synInScene(t, "router", 1, 1500, func(s *synScene) {
@@ -223,16 +223,17 @@ func TestEnding(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(500 * time.Millisecond) // the server closes behind its clients
-		// A SYN may have been sent again on a busy machine.
+		time.Sleep(500 * time.Millisecond) // the server closes after its clients
+		// On a busy machine, clients may have sent some SYNs again.
 		if _, counts := s.status(); counts["proved"] != visits || counts["answered"] >= visits+visits/4 {
 			t.Errorf("of %d connections: %v", visits, counts)
 		}
 	})
 }
 
-// TestStartedBehind has connections that SYNPROXY began go on when the protection goes, and when everything does, and leaves
-// nothing behind when they have ended. A timestamp that is not translated any more lies in the past for half of the clients.
+// TestStartedBehind makes connections through SYNPROXY. They must continue after the protection is turned off, and after everything is unloaded. When
+// they have ended, nothing may be left on the host. If timestamps were no longer translated, half of the clients would reject the server's timestamps
+// as old.
 func TestStartedBehind(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -272,7 +273,7 @@ func TestStartedBehind(t *testing.T) {
 	}
 }
 
-// retained is the table that is left for connections that SYNPROXY began.
+// retained returns the name of the table that remains for connections that started through SYNPROXY.
 func (s *synScene) retained() (table string) {
 	s.Helper()
 	if err := s.protects.Do(func() (err error) { table, err = s.Retained(s.ctx); return err }); err != nil {
@@ -281,7 +282,8 @@ func (s *synScene) retained() (table string) {
 	return table
 }
 
-// release removes it when there are none, and reports whether it did.
+// release removes the table that remains for connections that started through SYNPROXY, if no such connection is left. It reports whether it removed
+// the table.
 func (s *synScene) release() (released bool) {
 	s.Helper()
 	if err := s.protects.Do(func() (err error) { released, err = s.Release(s.ctx); return err }); err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// bulk is how many bytes go each way.
+// bulk returns the number of bytes that are sent in each direction.
 func bulk() int64 { return int64(testutil.Scaled(16<<20, 1<<30)) }
 
-// TestBulk moves many bytes both ways at the same time over protected connections.
+// TestBulk sends many bytes in both directions at the same time over protected connections.
 func TestBulk(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			synInScene(t, mode, 1, 1500, func(s *synScene) {
-				s.protect(always, "") // before anybody listens: in router mode it connects to whom it is to protect
+				s.protect(always, "") // before any server listens: in router mode it connects to the servers that it protects
 				for _, to := range servers {
 					l := s.listen(to.String())
 					if err := s.exchange(l, to); err != nil {
@@ -31,7 +31,7 @@ func TestBulk(t *testing.T) {
 	}
 }
 
-// exchange has both ends send.
+// exchange makes a connection on which both ends send at the same time.
 func (s *synScene) exchange(l net.Listener, to netip.AddrPort) error {
 	served := make(chan error, 1)
 	go func() {
@@ -50,7 +50,7 @@ func (s *synScene) exchange(l net.Listener, to netip.AddrPort) error {
 	return errors.Join(bothWays(c, 1, 2), <-served)
 }
 
-// bothWays sends the sequence of one seed and wants that of another.
+// bothWays sends the byte sequence of the seed send. At the same time it reads, and expects the byte sequence of the seed want.
 func bothWays(c net.Conn, send, want byte) error {
 	const slowest = 2 << 20 // bytes a second
 	c.SetDeadline(time.Now().Add(synPatience + time.Duration(bulk()/slowest)*time.Second))

@@ -21,13 +21,13 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// idle is a protection whose cookies never begin under the load of these tests, and early one whose always do.
+// idle is a protection that never becomes active under the load of these tests. early is a protection that always becomes active.
 const (
 	idle  = "start: 1000000/s"
 	early = "start: {rate: 2/s, burst: 1}, stop: {rate: 1/s, burst: 1}"
 )
 
-// TestChanges changes the protection in all ways while connections go on and others begin.
+// TestChanges changes the protection in every way while connections continue and new ones start.
 func TestChanges(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// TestHandshakesToXDP has XDP come in front of SYNPROXY between a SYN-ACK of SYNPROXY's and the ACK that answers it: by an apply, and by the
-// end of a trial.
+// TestHandshakesToXDP puts XDP in front of SYNPROXY between SYNPROXY's SYN-ACK and the ACK that answers it. It does so once by an apply, and once by
+// the end of a trial.
 func TestHandshakesToXDP(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -125,7 +125,7 @@ func TestHandshakesToXDP(t *testing.T) {
 	}
 }
 
-// giveUp returns from the policy on trial.
+// giveUp rolls back the policy on trial.
 func (s *synScene) giveUp() {
 	s.Helper()
 	if err := s.protects.Do(func() error { _, err := s.Rollback(s.ctx); return err }); err != nil {
@@ -133,8 +133,8 @@ func (s *synScene) giveUp() {
 	}
 }
 
-// TestSwitch turns the protection on and off while connections go on and others begin. A router has to track connections
-// before, since SYNPROXY lets no others be.
+// TestSwitch turns the protection on and off while connections continue and new ones start. A router must track connections before that, because
+// SYNPROXY interferes with untracked connections.
 func TestSwitch(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -161,8 +161,8 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// ageKeys has the keys of cookies be as old as the machine, since an apply draws new ones and they last for minutes. It
-// must be before there are any cookies.
+// ageKeys makes the keys of the cookies as old as the machine. An apply makes new keys, and keys last for minutes, so without this no rotation would
+// be due in a test. Call it before any cookie exists.
 func (s *synScene) ageKeys() {
 	s.Helper()
 	pins, err := filepath.Glob(s.Dir + "/generation-*/*syn_keys")
@@ -183,7 +183,7 @@ func (s *synScene) ageKeys() {
 	}
 }
 
-// rotate gives cookies a new key.
+// rotate makes a new key for cookies if one is due. It reports whether it made one.
 func (s *synScene) rotate() (rotated bool) {
 	s.Helper()
 	err := s.protects.Do(func() (err error) { rotated, err = s.RotateKeys(s.ctx); return err })
@@ -193,10 +193,10 @@ func (s *synScene) rotate() (rotated bool) {
 	return rotated
 }
 
-// childVar has, in the environment of a process of this test, the directory and the policy to apply.
+// childVar is the environment variable with the directory and the policy that a child process of this test applies.
 const childVar = "FLOODWALL_TEST_APPLY"
 
-// TestChild is no test: it is what a process does that the tests start in order to kill it.
+// TestChild is not a test. It is the code of a child process that other tests start and kill.
 func TestChild(t *testing.T) {
 	dir, text, found := strings.Cut(os.Getenv(childVar), "\n")
 	if !found {
@@ -214,10 +214,10 @@ func TestChild(t *testing.T) {
 	select {} // until it is killed
 }
 
-// kills is how often an apply is killed.
+// kills is the number of times that an apply is killed.
 func kills() int { return testutil.Scaled(2, 200) }
 
-// killApplies kills processes at random moments of their apply.
+// killApplies starts child processes that apply policies, and kills them at random moments.
 func (s *synScene) killApplies(l *load, r *rand.Rand) {
 	s.Helper()
 	takes := s.killApply(always, 0)
@@ -233,8 +233,8 @@ func (s *synScene) killApplies(l *load, r *rand.Rand) {
 	l.while(100 * time.Millisecond)
 }
 
-// killApply starts a process that applies a policy and kills it after some time, with 0 when it is done. It returns how
-// long that took.
+// killApply starts a child process that applies a policy, and kills it after some time. If after is 0, it kills the process when the apply is done.
+// It returns the time from the start of the apply to the kill.
 func (s *synScene) killApply(syn string, after time.Duration) time.Duration {
 	s.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestChild$", "-test.timeout=60s")

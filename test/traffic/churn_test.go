@@ -15,26 +15,26 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// churn is clients with few addresses and ports, as a reverse proxy or a NAT has them: each request has a connection of its
-// own, the server ends it, and the port is used again while the server is in TIME-WAIT.
+// churn are clients with few addresses and ports, like those of a reverse proxy or a NAT. Each request uses a new connection, which the server
+// closes. The client uses the port again while the server is still in TIME-WAIT.
 type churn struct {
 	*synScene
-	pause    time.Duration // of a client after an answer
+	pause    time.Duration // time that a client waits after an answer
 	stop     atomic.Bool
 	group    sync.WaitGroup
 	answered atomic.Int64
 	mu       sync.Mutex
-	wrong    map[string]int // what went wrong, and how often
+	wrong    map[string]int // the number of clients for each error
 }
 
-// churnPorts are those that clients use, few enough to be used again within a second.
+// churnPorts is the range of ports that clients use. It is small enough that they use each port again within a second.
 const churnPorts = "30000 30399"
 
-// churnRate is how many connections all clients together have in a second, at most. The rest of the CPU is for the policies
-// that are applied meanwhile.
+// churnRate is the maximum rate of connections per second of all clients together. The rest of the CPU time is for the policies that are applied at
+// the same time.
 const churnRate = 1000
 
-// newChurn starts so many clients, which ask one request after the other. It must be ended.
+// newChurn starts clients that each send one request after the other. The caller must call end.
 func (s *synScene) newChurn(clients int) *churn {
 	s.Helper()
 	c := &churn{synScene: s, pause: time.Duration(clients) * time.Second / churnRate, wrong: map[string]int{}}
@@ -63,7 +63,7 @@ func (c *churn) ask(to netip.AddrPort) error {
 	return nil
 }
 
-// while waits until so many more requests are answered.
+// while waits until the given number of further requests has been answered.
 func (c *churn) while(more int64) {
 	c.Helper()
 	before := c.answered.Load()
@@ -75,7 +75,7 @@ func (c *churn) while(more int64) {
 	}
 }
 
-// end ends the clients, of whom nothing may have gone wrong.
+// end stops the clients. None of them may have failed.
 func (c *churn) end() {
 	c.Helper()
 	c.stop.Store(true)
@@ -85,7 +85,7 @@ func (c *churn) end() {
 	}
 }
 
-// askOnce asks for a small page over a connection of its own. It goes to the kernel directly, to be as fast as can be.
+// askOnce requests a small page over a connection of its own. It uses system calls directly for speed.
 func askOnce(to netip.AddrPort, buffer []byte) error {
 	family, at := socketAddress(to)
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -127,7 +127,7 @@ func socketAddress(a netip.AddrPort) (family int, at unix.Sockaddr) {
 	return unix.AF_INET6, &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// connect connects a socket. Go's runtime interrupts system calls that take long, by signals.
+// connect connects a socket. It continues after a signal, because Go's runtime interrupts long system calls by signals.
 func connect(fd int, to unix.Sockaddr) error {
 	err := unix.Connect(fd, to)
 	for errors.Is(err, unix.EINTR) || errors.Is(err, unix.EALREADY) {
@@ -141,7 +141,7 @@ func connect(fd int, to unix.Sockaddr) error {
 	return err
 }
 
-// churned are how many clients ask at a time.
+// churned returns the numbers of clients that run at the same time, one for each run.
 func churned() []int {
 	if testutil.Long() {
 		return []int{1, 20, 200}
@@ -149,9 +149,9 @@ func churned() []int {
 	return []int{100}
 }
 
-// TestChurn has clients with few ports connect again and again, in whatever state the protection is. No packet of theirs is
-// dropped. As long as they complete what they begin, they do not start the protection: each has one SYN
-// at a time under way, and what is lost on a busy machine is less than the rate.
+// TestChurn makes clients with few ports connect repeatedly, with the protection active and inactive. None of their packets may be dropped. Clients
+// that complete their handshakes must not activate the protection: each has at most one SYN without an answer, and on a busy machine fewer packets
+// are lost than the rate allows.
 func TestChurn(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestChurn(t *testing.T) {
 	}
 }
 
-// churn has so many clients ask while the protection changes from one to the next.
+// churn runs the given number of clients while the protection changes from each of protections to the next.
 func (s *synScene) churn(clients int, protections ...string) {
 	s.Helper()
 	s.protect(protections[0], "")

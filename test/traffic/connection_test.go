@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connection is one that an application has with an adversary since before any policy. Each has a source of its own.
+// connection is a connection between an application and the adversary. It was open before the policy. Each connection has a source address of its
+// own.
 type connection struct {
 	src, dst     netip.Addr
 	sport, dport uint16
-	seq, ack     uint32 // of the adversary's next segment
-	fd           int    // the application's
-	used         bool   // in this round
+	seq, ack     uint32 // numbers of the adversary's next segment
+	fd           int    // the application's socket
+	used         bool   // an attempt of this round uses the connection
 }
 
-// The numbers in the sources of connections, which no other attempt has.
+// Connections have the numbers from firstConnection on. These numbers are part of their source addresses. No other attempt has these numbers.
 const (
 	numConnections  = 128
 	firstConnection = 1<<16 - numConnections
@@ -27,7 +28,7 @@ const (
 
 const flagACK, flagPSH = 0x10, 0x08
 
-// connect makes the connections, with no policy in force. Each round sends again what may have been lost in a full queue.
+// connect opens the connections while no policy is in force. In each round it sends those segments again that a full queue may have dropped.
 func (s *scene) connect(t *testing.T, g *generator) {
 	t.Helper()
 	open := map[netip.Addr]*connection{}
@@ -54,7 +55,7 @@ func (s *scene) connect(t *testing.T, g *generator) {
 	}
 }
 
-// begin sends what is next in the handshake of a connection.
+// begin sends the next segment of a connection's handshake.
 func (s *scene) begin(t *testing.T, c *connection) {
 	t.Helper()
 	flags := uint8(flagSYN)
@@ -64,7 +65,7 @@ func (s *scene) begin(t *testing.T, c *connection) {
 	s.sendSegment(t, c, flags)
 }
 
-// hearAnswers reads SYN-ACKs.
+// hearAnswers reads SYN-ACKs, and records their numbers in the connections in open.
 func (s *scene) hearAnswers(open map[netip.Addr]*connection) {
 	for {
 		n, _, err := unix.Recvfrom(s.answers, s.buffer, unix.MSG_DONTWAIT)
@@ -79,7 +80,7 @@ func (s *scene) hearAnswers(open map[netip.Addr]*connection) {
 	}
 }
 
-// accept takes connections, which are then no longer among those that are being opened.
+// accept accepts connections at the server's sockets, and removes them from open.
 func (s *scene) accept(t *testing.T, open map[netip.Addr]*connection) {
 	t.Helper()
 	for _, k := range s.sockets {
@@ -107,7 +108,7 @@ func addressOf(a unix.Sockaddr) netip.Addr {
 	return netip.Addr{}
 }
 
-// sendSegment sends a segment of a connection without data, in a plain frame.
+// sendSegment sends a segment of a connection. The segment has no data, and its frame has no variations.
 func (s *scene) sendSegment(t *testing.T, c *connection, flags uint8) {
 	t.Helper()
 	a := &attempt{proto: protoTCP, src: c.src, dst: c.dst, sport: c.sport, dport: c.dport, flags: flags, of: c}
@@ -121,7 +122,7 @@ func (s *scene) sendSegment(t *testing.T, c *connection, flags uint8) {
 	s.send(t, a)
 }
 
-// tcpOf is the TCP header of a frame that answered() has read.
+// tcpOf returns the TCP header of a frame that answered() has read.
 func tcpOf(b []byte) []byte {
 	if b[12] == 0x08 {
 		return b[14+int(b[14]&15)*4:]
@@ -129,7 +130,7 @@ func tcpOf(b []byte) []byte {
 	return b[54:]
 }
 
-// spoken reads what applications have got by their connections.
+// spoken reads the data that applications have received on their connections. It returns an event for each.
 func (s *scene) spoken(t *testing.T) (list []event) {
 	t.Helper()
 	for _, c := range s.connections {
@@ -146,7 +147,8 @@ func (s *scene) spoken(t *testing.T) (list []event) {
 	return list
 }
 
-// onConnection has an attempt be data on a connection of its family that this round has not used. It reports whether there is one.
+// onConnection makes an attempt carry data for a connection that this round has not used. The connection has the attempt's address family.
+// onConnection reports whether it has found a connection.
 func (g *generator) onConnection(a *attempt, v6 bool) bool {
 	for range 8 {
 		if len(g.connections) == 0 {

@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// edge is what a peer does at the edge of what is usual.
+// edge is a rare but possible behavior of a peer.
 type edge struct {
 	name string
 	do   func(p *peer, echo *echo)
@@ -46,7 +46,7 @@ var edges = []edge{
 	}},
 	{"the handshake's ACK is lost", func(p *peer, _ *echo) {
 		p.knock("")
-		if p.mode == "router" { // it can only probe the window, until the SYN-ACK comes again
+		if p.mode == "router" { // the peer can only probe the window, until the SYN-ACK comes again
 			p.send(segment{flags: ".", options: p.stamps(), before: 1})
 			p.want("SYN-ACK", func(g *layers.TCP) bool { return g.SYN && g.ACK && g.Ack == p.seq && g.Seq == p.ack-1 })
 			p.send(segment{flags: ".", options: p.stamps()})
@@ -75,7 +75,7 @@ var edges = []edge{
 	}},
 	{"FIN in the handshake's ACK", func(p *peer, _ *echo) {
 		p.knock("")
-		if p.mode == "router" { // SYNPROXY begins by an ACK without FIN only
+		if p.mode == "router" { // SYNPROXY begins a connection only with an ACK without FIN
 			p.send(segment{flags: "F.", options: p.stamps()})
 			p.wantSilence("the FIN")
 			p.send(segment{flags: ".", options: p.stamps()})
@@ -114,7 +114,7 @@ var edges = []edge{
 		p.send(segment{flags: "F.", options: p.stamps()})
 		p.want("ACK", func(g *layers.TCP) bool { return g.Ack == p.seq+1 })
 		p.seq += 1_000_000
-		time.Sleep(10 * time.Millisecond) // timestamps must be later
+		time.Sleep(10 * time.Millisecond) // the new connection's timestamps must be later
 		p.connect()
 		p.say("anew")
 	}},
@@ -132,7 +132,7 @@ var edges = []edge{
 	}},
 	{"data at once, whatever the window", func(p *peer, _ *echo) {
 		resets := 0
-		for range 10 { // what comes before the server has answered is lost, but the connection is not
+		for range 10 { // data that comes before the server has answered is lost, but the connection is not
 			p.connectHastily()
 			if p.isReset(segment{flags: "P.", payload: "hasty"}, "hasty") {
 				resets++
@@ -140,7 +140,7 @@ var edges = []edge{
 			p.from = netip.AddrPortFrom(p.from.Addr(), p.from.Port()+1000)
 			p.ack = 0
 		}
-		if resets > 2 || resets > 0 && p.mode != "router" { // SYNPROXY has a moment in which it does not translate yet: see awaitWindow
+		if resets > 2 || resets > 0 && p.mode != "router" { // SYNPROXY does not translate for a moment: see awaitWindow
 			p.Errorf("%d connections of 10 are answered with a reset", resets)
 		}
 	}},
@@ -158,7 +158,7 @@ var edges = []edge{
 	}},
 }
 
-// knockElsewhere uses the SYN-ACK of one port and address from others, while it is valid.
+// knockElsewhere gets a SYN-ACK for one address and port. It answers from another address or port while the SYN-ACK's cookie is valid.
 func (p *peer) knockElsewhere(e *echo) {
 	p.Helper()
 	from := p.from
@@ -184,7 +184,7 @@ func (p *peer) knockElsewhere(e *echo) {
 
 const closedPort = 81
 
-// TestEdges has a scripted peer do what Linux seldom does.
+// TestEdges makes a scripted peer behave as Linux rarely behaves.
 func TestEdges(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestLostACK has a client of the kernel's whose first ACK is lost.
+// TestLostACK drops the first ACK of a Linux client.
 func TestLostACK(t *testing.T) {
 	for _, mode := range modes {
 		for _, stamps := range []string{"0", "1"} {
@@ -230,8 +230,8 @@ func TestLostACK(t *testing.T) {
 	}
 }
 
-// TestStaleProof has a connection end before the program behind XDP saw that the kernel has it, and begin anew when the
-// kernel answers SYNs by itself, with cookies.
+// TestStaleProof ends a connection before the XDP program knows that the kernel has the connection. The client connects again while the kernel itself
+// answers SYNs with cookies.
 func TestStaleProof(t *testing.T) {
 	t.Parallel()
 	synInScene(t, "host", 1, 1500, func(s *synScene) {
@@ -259,10 +259,10 @@ func (s *synScene) sub(name string, do func(s *synScene)) {
 	})
 }
 
-// echo is a server that sends back what comes.
+// echo is a server that sends back the data that it receives.
 type echo struct{ accepted atomic.Int64 }
 
-// bye is what an echo ends a connection after.
+// bye is the text after which an echo server ends a connection.
 const bye = "bye"
 
 func (s *synScene) echo() *echo {
@@ -297,7 +297,7 @@ func (e *echo) serve(l net.Listener) {
 	}
 }
 
-// TestMultipath has a client offer MPTCP to a service that is protected: the connection is one of TCP.
+// TestMultipath makes a client request MPTCP from a protected service. The connection must use plain TCP.
 func TestMultipath(t *testing.T) {
 	for _, mode := range modes {
 		synInScene(t, mode, 1, 1500, func(s *synScene) {
@@ -327,7 +327,7 @@ func TestMultipath(t *testing.T) {
 	}
 }
 
-// converse sends text to an echo, which must come back.
+// converse sends text to an echo server. It fails unless the server returns the same text.
 func converse(c net.Conn, text string) error {
 	c.SetDeadline(time.Now().Add(synPatience))
 	if _, err := io.WriteString(c, text); err != nil {
@@ -343,7 +343,7 @@ func converse(c net.Conn, text string) error {
 	return nil
 }
 
-// TestFullQueue has more clients connect than the server's queue takes. Their connections come when it takes them.
+// TestFullQueue makes more clients connect than the server's accept queue can hold. When the server accepts, all of them must be served.
 func TestFullQueue(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -369,7 +369,7 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// visitEcho makes a connection and uses it.
+// visitEcho connects to an echo server, and exchanges a text.
 func (s *synScene) visitEcho(from *lab.Host, to netip.AddrPort) error {
 	c, err := s.dial(from, to)
 	if err != nil {

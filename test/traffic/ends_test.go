@@ -14,8 +14,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestEndsAreNoted has clients end connections in all ways that there are: the table holds none as open afterwards, so that it does
-// not fill up.
+// TestEndsAreNoted makes clients end connections in all possible ways. Afterwards the table of flows must list none of these connections as open.
+// Otherwise the table would fill up.
 func TestEndsAreNoted(t *testing.T) {
 	ends := map[string]func(*net.TCPConn) error{
 		"FIN":            (*net.TCPConn).Close,
@@ -69,7 +69,7 @@ func reset(c *net.TCPConn) error {
 	return c.Close()
 }
 
-// lastWords sends what the server ends a connection after, and then does something.
+// lastWords sends the text after which the server ends a connection. Then it calls the function then.
 func lastWords(c *net.TCPConn, then func(*net.TCPConn) error) error {
 	if _, err := io.WriteString(c, bye); err != nil {
 		return err
@@ -77,7 +77,7 @@ func lastWords(c *net.TCPConn, then func(*net.TCPConn) error) error {
 	return then(c)
 }
 
-// openFlows is how many connections the table holds to be open.
+// openFlows returns the number of connections that the table of flows lists as open.
 func (s *synScene) openFlows() (n int) {
 	s.Helper()
 	pins, err := filepath.Glob(s.Dir + "/generation-*/" + image.Flows)

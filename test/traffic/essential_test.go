@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 )
 
-// essentialPolicy drops all but what is essential and a web server.
+// essentialPolicy drops all packets except the essential ones and those to two services.
 const essentialPolicy = `
 default: drop
 checks: strict
@@ -25,12 +25,12 @@ services:
   - {name: mark, port: udp/9}
 `
 
-// forged are packets which pretend to be essential, of which some can be told from true ones.
+// forged are packets that imitate essential ones. Some of them can be distinguished from genuine ones.
 var forged = []struct {
 	name string
 	line string // with %s for the source
 	v6   bool
-	most int // of 100 packets, how many may come to the stack at once
+	most int // how many of 100 packets may reach the stack at once
 }{
 	{"DHCP, random sources", "udp %s:67 > 10.0.0.2:68 payload=0x00", false, 25},
 	{"DHCPv6, random sources", "udp [%s]:547 > [fd00::2]:546 payload=0x00", true, 25},
@@ -49,7 +49,7 @@ var forged = []struct {
 	{"neighbor advertisement in a first fragment", "icmpv6 fd00::1 > fd00::2 type=136 frag=first payload=0x0000000000000000", false, 0},
 }
 
-// sources are addresses that are routed, drawn at random.
+// sources returns n random routable addresses.
 func sources(r *rand.Rand, v6 bool, n int) (list []string) {
 	for range n {
 		if v6 {
@@ -61,7 +61,7 @@ func sources(r *rand.Rand, v6 bool, n int) (list []string) {
 	return list
 }
 
-// lines are the packets of a line with %s for the source.
+// lines returns a copy of line for each source, with the source in place of %s.
 func lines(line string, from []string) (out []string) {
 	for _, source := range from {
 		out = append(out, strings.Replace(line, "%s", source, 1))
@@ -69,8 +69,7 @@ func lines(line string, from []string) (out []string) {
 	return out
 }
 
-// TestForgedEssentials sends 100 packets of each kind that no true sender sends, and counts those that come to the server's
-// stack.
+// TestForgedEssentials sends 100 packets of each kind in forged. It checks how many reach the server's stack. No genuine sender sends such packets.
 func TestForgedEssentials(t *testing.T) {
 	inScene(t, func(s *scene) {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -93,7 +92,7 @@ func TestForgedEssentials(t *testing.T) {
 	})
 }
 
-// genuine are packets that must come to the stack.
+// genuine are packets that must reach the stack.
 var genuine = []string{
 	"udp 10.0.0.1:67 > 10.0.0.2:68 payload=0x00", "udp [fe80::99]:547 > [fd00::2]:546 payload=0x00", "udp [2600::9]:547 > [fd00::2]:546 payload=0x00",
 	"icmpv6 fe80::99 > ff02::1 type=130 ttl=1", "icmpv6 fe80::99 > fd00::2 type=134", "icmpv6 fd00::1 > fd00::2 type=136",
@@ -101,10 +100,10 @@ var genuine = []string{
 	"icmp 10.0.0.9 > 10.0.0.2 type=3 code=4", "icmpv6 2600::9 > fd00::2 type=2",
 }
 
-// trueEssentials sends one packet of each kind that the host needs, each of which has to come to the stack.
+// trueEssentials sends one packet of each kind in genuine. Each packet must reach the stack.
 func (s *scene) trueEssentials(target any) {
 	s.Helper()
-	time.Sleep(100 * time.Millisecond) // the limit of DHCP, 20 a second, has been used up
+	time.Sleep(100 * time.Millisecond) // the forged packets have used up the limit of DHCP, 20 a second
 	for _, line := range genuine {
 		before := s.stack()
 		s.send(1, s.frames(line))
@@ -114,7 +113,8 @@ func (s *scene) trueEssentials(target any) {
 	}
 }
 
-// settled is what has come to the stack since, when all that was sent before has: a datagram that is sent behind it has come.
+// settled returns the number of packets that have reached the stack since before. It first sends another datagram and waits until it arrives. All
+// packets that were sent earlier have then been handled.
 func (s *scene) settled(before stack) stack {
 	s.Helper()
 	for range 100 {
@@ -132,14 +132,14 @@ func (s *scene) settled(before stack) stack {
 	return stack{}
 }
 
-// flood is a flood through a rule: as many packets as exceed its limits several times.
+// flood is a flood of packets that match a rule. It exceeds the rule's limit several times.
 type flood struct {
 	rule   string
 	line   string
 	v6     bool
-	random bool // the sources are; or all are of one
+	random bool // the sources are random; otherwise they are all in one network
 	packets,
-	burst, rate int // of the limit that they exceed
+	burst, rate int // of the limit that the flood exceeds
 }
 
 var floods = []flood{
@@ -157,7 +157,7 @@ var floods = []flood{
 	{"echo-ipv6", "icmpv6 %s > fd00::2 type=129", true, true, 8000, 1000, 1000},
 }
 
-// frames are packets of a flood: a thousand, with sources of their own.
+// frames returns a thousand packets of a flood, each with a source of its own.
 func (f *flood) frames(s *scene, r *rand.Rand) [][]byte {
 	from := sources(r, f.v6, 1000)
 	if !f.random {
@@ -168,8 +168,8 @@ func (f *flood) frames(s *scene, r *rand.Rand) [][]byte {
 	return s.frames(lines(f.line, from)...)
 }
 
-// TestEssentialFloods floods the server through each rule that `default: drop` has of its own. No more may come to the stack
-// than the rule's limit says, the rest is counted by a name of its own, and the client is answered as if nothing were.
+// TestEssentialFloods sends a flood against each rule that `default: drop` adds. No more packets may reach the stack than the rule's limit allows.
+// The other packets must be counted under the rule's name. The client must get its answers as if there were no flood.
 func TestEssentialFloods(t *testing.T) {
 	inScene(t, func(s *scene) {
 		r := rand.New(rand.NewPCG(3, 4))
@@ -178,7 +178,7 @@ func TestEssentialFloods(t *testing.T) {
 		for _, target := range targets {
 			text := essentialPolicy
 			if target == plan.TargetIptables {
-				text += "replies: drop\n" // conntrack, which tells replies, hides fragments from iptables
+				text += "replies: drop\n" // conntrack, which recognizes replies, hides fragments from iptables
 			}
 			s.apply(target, text)
 			for _, f := range floods {
@@ -203,7 +203,7 @@ func TestEssentialFloods(t *testing.T) {
 				if came > most {
 					t.Errorf("%s: of %d packets through %s %d came to the stack, at most %d should", target, f.packets, f.rule, came, most)
 				}
-				unseen := target == plan.TargetNftables && f.rule == "fragments-ipv6" // conntrack puts these together, and counts none
+				unseen := target == plan.TargetNftables && f.rule == "fragments-ipv6" // conntrack reassembles these, and the stack counts none
 				if came < f.burst/2 && !unseen {
 					t.Errorf("%s: of %d packets through %s only %d came to the stack", target, f.packets, f.rule, came)
 				}
@@ -220,9 +220,9 @@ func TestEssentialFloods(t *testing.T) {
 	})
 }
 
-// tooBig is an ICMP error which says that a datagram of UDP from the server to the client was too long for the next link.
+// tooBig returns an ICMP error from a router. It says that a UDP datagram from the server to the client was too long for the next link.
 func (s *scene) tooBig(router string, sport, dport uint16, mtu uint16) []byte {
-	quoted := make([]byte, 28) // an IP header, and that of UDP
+	quoted := make([]byte, 28) // an IP header and a UDP header
 	quoted[0], quoted[8], quoted[9] = 0x45, 64, unix.IPPROTO_UDP
 	binary.BigEndian.PutUint16(quoted[2:], 1400)
 	copy(quoted[12:], net.IPv4(10, 1, 0, 2).To4())
@@ -239,7 +239,7 @@ func (s *scene) tooBig(router string, sport, dport uint16, mtu uint16) []byte {
 	return frame
 }
 
-// sum16 is the sum of RFC 1071, not complemented.
+// sum16 returns the Internet checksum (RFC 1071) before it is complemented.
 func sum16(b []byte, sum uint32) uint16 {
 	for i := 0; i+1 < len(b); i += 2 {
 		sum += uint32(binary.BigEndian.Uint16(b[i:]))
@@ -250,8 +250,8 @@ func sum16(b []byte, sum uint32) uint16 {
 	return uint16(sum)
 }
 
-// TestPathMTUBesideFlood has a router say that packets are too long, beside a flood of errors from one network: the server has
-// to hear of it where limits are by source, on xdp and nftables.
+// TestPathMTUBesideFlood makes a router report that packets are too long, during a flood of ICMP errors from one network. On xdp and nftables, where
+// limits are by source, the report must reach the server.
 func TestPathMTUBesideFlood(t *testing.T) {
 	inScene(t, func(s *scene) {
 		noise := s.frames(lines("icmp 11.1.1.%s > 10.0.0.2 type=3 code=4", []string{"1", "2", "3"})...)
@@ -265,7 +265,7 @@ func TestPathMTUBesideFlood(t *testing.T) {
 			sport := conn.LocalAddr().(*net.UDPAddr).Port
 			mtu := uint16(1200 - i)
 			var got int
-			for range 50 { // a full queue may lose either
+			for range 50 { // a full queue may drop the noise or the error
 				s.send(2000, noise)
 				s.send(1, [][]byte{s.tooBig("198.51.100.9", uint16(sport), to.Port(), mtu)})
 				s.settled(stack{})
@@ -281,7 +281,7 @@ func TestPathMTUBesideFlood(t *testing.T) {
 	})
 }
 
-// pathMTU is what the kernel knows of the path of a connected socket.
+// pathMTU returns the path MTU that the kernel uses for a connected socket.
 func pathMTU(c *net.UDPConn) (mtu int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

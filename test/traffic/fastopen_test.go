@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// heardSegment is a TCP segment of the server's.
+// heardSegment is a TCP segment from the server.
 type heardSegment struct {
 	flags    uint32
 	seq      uint32
@@ -34,7 +34,7 @@ func readSegment(frame []byte) heardSegment {
 	return heardSegment{flags: uint32(tcp[13]), seq: binary.BigEndian.Uint32(tcp[4:]), options: tcp[20:header], dataSize: length - header}
 }
 
-// segment returns the next segment from the server's port 53 to an endpoint that is wanted.
+// segment returns the next segment from the server's port 53 to an endpoint for which wanted returns true.
 func (e *eavesdropper) segment(to netip.AddrPort, wanted func(heardSegment) bool) (found heardSegment) {
 	e.Helper()
 	e.hear(fmt.Sprintf("segment to %s", to), func(p *packet.Packet, frame []byte) bool {
@@ -47,7 +47,7 @@ func (e *eavesdropper) segment(to netip.AddrPort, wanted func(heardSegment) bool
 	return found
 }
 
-// fastOpenCookie is the cookie in the options of a SYN-ACK (RFC 7413, 4.1.1).
+// fastOpenCookie returns the Fast Open cookie in the options of a SYN-ACK (RFC 7413, 4.1.1). It is nil if there is none.
 func (s heardSegment) fastOpenCookie() []byte {
 	at := bytes.Index(s.options, []byte{34, 10})
 	if at < 0 {
@@ -59,7 +59,7 @@ func (s heardSegment) fastOpenCookie() []byte {
 func isSYN(s heardSegment) bool   { return s.flags&2 != 0 }
 func hasData(s heardSegment) bool { return s.flags&2 == 0 && s.dataSize > 0 }
 
-// swallow has the attacker's kernel discard what comes for addresses that he forges. It would answer IPv6 with "no route".
+// swallow makes the attacker's kernel discard packets to forged addresses. Otherwise the kernel would answer IPv6 packets with "no route".
 func (s *scene) swallow() {
 	s.Helper()
 	err := s.attacker.Do(func() error {
@@ -71,8 +71,8 @@ func (s *scene) swallow() {
 	}
 }
 
-// answerSegments answers what comes on a connection: with a byte, or with two and the end, of which the second waits for the
-// acknowledgment of the first (RFC 896) until the end.
+// answerSegments answers each data segment on a connection with one byte. It answers the text "end" with two bytes, and closes the connection. The
+// second byte waits for the acknowledgment of the first (RFC 896), or for the close.
 func answerSegments(c net.Conn) {
 	c.(*net.TCPConn).SetNoDelay(false)
 	for b := make([]byte, 100); ; {
@@ -88,8 +88,9 @@ func answerSegments(c net.Conn) {
 	}
 }
 
-// TestFastOpenVerifiesNobody has a resolver answer over TCP before the handshake is over. TCP Fast Open does so for a cookie that the
-// client's address once got, and that anybody may have kept. Only the end of the handshake makes the client a verified one.
+// TestFastOpenVerifiesNobody makes a resolver answer over TCP before the handshake is complete. With TCP Fast Open, a server does so for a client
+// with a cookie. Such a cookie was sent to the client's address some time ago, and anybody may have stored it. So only a complete handshake may
+// verify the client.
 func TestFastOpenVerifiesNobody(t *testing.T) {
 	inScene(t, func(s *scene) {
 		const serverEnable, withoutOption = 2, 0x400 // Documentation/networking/ip-sysctl.rst
@@ -105,7 +106,7 @@ func TestFastOpenVerifiesNobody(t *testing.T) {
 		e := s.eavesdrop()
 		s.apply(targets[0], fmt.Sprintf(truncating, "standard"))
 		port := uint16(1024)
-		// wantTruncated asks whether a query of a client gets a truncated answer. A query that certainly gets one comes behind it.
+		// wantTruncated checks whether a client's query gets a truncated answer. It then sends another query that certainly gets one.
 		wantTruncated := func(when string, from, to netip.Addr, want bool) {
 			t.Helper()
 			port += 2

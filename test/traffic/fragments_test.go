@@ -13,10 +13,10 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// large is the size of a datagram that takes three frames.
+// large is the size in bytes of a datagram that needs three fragments.
 const large = 4000
 
-// closed are policies that drop all but a service of UDP, and answers of one to this host.
+// closed are policies that drop all packets except those to a UDP service, and the answers of another UDP service to this host.
 var closed = []struct{ name, text string }{
 	{"replies", `
 default: drop
@@ -44,7 +44,8 @@ services: [{name: dns, port: udp/53}]
 `},
 }
 
-// echoUDP sends each datagram that comes to a port of a host back, or as many bytes of zero as it has said, of two.
+// echoUDP makes a host answer datagrams to a port, over IPv4 and IPv6. It answers the text "large" with a large datagram, and returns any other
+// datagram.
 func (s *scene) echoUDP(h *lab.Host, port uint16) {
 	s.Helper()
 	for _, ip := range []string{"0.0.0.0", "::"} {
@@ -78,7 +79,8 @@ func answer(c net.PacketConn) {
 	}
 }
 
-// exchange asks a server of UDP, and returns whether the answer came. A busy machine may lose some of either, so it asks again.
+// exchange sends a question to a UDP server, and reports whether an answer arrives. It tries several times, because a busy machine may lose a
+// question or an answer.
 func (s *scene) exchange(from *lab.Host, to string, question []byte, tries int) bool {
 	s.Helper()
 	c, err := from.Dial(s.ctx, "udp", netip.MustParseAddrPort(to))
@@ -107,8 +109,9 @@ func (s *scene) exchange(from *lab.Host, to string, question []byte, tries int) 
 	return false
 }
 
-// TestLargeDatagrams has a client and a service of UDP exchange 4,000 bytes, and a server elsewhere answer this host with as many,
-// under `default: drop`, with IPv4 and IPv6. Without the rule about fragments, or with one that drops them, none of that comes.
+// TestLargeDatagrams exchanges 4,000 bytes between a client and a UDP service. Another server sends answers of this size to this host. The policies
+// have `default: drop`, and the test uses IPv4 and IPv6. Without the rule for fragments, or with a rule that drops fragments, none of these datagrams
+// would arrive.
 func TestLargeDatagrams(t *testing.T) {
 	inScene(t, func(s *scene) {
 		s.echoUDP(s.server, 53)
@@ -132,8 +135,8 @@ func TestLargeDatagrams(t *testing.T) {
 	})
 }
 
-// TestLargeDatagramsUntracked has a service get 4,000 bytes where its policy drops by default at filter, as iptables rejects there, and nothing has
-// ever asked conntrack, which would put fragments together: a fresh namespace for each target. IPv6 shows the filter table the fragments then.
+// TestLargeDatagramsUntracked sends 4,000 bytes to a service. The policy drops by default at filter, where iptables rejects. Each target runs in a
+// new namespace without conntrack, which would reassemble fragments. So the filter table sees the fragments of IPv6.
 func TestLargeDatagramsUntracked(t *testing.T) {
 	for _, target := range targets {
 		t.Run(string(target), func(t *testing.T) {
@@ -150,7 +153,7 @@ func TestLargeDatagramsUntracked(t *testing.T) {
 	}
 }
 
-// TestFragmentsDropped has what drops fragments all the same: the switch, a rule, and checks of the strict profile.
+// TestFragmentsDropped checks that a policy can drop fragments in three ways: with the switch, with a rule, and with checks of the strict profile.
 func TestFragmentsDropped(t *testing.T) {
 	inScene(t, func(s *scene) {
 		s.echoUDP(s.server, 53)
@@ -182,8 +185,8 @@ func TestFragmentsDropped(t *testing.T) {
 	})
 }
 
-// TestPing has the host ping and be pinged, with IPv4 and IPv6, where the policy says `echo: on` and where it does not. It is answered itself
-// with `replies: pass`, too.
+// TestPing sends pings from the host and to the host, over IPv4 and IPv6, with and without `echo: on`. With `replies: pass` the host must get answers
+// to its own pings in both cases.
 func TestPing(t *testing.T) {
 	inScene(t, func(s *scene) {
 		id := uint16(0)
@@ -208,7 +211,7 @@ func TestPing(t *testing.T) {
 	})
 }
 
-// ping reports whether an address answers one of some echo requests.
+// ping sends echo requests to an address, several times if needed. It reports whether an answer arrives.
 func (s *scene) ping(from *lab.Host, to string, id uint16, tries int) bool {
 	s.Helper()
 	network, request, reply := "ip4:icmp", byte(8), byte(0)
@@ -225,14 +228,14 @@ func (s *scene) ping(from *lab.Host, to string, id uint16, tries int) bool {
 	}
 	defer c.Close()
 	echo := []byte{request, 0, 0, 0, byte(id >> 8), byte(id), 0, 1}
-	binary.BigEndian.PutUint16(echo[2:], ^sum16(echo, 0)) // of ICMPv6 the kernel sets it
+	binary.BigEndian.PutUint16(echo[2:], ^sum16(echo, 0)) // for ICMPv6 the kernel sets the checksum
 	for range tries {
 		if _, err := c.Write(echo); err != nil {
 			s.Fatal(err)
 		}
 		c.SetReadDeadline(time.Now().Add(time.Second))
 		for buf := make([]byte, 100); ; {
-			n, _, err := c.(*net.IPConn).ReadFrom(buf) // Read would have the header of IPv4
+			n, _, err := c.(*net.IPConn).ReadFrom(buf) // Read would include the IPv4 header
 			if err != nil {
 				break
 			}

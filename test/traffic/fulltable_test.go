@@ -12,17 +12,17 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// States of flows that were answered: enum reply_state of bpf/replyflow.h.
+// replyTCPOpen and replyUDPOpen are the states of flows that have been answered: see enum reply_state in bpf/replyflow.h.
 const (
 	replyTCPOpen = 3
 	replyUDPOpen = 9
 )
 
-// tenants say of whom the flows are that fill the table.
+// tenants describes the owners of the flows that fill the table.
 type tenants struct {
 	name   string
 	state  uint64
-	client func(slot int, r *rand.Rand) uint64 // 0 is the server itself
+	client func(slot int, r *rand.Rand) uint64 // the number of the flow's client; 0 is the server itself
 }
 
 var allTenants = []tenants{
@@ -32,7 +32,7 @@ var allTenants = []tenants{
 	{"of a client each", replyTCPOpen, func(slot int, _ *rand.Rand) uint64 { return 1 + uint64(slot) }},
 }
 
-// replyTable gives the table of reply flows to a function, and what stands in front of it: keys and filter.
+// replyTable calls use with the memory of the table of reply flows and the memory of its filter. The keys are at the start of the filter.
 func (s *scene) replyTable(use func(table, filter []byte)) {
 	s.Helper()
 	err := s.server.Do(func() error {
@@ -56,7 +56,7 @@ func (s *scene) replyTable(use func(table, filter []byte)) {
 	}
 }
 
-// fill writes flows into all free places of the table, as bpf/replyleaving.h would note them: open, answered, and a minute old.
+// fill writes flows into all free slots of the table, as bpf/replyleaving.h writes them. The flows are open, answered, and a minute old.
 func (s *scene) fill(of tenants, r *rand.Rand) {
 	s.Helper()
 	s.replyTable(func(words, filter []byte) {
@@ -76,7 +76,7 @@ func (s *scene) fill(of tenants, r *rand.Rand) {
 	})
 }
 
-// replyFlows is what status says of the table.
+// replyFlows returns the status of the table of reply flows.
 func (s *scene) replyFlows() (of control.ReplyFlowStatus) {
 	s.Helper()
 	err := s.server.Do(func() error {
@@ -92,8 +92,8 @@ func (s *scene) replyFlows() (of control.ReplyFlowStatus) {
 	return of
 }
 
-// TestFullTable has the table full of flows that are answered. The server's own flows of before go on, nothing that answers nothing passes, and
-// new flows of the server begin, whoever has the table.
+// TestFullTable fills the table with answered flows of different owners. In each case, three things must hold: the server's earlier flows continue,
+// packets that answer no flow are dropped, and the server can open new flows.
 func TestFullTable(t *testing.T) {
 	for _, of := range allTenants {
 		t.Run(of.name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestFullTable(t *testing.T) {
 func (s *scene) full(of tenants) {
 	const sockets = 2000
 	c := newCrowd(s, sockets)
-	s.apply(plan.TargetXDP, "default: drop\nservices: [{name: mark, port: udp/9}]\n") // which notes the connected sockets
+	s.apply(plan.TargetXDP, "default: drop\nservices: [{name: mark, port: udp/9}]\n") // this enters the connected sockets into the table
 	before := s.pushed("10.1.0.1:7001")
 	s.fill(of, testutil.Random(s))
 	full := s.replyFlows()
@@ -132,8 +132,8 @@ func (s *scene) full(of tenants) {
 	c.answered("forged", 0)
 }
 
-// answersInFullTable has the peer answer all sockets. Two flows of the server that meet in a full bucket displace one another, and how many do
-// depends on the secrets that the table has drawn, so a socket without an answer asks again, as a program does.
+// answersInFullTable makes the peer answer all sockets. If two flows of the server are in the same full bucket, they displace each other. How often
+// this happens depends on the random secrets of the table. So a socket that gets no answer sends its question again, as a program would.
 func (c *crowd) answersInFullTable(peer func(manyFamily) string) {
 	c.Helper()
 	const tries = 4
@@ -156,14 +156,14 @@ func (c *crowd) answersInFullTable(peer func(manyFamily) string) {
 	c.Errorf("%d of %d sockets get no answer in %d tries", c.size-c.read(), c.size, tries)
 }
 
-// TestFragmentsInFullBucket has all flows meet in one full bucket, so also a flow and the word which says that fragments of it may come. The
-// flow stays.
+// TestFragmentsInFullBucket puts all flows into one full bucket. The entry that announces fragments of a flow is then in the same bucket as the flow.
+// The flow must stay in the table.
 func TestFragmentsInFullBucket(t *testing.T) {
 	inScene(t, func(s *scene) {
 		c := newCrowd(s, 4)
 		s.apply(plan.TargetXDP, "default: drop\nservices: [{name: mark, port: udp/9}]\n")
 		s.fill(allTenants[0], testutil.Random(s))
-		s.replyTable(func(_, filter []byte) { clear(filter[:8]) }) // the factor of the index: all are in bucket 0
+		s.replyTable(func(_, filter []byte) { clear(filter[:8]) }) // the factor of the index is 0, so all flows are in bucket 0
 		peer := func(f manyFamily) string { return f.peer }
 		for i := range c.size {
 			if c.connected(i) {

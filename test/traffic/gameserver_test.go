@@ -28,12 +28,13 @@ checks: strict
 services: [{name: game, port: udp/27015, udp: {protect: a2s, start: 500/s, limit: {rate: 500/s, per: from/24/56}, total: 50/s}}]
 `
 
-// gameServer answers queries as Source servers do (https://developer.valvesoftware.com/wiki/Server_queries): with a challenge of the client's address, and who has
-// that with the information. What it takes for a player's datagram it sends back.
+// gameServer answers queries as Source servers do (https://developer.valvesoftware.com/wiki/Server_queries). If a query has a valid challenge, it
+// answers with the information. Otherwise it answers with a challenge for the client's address. It returns all other datagrams to their senders,
+// which play.
 type gameServer struct {
 	*scene
 	seed       maphash.Seed
-	queries    atomic.Uint64 // with a right challenge
+	queries    atomic.Uint64 // queries with a valid challenge
 	challenged atomic.Uint64
 	players    atomic.Int32
 }
@@ -88,8 +89,8 @@ func (g *gameServer) answer(b []byte, from netip.AddrPort) []byte {
 	return append(append(head, 'E', 1, 0), "mp_timelimit\x0030\x00"...)
 }
 
-// asks asks a server by a library for information, players and rules, as a client of it does. The library sends once, and a flood as fast as the test sends fills the
-// ring of the veth: a question that gets no answer within a second is asked again, eight times at most.
+// asks queries a server for information, players and rules with a client library. The library sends each query once. The test's flood is as fast as
+// possible and fills the ring of the veth. So a query without an answer within a second is repeated, up to eight times in all.
 func (s *scene) asks(from *lab.Host, to string) (players int, err error) {
 	var c *a2s.Client
 	if err := from.Do(func() (err error) { c, err = a2s.NewClient(to, a2s.TimeoutOption(time.Second)); return err }); err != nil {
@@ -114,7 +115,7 @@ func (s *scene) asks(from *lab.Host, to string) (players int, err error) {
 	return int(info.Players), nil
 }
 
-// asked asks until there is an answer.
+// asked calls ask up to eight times, until there is an answer.
 func asked[T any](ask func() (T, error)) (answer T, err error) {
 	for range 8 {
 		if answer, err = ask(); err == nil {
@@ -124,7 +125,7 @@ func asked[T any](ask func() (T, error)) (answer T, err error) {
 	return answer, err
 }
 
-// quakestat asks a server by that program.
+// quakestat queries a server with the program quakestat.
 func (s *scene) quakestat(from *lab.Host, to string) error {
 	return from.Do(func() error {
 		out, err := exec.Command("quakestat", "-a2s", to, "-P", "-R", "-retry", "8", "-interval", "1").CombinedOutput()
@@ -135,13 +136,14 @@ func (s *scene) quakestat(from *lab.Host, to string) error {
 	})
 }
 
-// TestGameServerFlood has a game server under a flood of queries of random sources, and of a player's datagrams among them. Newcomers that ask it with two public
-// clients are answered, mostly without the server; players play on, and what the server sends to forged addresses is bounded.
+// TestGameServerFlood floods a game server with queries and players' datagrams from random sources. Newcomers query it with two public clients. They
+// must be answered, mostly without the server. Players must be able to continue. The traffic that the server sends to forged addresses must be
+// bounded.
 func TestGameServerFlood(t *testing.T) {
 	t.Parallel()
 	testutil.RequireTool(t, "quakestat")
 	inScene(t, func(s *scene) {
-		if _, err := s.lab.NewSink(s.clientEnd, lab.PassAll); err != nil { // or it does not get what XDP sends: see synScene.hear
+		if _, err := s.lab.NewSink(s.clientEnd, lab.PassAll); err != nil { // without it the client does not receive XDP's packets: see synScene.hear
 			t.Fatal(err)
 		}
 		g := s.openGameServer()
@@ -158,7 +160,7 @@ func TestGameServerFlood(t *testing.T) {
 		}
 		began := time.Now()
 		s.besideFlood(lines, "game:challenge", func() {
-			for _, to := range servers { // nobody has asked before, so the server is asked
+			for _, to := range servers { // these are the first queries, so the server answers them
 				if _, err := s.asks(s.client, to); err != nil {
 					t.Errorf("the first who asks %s: %v", to, err)
 				}
@@ -184,7 +186,7 @@ func TestGameServerFlood(t *testing.T) {
 			if n := g.queries.Load() + g.challenged.Load() - before; n > 120+uint64(150*time.Since(began)/time.Second)+2*550 {
 				t.Errorf("%d queries reached the server", n)
 			}
-			// What the server tells changes, and newcomers get to know it.
+			// The server's information changes. Newcomers must get the new information.
 			g.players.Store(5)
 			if !testutil.Eventually(30*time.Second, func() bool { n, _ := s.asks(s.client, servers[0]); return n == 5 }) {
 				t.Error("newcomers are told what was half a minute ago")

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// networks is the number of prefixes that sources come from: 10.N.0.0/16 and 2001:db8:N::/48.
+// networks is the number of source prefixes: 10.N.0.0/16 and 2001:db8:N::/48.
 const networks = 8
 
 var (
@@ -21,20 +21,20 @@ var (
 	protos = []uint8{protoTCP, protoTCP, protoTCP, protoUDP, protoUDP, protoUDP, protoGRE, protoSCTP, protoUDPLite}
 )
 
-// generator draws attempts.
+// generator draws random attempts.
 type generator struct {
 	*rand.Rand
 	next     uint32 // number of the next attempt
-	metadata bool   // tags beside the frame may be drawn
+	metadata bool   // attempts may have VLAN tags in the frame's metadata
 
-	connections []*connection // that attempts may be data on
+	connections []*connection // connections for attempts with data
 }
 
 func (g *generator) oneIn(n int) bool { return g.IntN(n) == 0 }
 
 func pick[T any](g *generator, list ...T) T { return list[g.IntN(len(list))] }
 
-// source is the address of an attempt's sender, by which it is found again.
+// source returns the source address of an attempt, which identifies the attempt.
 func (g *generator) source(v6 bool, number uint32) netip.Addr {
 	n := byte(g.IntN(networks))
 	if !v6 {
@@ -46,7 +46,7 @@ func (g *generator) source(v6 bool, number uint32) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// attempt draws one of a kind.
+// attempt draws a random attempt of a kind.
 func (g *generator) attempt(k kind) *attempt {
 	v6 := k == extensions || k != options && g.oneIn(2)
 	a := &attempt{kind: k, proto: pick(g, protos...), flags: flagSYN, formed: true}
@@ -76,9 +76,9 @@ func (g *generator) attempt(k kind) *attempt {
 	}
 	switch {
 	case a.proto == protoTCP && g.oneIn(2) && g.onConnection(a, v6):
-		payload = append(payload, 1) // a segment without data shows nowhere
+		payload = append(payload, 1) // no socket would show a segment without data
 	case a.proto == protoTCP:
-		payload = nil // a SYN with data is another check's
+		payload = nil // another check tests SYNs with data
 	}
 	body := a.segment(payload)
 	if k == datagramLengths || g.also() {
@@ -96,13 +96,13 @@ func (g *generator) attempt(k kind) *attempt {
 	return a
 }
 
-// also is whether an attempt tries one more thing.
+// also decides at random whether an attempt gets one more variation.
 func (g *generator) also() bool { return g.oneIn(12) }
 
-// seldom is whether it tries one that hides what the attempt is about.
+// seldom decides at random whether an attempt gets a variation that hides its main one.
 func (g *generator) seldom() bool { return g.oneIn(12 * 12) }
 
-// lieInside has the L4 header say a wrong length, or a wrong checksum.
+// lieInside puts a wrong length or a wrong checksum into the L4 header.
 func (a *attempt) lieInside(g *generator, body []byte) {
 	a.formed = false
 	switch {
@@ -113,7 +113,7 @@ func (a *attempt) lieInside(g *generator, body []byte) {
 		binary.BigEndian.PutUint16(body[4:], n)
 		binary.BigEndian.PutUint16(body[6:], 0)
 		if a.dst.Is6() {
-			covered := len(body) // a length of 0 stands for all of the packet
+			covered := len(body) // a length of 0 means the whole packet
 			if n >= 8 && int(n) < len(body) {
 				covered = int(n)
 			}
@@ -126,7 +126,7 @@ func (a *attempt) lieInside(g *generator, body []byte) {
 	}
 }
 
-// odd draws values of the IP header that are seldom.
+// odd draws a rare value for a field of the IP header.
 func (a *attempt) odd(g *generator, h *header) {
 	a.formed = false
 	switch g.IntN(3) {
@@ -139,13 +139,14 @@ func (a *attempt) odd(g *generator, h *header) {
 	}
 }
 
-// piece is a part of the fragmentable part.
+// piece is a range of bytes of the part that can be fragmented.
 type piece struct {
 	from, to int
 	more     bool
 }
 
-// cut draws fragments: in order without gaps, then reordered, doubled, overlapping or with lengths that are no multiple of 8.
+// cut draws fragments in order and without gaps. Then it may reorder or repeat them. For the kind overlaps, it adds fragments that overlap, or whose
+// length is not a multiple of 8.
 func (g *generator) cut(a *attempt, n int) (list []piece) {
 	unit := func() int {
 		switch {
@@ -184,7 +185,7 @@ func (g *generator) cut(a *attempt, n int) (list []piece) {
 	return list
 }
 
-// fragmented reports whether an attempt is cut.
+// fragmented decides whether an attempt is fragmented.
 func (g *generator) fragmented(a *attempt, n int) bool {
 	return n > 8 && (a.kind == fragments || a.kind == tiny || a.kind == overlaps || g.also())
 }
@@ -199,7 +200,7 @@ func fragmentValue(p piece) uint32 {
 	return packet.FragmentNone
 }
 
-// four makes the frames of IPv4.
+// four makes the frames of an attempt over IPv4.
 func (a *attempt) four(g *generator, h header, body []byte) {
 	if a.kind == options || g.also() {
 		a.formed = false
@@ -225,7 +226,7 @@ func (a *attempt) four(g *generator, h header, body []byte) {
 	}
 }
 
-// chain draws extension headers in front of a header; the types come back beside the bytes.
+// chain draws extension headers. The result units has their lengths in units of 8 bytes, without the first unit.
 func (g *generator) chain(a *attempt) (kinds []uint8, units []int) {
 	if a.kind != extensions && !g.also() {
 		return nil, nil
@@ -245,7 +246,7 @@ func (g *generator) chain(a *attempt) (kinds []uint8, units []int) {
 	return kinds, units
 }
 
-// six makes the frames of IPv6. A part of the extension headers may be in the part that is cut, and a part is not.
+// six makes the frames of an attempt over IPv6. Some extension headers may be in the part that is fragmented, and others before it.
 func (a *attempt) six(g *generator, h header, body []byte) {
 	kinds, units := g.chain(a)
 	inside := len(kinds)
@@ -283,14 +284,14 @@ func (a *attempt) six(g *generator, h header, body []byte) {
 	if cut {
 		list = g.cut(a, len(body))
 		if slices.ContainsFunc(list, func(p piece) bool { return p.from == 0 && p.to < 24 }) {
-			a.formed = false // Linux wants all headers in the first fragment (RFC 8200, 4.5)
+			a.formed = false // Linux requires all headers in the first fragment (RFC 8200, 4.5)
 		}
 	}
 	if a.kind == lengths || g.seldom() {
 		a.formed = false
 		h.lie = pick(g, 1000, 1, 8, -1, -8, -20)
 	}
-	empty := a.kind == lengths && g.oneIn(2) // a payload length of 0 in front of hop-by-hop options: what follows is read
+	empty := a.kind == lengths && g.oneIn(2) // a payload length of 0 before hop-by-hop options: the kernel reads the rest of the packet
 	if empty {
 		kinds, units = append([]uint8{extHop}, kinds...), append([]int{g.IntN(2)}, units...)
 	}
@@ -315,7 +316,7 @@ func (a *attempt) six(g *generator, h header, body []byte) {
 	}
 }
 
-// add puts the link layer around a packet.
+// add adds the link layer to an IP packet, and adds the frame to the attempt.
 func (a *attempt) add(g *generator, f frame, ether uint16, ip []byte) {
 	if a.kind == tunnels {
 		a.formed = false
@@ -350,7 +351,7 @@ func (a *attempt) add(g *generator, f frame, ether uint16, ip []byte) {
 	a.frames = append(a.frames, f)
 }
 
-// tags draws VLAN tags.
+// tags draws the VLAN tags of an attempt.
 func (a *attempt) tags(g *generator) (list []tag) {
 	if a.kind != tags && !g.also() {
 		return nil
@@ -364,7 +365,7 @@ func (a *attempt) tags(g *generator) (list []tag) {
 	return list
 }
 
-// strange puts the Ethernet header in front, or one that is none of IP's.
+// strange adds the Ethernet header. For the kind ethertypes it adds a link layer that does not carry plain IP.
 func (a *attempt) strange(g *generator, ether uint16, ip []byte, list []tag) []byte {
 	if a.kind != ethertypes {
 		return ethernet(ether, ip, list...)
@@ -379,13 +380,13 @@ func (a *attempt) strange(g *generator, ether uint16, ip []byte, list []tag) []b
 		return ethernet(0x8864, append([]byte{0x11, 0, 0, 1, byte((len(ip) + 2) >> 8), byte(len(ip) + 2), 0, ppp}, ip...), list...)
 	case 2: // tags that the kernel does not know
 		return ethernet(ether, ip, append([]tag{{0x9100, 0}}, list...)...)
-	case 3: // the other family's type
+	case 3: // the type of the other family
 		return ethernet(etherIPv4+etherIPv6-ether, ip, list...)
 	}
 	return ethernet(pick[uint16](g, 0x0806, 0x8847, 0x6558, 0x0600, 0, uint16(g.Uint32())), ip, list...)
 }
 
-// tunnel puts a packet into another one, or gives it IPv4-mapped addresses.
+// tunnel puts a packet into another packet, or changes its addresses to IPv4-mapped ones.
 func (a *attempt) tunnel(g *generator, ether uint16, ip []byte) (uint16, []byte) {
 	inner := map[uint16]uint8{etherIPv4: 4, etherIPv6: 41}[ether]
 	outer := &attempt{proto: inner}

@@ -10,13 +10,13 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// judge says what a policy on a target forbids. The comment of reach.go defines it.
+// judge decides whether a policy on a target forbids that an attempt arrives. doc.go has the definition.
 type judge struct {
 	program *ir.Program
-	bare    *ir.Program     // without checks
-	asked   *ir.Program     // with the checks that the target makes of every packet
-	lost    packet.CheckSet // of the program, that frames on this target are not asked
-	whole   bool            // fragments may have been put together before rules
+	bare    *ir.Program     // the policy without checks
+	asked   *ir.Program     // the policy with the checks that the target applies to every packet
+	lost    packet.CheckSet // checks of the program that this target does not apply to frames
+	whole   bool            // fragments may have been reassembled before the rules
 	target  plan.Target
 }
 
@@ -40,7 +40,7 @@ func newJudge(c *control.Compiled, t plan.Target) (*judge, error) {
 	return j, nil
 }
 
-// world knows the host's addresses. No other set of the policies is dynamic.
+// world is the state for the policies of this test. Only the set of the host's addresses is dynamic.
 var world = ir.World{Member: func(_ int, a netip.Addr) bool {
 	return slices.Contains(targets[0], a) || slices.Contains(targets[1], a)
 }}
@@ -50,7 +50,7 @@ func passes(p *ir.Program, pkt *packet.Packet) bool {
 	return verdict == ir.Pass
 }
 
-// forbids is the reason why a socket should not have got what it got, or "".
+// forbids returns the reason why a socket should not have received an event, or "" if it may.
 func (j *judge) forbids(a *attempt, e event) string {
 	if !slices.ContainsFunc(a.frames, func(f frame) bool { return f.offset == 0 && j.received(a, e, f) }) {
 		return "the policy forbids what the socket received"
@@ -61,9 +61,8 @@ func (j *judge) forbids(a *attempt, e event) string {
 	return ""
 }
 
-// answeredByXDP reports whether an event may be the SYN-ACK by which XDP answers one frame: a frame that holds the whole
-// TCP header of what the event names, and that a rule with SYN protection passes. No socket received anything then, so
-// other fragments of the datagram are not asked for.
+// answeredByXDP reports whether an event may be the SYN-ACK with which XDP answers one frame. This frame has the whole TCP header of the event, and a
+// rule with SYN protection passes it. No socket has received data in this case, so other fragments of the datagram do not matter.
 func (j *judge) answeredByXDP(a *attempt, e event) bool {
 	return j.target == plan.TargetXDP && e.answer && slices.ContainsFunc(a.frames, func(f frame) bool {
 		pkt := packet.Decode(f.bytes)
@@ -77,7 +76,7 @@ func (j *judge) answeredByXDP(a *attempt, e event) bool {
 	})
 }
 
-// received judges a datagram as the socket got it, started by a frame.
+// received reports whether the policy passes a datagram as the socket received it. The parameter f is the frame with the start of the datagram.
 func (j *judge) received(a *attempt, e event, f frame) bool {
 	pkt := a.datagram(e, f)
 	if passes(j.bare, &pkt) {
@@ -90,7 +89,8 @@ func (j *judge) received(a *attempt, e event, f frame) bool {
 	return passes(j.bare, &pkt) || j.passesWhole(a, e, f)
 }
 
-// passesWhole judges a datagram that was put together before the rules, started by a frame.
+// passesWhole reports whether the policy passes a datagram that was reassembled before the rules. The parameter f is the frame with the start of the
+// datagram.
 func (j *judge) passesWhole(a *attempt, e event, f frame) bool {
 	pkt := a.datagram(e, f)
 	pkt.Value[packet.Fragment] = packet.FragmentNone
@@ -98,7 +98,7 @@ func (j *judge) passesWhole(a *attempt, e event, f frame) bool {
 	return passes(j.bare, &pkt)
 }
 
-// datagram is what a socket got, as the packet of the frame that begins it.
+// datagram returns the data that a socket received as a packet. The header values are those of f, the frame with the start of the datagram.
 func (a *attempt) datagram(e event, f frame) packet.Packet {
 	pkt := packet.Packet{Kind: packet.IP, Src: e.src, Dst: e.dst}
 	v := &pkt.Value
@@ -118,7 +118,7 @@ func (a *attempt) datagram(e event, f frame) packet.Packet {
 	return pkt
 }
 
-// covered reports whether each part of the datagram was in some frame that passes.
+// covered reports whether each part of the datagram was in a frame that passes.
 func (j *judge) covered(a *attempt) bool {
 	in := make([]bool, a.total)
 	for _, f := range a.frames {
@@ -132,16 +132,16 @@ func (j *judge) covered(a *attempt) bool {
 	return !slices.Contains(in, false)
 }
 
-// passesFrame judges a frame. Of one that fails a check which the target does not make, the rules see another packet than
-// Decode does.
+// passesFrame reports whether a frame passes. A frame that fails a check that the target does not apply counts as passing, because the rules then see
+// another packet than Decode returns.
 func (j *judge) passesFrame(f frame) bool {
 	pkt := packet.Decode(f.bytes)
 	return pkt.Failed&j.lost != 0 || passes(j.asked, &pkt)
 }
 
-// must reports whether an attempt has to arrive: all frames pass, and where fragments may have been put together before rules, so
-// does the datagram. On iptables a test of TCP drops a first fragment that ends within the TCP header, also a test that
-// only counts (tcp_mt in the kernel's net/netfilter/xt_tcpudp.c).
+// must reports whether an attempt must arrive. All its frames must pass. If fragments may have been reassembled before the rules, the whole datagram
+// must pass as well. On iptables, any match on TCP drops a first fragment that ends within the TCP header, even in a rule that only counts (tcp_mt in
+// the kernel's net/netfilter/xt_tcpudp.c).
 func (j *judge) must(a *attempt) bool {
 	if j.target == plan.TargetIptables && a.proto == protoTCP && slices.ContainsFunc(a.frames, func(f frame) bool {
 		return f.fragment == packet.FragmentFirst && f.size < 20

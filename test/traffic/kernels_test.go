@@ -17,10 +17,10 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/features"
 )
 
-// kernelText is how much a service sends to whoever asks: more than a window.
+// kernelText is the number of bytes that a service sends to each client. It is more than a TCP window.
 const kernelText = 1 << 20
 
-// TestKernelHost has clients of a service on the host that protects it, by the best method that the kernel has.
+// TestKernelHost connects clients to a service on the host that protects it. The protection uses the best method that the kernel supports.
 func TestKernelHost(t *testing.T) {
 	synInScene(t, "host", 1, 1500, func(s *synScene) {
 		s.track()
@@ -28,12 +28,13 @@ func TestKernelHost(t *testing.T) {
 	})
 }
 
-// TestKernelRouter has clients of a service behind the host that protects it.
+// TestKernelRouter connects clients to a service behind the host that protects it.
 func TestKernelRouter(t *testing.T) {
 	synInScene(t, "router", 1, 1500, func(s *synScene) { s.fetched("") })
 }
 
-// TestKernelReplies has a server that drops by default begin flows, beside what pretends to answer them. XDP tells replies on these kernels, too.
+// TestKernelReplies makes a server that drops by default open flows, during a flood of forged replies. XDP must recognize replies on these kernels as
+// well.
 func TestKernelReplies(t *testing.T) {
 	if err := features.Egress(); err != nil {
 		t.Fatal(err)
@@ -41,8 +42,8 @@ func TestKernelReplies(t *testing.T) {
 	forgeReplies(t, 5000)
 }
 
-// TestKernelVLAN has clients in a VLAN, whose device stands above the one that XDP is at, and servers that listen everywhere
-// or on the VLAN's device.
+// TestKernelVLAN connects clients in a VLAN. The VLAN device is on top of the device with the XDP program. The servers listen on all addresses, or
+// only on the VLAN device.
 func TestKernelVLAN(t *testing.T) {
 	for name, device := range map[string]string{"everywhere": "", "bound": "tagged"} {
 		t.Run(name, func(t *testing.T) {
@@ -54,8 +55,8 @@ func TestKernelVLAN(t *testing.T) {
 	}
 }
 
-// TestKernelVLANOffload has a device take the tags of frames off before XDP sees them, so that SYN-ACKs from XDP would leave
-// without. The kernel answers instead, apply says why and what to do, and a target without XDP is taken for what needs it.
+// TestKernelVLANOffload makes a device remove VLAN tags before XDP sees the frames. SYN-ACKs from XDP would then leave without a tag. So the kernel
+// answers instead, and apply says why, and how to change it. If a protection needs SYN-ACKs from XDP, apply chooses a target without XDP.
 func TestKernelVLANOffload(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -82,8 +83,8 @@ func TestKernelVLANOffload(t *testing.T) {
 	}
 }
 
-// vlanDevices has the client reach the server only over VLAN devices of both. A veth would carry tags beside frames, where
-// XDP does not see them, unless told not to. That of the host that protects has an Ethernet address of its own.
+// vlanDevices makes client and server reach each other only over VLAN devices. It turns off an offload by which a veth carries tags in the packet's
+// metadata, where XDP does not see them. The VLAN device of the protecting host has an Ethernet address of its own.
 func (s *synScene) vlanDevices() {
 	s.Helper()
 	s.run(s.clients[0], "ethtool -K protects txvlan off")
@@ -95,8 +96,8 @@ func (s *synScene) vlanDevices() {
 		"addr add 10.1.0.2/24 dev tagged", "addr add fd01::2/64 dev tagged nodad")
 }
 
-// fetched protects the server, which listens on a device or everywhere, and has a client get a text from each of its
-// addresses. The protection counts each connection.
+// fetched protects the server, which listens on one device, or on all if device is empty. A client then fetches a text several times from each
+// address of the server. The protection must count each connection.
 func (s *synScene) fetched(device string) {
 	s.Helper()
 	method := s.kernelMethod(device)
@@ -120,7 +121,7 @@ func (s *synScene) fetched(device string) {
 	}
 }
 
-// kernelMethod is the best that the kernel has for a server on a device, once it is let.
+// kernelMethod returns the best method that the kernel has for a server on a device. It enables the sysctl that this method needs.
 func (s *synScene) kernelMethod(device string) string {
 	s.Helper()
 	if s.mode == "router" {
@@ -137,7 +138,7 @@ func (s *synScene) kernelMethod(device string) string {
 	return "host"
 }
 
-// listen80 has the server send the text to whoever asks.
+// listen80 makes the server send the text to each client that requests it.
 func (s *synScene) listen80(device string) {
 	s.Helper()
 	l := s.listenOn(device)
@@ -182,7 +183,7 @@ func (s *synScene) listenOn(device string) (l net.Listener) {
 	return l
 }
 
-// fetch gets the text over a connection of its own.
+// fetch requests the text over a new connection, and checks it.
 func (s *synScene) fetch(to netip.AddrPort) error {
 	c, err := s.dial(s.clients[0], to)
 	if err != nil {

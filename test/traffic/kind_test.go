@@ -1,6 +1,6 @@
 package traffic_test
 
-// kind is what an attempt tries in the first place. Most try something else beside it.
+// kind is the main variation of an attempt. Most attempts also have other variations.
 type kind int
 
 const (

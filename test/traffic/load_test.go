@@ -11,20 +11,21 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// load is clients that use an echo all the while: some over one connection, others over a new one each time.
+// load is a group of clients that use an echo server all the time. Some use one connection, others open a new one each time.
 type load struct {
 	*synScene
 	stop    chan struct{}
 	group   sync.WaitGroup
-	opened  atomic.Int64 // connections
-	words   atomic.Int64 // that came back
-	stage   atomic.Value // what is being done, for what goes wrong
+	opened  atomic.Int64 // the number of connections
+	words   atomic.Int64 // the number of texts that came back on lasting connections
+	stage   atomic.Value // the current step of the test, for error messages
 	mu      sync.Mutex
 	wrong   []string
 	skipped int
 }
 
-// newLoad starts so many of each, from the first client. It must be ended.
+// newLoad starts clients on the first client host: lasting clients with one connection each, and short clients that open new ones. The caller must
+// call end.
 func (s *synScene) newLoad(lasting, short int) *load {
 	l := &load{synScene: s, stop: make(chan struct{})}
 	l.stage.Store("the beginning")
@@ -43,7 +44,7 @@ func (s *synScene) newLoad(lasting, short int) *load {
 	return l
 }
 
-// last talks over one connection until the end.
+// last exchanges texts over one connection until the load ends.
 func (l *load) last(from *lab.Host, to netip.AddrPort) {
 	c, err := l.dial(from, to)
 	if err != nil {
@@ -85,12 +86,12 @@ func (l *load) note(err error, what string) {
 	l.wrong = append(l.wrong, fmt.Sprintf("%s: during %s, %s: %v", l.mode, l.stage.Load(), what, err))
 }
 
-// during names what is done from now on.
+// during sets the name of the current step of the test.
 func (l *load) during(format string, args ...any) {
 	l.stage.Store(fmt.Sprintf(format, args...))
 }
 
-// while waits until the load has gone on for some time.
+// while waits for the time least, and then until both kinds of clients have made progress.
 func (l *load) while(least time.Duration) {
 	opened, words := l.opened.Load(), l.words.Load()
 	time.Sleep(least)
@@ -102,7 +103,7 @@ func (l *load) while(least time.Duration) {
 	l.note(fmt.Errorf("%d connections, %d words", l.opened.Load()-opened, l.words.Load()-words), "it stands still")
 }
 
-// end ends the clients, of whom nothing may have gone wrong.
+// end stops the clients. None of them may have failed.
 func (l *load) end() {
 	l.Helper()
 	close(l.stop)

@@ -17,28 +17,28 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// The first port of the server's sockets of UDP, and how long packets may take on a busy machine.
+// firstManyPort is the first port of the server's UDP sockets. crowdPatience is the longest time that packets may take on a busy machine.
 const (
 	firstManyPort = 1024
 	crowdPatience = time.Minute
 )
 
-// manyFamily has the addresses of a family: of the server, of the peer that its sockets ask, and of a stranger on the same link.
+// manyFamily has addresses of one address family: the server's, that of the peer to which its sockets send, and that of a stranger on the same link.
 type manyFamily struct{ own, peer, stranger string }
 
 var manyFamilies = []manyFamily{{"10.1.0.2", "10.1.0.1", "10.1.0.7"}, {"fd01::2", "fd01::1", "fd01::7"}}
 
 const peerPort, strangerPort = 7777, 7778
 
-// crowd are sockets of the server, one to a port. Ports take turns in the families.
+// crowd is a large number of UDP sockets of the server, each on its own port. Their address families alternate.
 type crowd struct {
 	*scene
 	size  int // the number of sockets
 	parts []*crowdPart
-	got   []string // what each has received
+	got   []string // the data that each socket has received
 }
 
-// crowdPart has some of the sockets, in a table of descriptors of its own: a process may not have so many in one.
+// crowdPart has a part of the sockets, in a table of file descriptors of its own. One table cannot have all of them.
 type crowdPart struct {
 	first int
 	fds   []int
@@ -49,10 +49,10 @@ const partSockets = 15_000
 
 func (c *crowd) family(i int) manyFamily { return manyFamilies[i%len(manyFamilies)] }
 
-// connected is whether a socket takes datagrams of the peer alone.
+// connected reports whether a socket is connected, and so accepts datagrams only from the peer.
 func (c *crowd) connected(i int) bool { return i/len(manyFamilies)%2 == 0 }
 
-// newCrowd opens so many sockets, and connects those that are to be. The client gets the addresses of strangers.
+// newCrowd opens size sockets, and connects half of them. It also gives the client the strangers' addresses.
 func newCrowd(s *scene, size int) *crowd {
 	s.Helper()
 	c := &crowd{scene: s, size: size}
@@ -75,7 +75,7 @@ func newCrowd(s *scene, size int) *crowd {
 		p := &crowdPart{first: first, run: make(chan func())}
 		made := make(chan error)
 		go func() {
-			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and the sockets with it
+			runtime.LockOSThread() // never unlocked: the thread and its sockets end with the goroutine
 			made <- unix.Unshare(unix.CLONE_FILES)
 			for f := range p.run {
 				f()
@@ -94,7 +94,7 @@ func newCrowd(s *scene, size int) *crowd {
 	return c
 }
 
-// do runs a function where the descriptors are, to its end. It must not end the test.
+// do runs a function on the thread that has the file descriptors, and waits until it returns. The function must not end the test.
 func (p *crowdPart) do(f func()) {
 	done := make(chan struct{})
 	p.run <- func() { defer close(done); f() }
@@ -146,36 +146,36 @@ func sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
-// ask has the sockets that are not connected send to the peer.
+// ask makes the sockets that are not connected send to the peer.
 func (c *crowd) ask() {
 	c.Helper()
 	c.askFrom(func(i int) bool { return !c.connected(i) })
 }
 
-// askFrom has some of the sockets send to the peer.
+// askFrom makes those sockets send to the peer for which the function returns true.
 func (c *crowd) askFrom(which func(i int) bool) {
 	c.Helper()
 	c.each(func(i, fd int) {
 		if !which(i) {
 			return
 		}
-		var to unix.Sockaddr // a connected socket has it
+		var to unix.Sockaddr // a connected socket needs none
 		if !c.connected(i) {
 			to = c.peer(i)
 		}
-		if err := unix.Sendto(fd, []byte("question"), 0, to); err != nil && !errors.Is(err, unix.ECONNREFUSED) { // of the question before it
+		if err := unix.Sendto(fd, []byte("question"), 0, to); err != nil && !errors.Is(err, unix.ECONNREFUSED) { // an ICMP error for an earlier question
 			c.Errorf("socket %d asks: %v", i, err)
 		}
 	})
 }
 
-// flood has an address and port of the client, for each family, send a text to each socket. from chooses among the addresses of a family.
+// flood sends a text to each socket from a port of the client. The function from selects the source from the addresses of a family.
 func (c *crowd) flood(text string, port int, from func(manyFamily) string) {
 	c.Helper()
 	c.floodTo(text, port, from, func(int) bool { return true })
 }
 
-// floodTo sends to some of the sockets.
+// floodTo is like flood, but sends only to the sockets for which the function which returns true.
 func (c *crowd) floodTo(text string, port int, from func(manyFamily) string, which func(i int) bool) {
 	c.Helper()
 	var sockets []*net.UDPConn
@@ -210,7 +210,7 @@ func (c *crowd) floodTo(text string, port int, from func(manyFamily) string, whi
 	}
 }
 
-// read reads what the sockets have received, and returns how many have now received something.
+// read reads the data that the sockets have received. It returns the number of sockets that have received data since forget.
 func (c *crowd) read() (n int) {
 	buffer := make([]byte, 100)
 	c.each(func(i, fd int) {
@@ -228,10 +228,10 @@ func (c *crowd) read() (n int) {
 	return n
 }
 
-// forget has the sockets begin anew.
+// forget clears the data that read has recorded.
 func (c *crowd) forget() { c.got = make([]string, c.size) }
 
-// answered wants an answer to come to so many sockets, once to each.
+// answered checks that exactly the given number of sockets receive an answer, and that each receives only one.
 func (c *crowd) answered(when string, want int) {
 	c.Helper()
 	came := 0
@@ -242,7 +242,7 @@ func (c *crowd) answered(when string, want int) {
 	c.onlyAnswers(when)
 }
 
-// onlyAnswers wants no socket to have received anything but one answer.
+// onlyAnswers checks that no socket has received anything except one answer.
 func (c *crowd) onlyAnswers(when string) {
 	c.Helper()
 	for i, text := range c.got {
@@ -252,7 +252,7 @@ func (c *crowd) onlyAnswers(when string) {
 	}
 }
 
-// dropping wants so many packets to be dropped by the default meanwhile.
+// dropping checks that the default drops at least the given number of packets while does runs.
 func (c *crowd) dropping(when string, want uint64, does func()) {
 	c.Helper()
 	before := c.byDefault()
@@ -262,7 +262,7 @@ func (c *crowd) dropping(when string, want uint64, does func()) {
 	}
 }
 
-// byDefault is how many packets no rule has decided.
+// byDefault returns the number of packets about which the default has decided.
 func (s *scene) byDefault() (packets uint64) {
 	s.Helper()
 	err := s.server.Do(func() error {
@@ -278,8 +278,8 @@ func (s *scene) byDefault() (packets uint64) {
 	return packets
 }
 
-// TestManySockets has 60,000 sockets of UDP on the server. Those that are connected get answers from the first apply on, and the others once
-// they have asked. Datagrams to the same ports from another port or another address of the link are dropped, all of them.
+// TestManySockets opens 60,000 UDP sockets on the server. Connected sockets must get answers from the first apply on, and the other sockets as soon
+// as they have sent a question. Datagrams to the same ports from another port or another address of the link must all be dropped.
 func TestManySockets(t *testing.T) {
 	inScene(t, func(s *scene) {
 		const all = 60_000

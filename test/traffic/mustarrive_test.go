@@ -8,8 +8,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// TestMustArrive has a datagram in fragments that pass while the whole datagram does not. It need not arrive where a rule runs behind
-// conntrack, which puts fragments together.
+// TestMustArrive tests a datagram whose fragments pass, but which does not pass as a whole. If a rule runs after conntrack, which reassembles
+// fragments, the datagram need not arrive.
 func TestMustArrive(t *testing.T) {
 	a := datagram(false, 80, 1200)
 	a.formed, a.total = true, 1208

@@ -19,17 +19,17 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// evasion is a way round a policy that was seen to work, and one thing that the policy passes.
+// evasion is a known way to evade a policy, and an attempt that the policy passes.
 type evasion struct {
 	name   string
-	policy string // imported from iptables-save where it begins with *
+	policy string // a policy, or the output of iptables-save to import, which begins with *
 	passes *attempt
 	tries  []*attempt
 }
 
 const importedRule = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n-A INPUT -p tcp --dport 2222 -j DROP\nCOMMIT\n"
 
-// evasions are the cases of the threat model that were seen.
+// evasions returns the known evasions of the threat model.
 func evasions() []evasion {
 	drops := "devices: [eth0]\ndefault: drop\nchecks: off\nservices: [{name: dns, port: udp/53}]\n"
 	return []evasion{
@@ -67,7 +67,8 @@ func evasions() []evasion {
 	}
 }
 
-// taggedDatagrams are datagrams to a port behind one to four tags of VID 0, of both types, beside the frame too.
+// taggedDatagrams returns datagrams to a port with zero to four VLAN tags in front. The tags have VID 0 and both types. There are two copies of each:
+// with and without another tag in the packet's metadata.
 func taggedDatagrams(port uint16) (list []*attempt) {
 	for depth := range 5 {
 		for types := range 1 << depth {
@@ -86,7 +87,7 @@ func taggedDatagrams(port uint16) (list []*attempt) {
 	return list
 }
 
-// TestEvasions has each way round a policy that was seen, on each target: nothing gets to a socket but what the policy passes.
+// TestEvasions sends each known evasion to each target. Sockets may receive only packets that the policy passes.
 func TestEvasions(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -101,8 +102,8 @@ func TestEvasions(t *testing.T) {
 	}
 }
 
-// TestVLANDevice has datagrams come in by a device that is called like a VLAN of eth0: behind ingress a policy for eth0 is one
-// for it as well.
+// TestVLANDevice sends datagrams through a device whose name looks like that of a VLAN of eth0. At stages after ingress, a policy for eth0 must also
+// apply to such a device.
 func TestVLANDevice(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestVLANDevice(t *testing.T) {
 	}
 }
 
-// evade applies a policy, and sends what it forbids and what it passes.
+// evade applies a policy. It sends the attempts that the policy forbids, and the one that it passes.
 func (s *scene) evade(t *testing.T, target plan.Target, e evasion) {
 	text := e.policy
 	if text[0] == '*' {
@@ -174,7 +175,7 @@ func (s *scene) evade(t *testing.T, target plan.Target, e evasion) {
 	}
 }
 
-// made counts the attempts that are written by hand, and gives each its source.
+// made is the number of attempts that are written by hand. It is part of the source address of each attempt.
 var made uint16
 
 func written(v6 bool, proto uint8, port uint16) *attempt {
@@ -189,17 +190,17 @@ func written(v6 bool, proto uint8, port uint16) *attempt {
 	return a
 }
 
-// segment is a SYN to a port, not yet in frames.
+// segment returns an attempt with a SYN to a port. It has no frames yet.
 func segment(v6 bool, port uint16) *attempt { return written(v6, protoTCP, port) }
 
-// datagram is one of UDP to a port, with so many bytes of payload.
+// datagram returns an attempt with a UDP datagram to a port, with size bytes of payload. It has no frames yet.
 func datagram(v6 bool, port uint16, size int) *attempt {
 	a := written(v6, protoUDP, port)
 	a.total = size
 	return a
 }
 
-// packet is the attempt in one packet, with headers of IPv6 in front of its segment.
+// packet returns the attempt as one IP packet. For IPv6, extension headers of the given kinds precede its segment.
 func (a *attempt) packet(kinds []uint8, unit int) (ether uint16, ip []byte) {
 	h, body := header{ttl: 64, id: uint32(made)}, a.segment(make([]byte, a.total))
 	if a.src.Is4() {
@@ -220,7 +221,7 @@ func (a *attempt) framed(ether uint16, ip []byte, tags ...tag) *attempt {
 
 func (a *attempt) whole() *attempt { return a.behindTags() }
 
-// behindTags is the attempt behind tags of VID 0.
+// behindTags adds a frame with the attempt, with tags of VID 0 in front.
 func (a *attempt) behindTags(ethers ...uint16) *attempt {
 	var list []tag
 	for _, e := range ethers {
@@ -230,31 +231,31 @@ func (a *attempt) behindTags(ethers ...uint16) *attempt {
 	return a.framed(ether, ip, list...)
 }
 
-// behind is the attempt behind so many extension headers.
+// behind adds a frame with the attempt, with n extension headers in front.
 func (a *attempt) behind(kind uint8, n int) *attempt {
 	ether, ip := a.packet(slices.Repeat([]uint8{kind}, n), 1)
 	return a.framed(ether, ip)
 }
 
-// withoutLength is the attempt behind hop-by-hop options, with a payload length of 0.
+// withoutLength adds a frame with the attempt, with hop-by-hop options in front and a payload length of 0.
 func (a *attempt) withoutLength() *attempt {
 	ether, ip := a.packet([]uint8{extHop}, 0)
 	binary.BigEndian.PutUint16(ip[4:], 0)
 	return a.framed(ether, ip)
 }
 
-// inFragments is the attempt cut into fragments of so many bytes.
+// inFragments adds frames with the attempt in fragments of size bytes.
 func (a *attempt) inFragments(size int) *attempt {
 	return a.cut(a.proto, a.segment(make([]byte, a.total)), size)
 }
 
-// chainInFragments is the attempt behind destination options that take the first fragment.
+// chainInFragments adds frames with the attempt in fragments. The first fragment contains only destination options.
 func (a *attempt) chainInFragments() *attempt {
 	body := append(extension(extDst, extDst, 0), extension(a.proto, extDst, 1)...)
 	return a.cut(extDst, append(body, a.segment(nil)...), 8)
 }
 
-// cut cuts what begins with a header of a type.
+// cut adds frames with the fragments of body. The parameter next is the type of the first header in body.
 func (a *attempt) cut(next uint8, body []byte, size int) *attempt {
 	h := header{ttl: 64, id: uint32(made)}
 	for from := 0; from < len(body); from += size {

@@ -20,7 +20,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// unboundConf is an unbound at all addresses of the server, with two zones as if from the Internet: one of its own, and one whose server never answers.
+// unboundConf configures unbound for all addresses of the server, with two zones that stand for zones of the Internet. unbound has the data of one
+// zone. The server of the other zone never answers.
 const unboundConf = `server:
 	interface: 0.0.0.0
 	interface: ::0
@@ -49,14 +50,14 @@ remote-control:
 	control-enable: no
 `
 
-// existing are names h0 to h49 of the zone.
+// existing is the number of names in the zone: h0 to h49.
 const existing = 50
 
-// unbound starts one in the server, for clients on the client's link.
+// unbound starts unbound on the server. It serves clients on the client's link.
 func (s *scene) unbound() {
 	s.Helper()
 	testutil.RequireTool(s.T, "unbound")
-	if _, err := s.lab.NewSink(s.clientEnd, lab.PassAll); err != nil { // or the client does not get what XDP sends: see synScene.hear
+	if _, err := s.lab.NewSink(s.clientEnd, lab.PassAll); err != nil { // without it the client does not receive XDP's packets: see synScene.hear
 		s.Fatal(err)
 	}
 	dir := s.TempDir()
@@ -84,7 +85,7 @@ func (s *scene) unbound() {
 	}
 }
 
-// lookUp asks a server once. It returns the answer as it comes: truncated, when it is.
+// lookUp sends one query to a server. It returns the answer even if it is truncated.
 func (s *scene) lookUp(from *lab.Host, network, to, name string, qtype uint16) (*dns.Msg, error) {
 	conn, err := from.Dial(s.ctx, network, netip.MustParseAddrPort(to))
 	if err != nil {
@@ -99,7 +100,8 @@ func (s *scene) lookUp(from *lab.Host, network, to, name string, qtype uint16) (
 	return answer, err
 }
 
-// resolve asks over UDP, again when a query or its answer is lost, and over TCP when the answer is truncated, as clients do. It says over what the answer came.
+// resolve queries a server as clients do. It uses UDP, repeats the query after a loss, and uses TCP after a truncated answer. The result network is
+// the protocol of the final answer.
 func (s *scene) resolve(from *lab.Host, to, name string, qtype uint16) (answer *dns.Msg, network string) {
 	s.Helper()
 	var err error
@@ -128,10 +130,11 @@ checks: strict
 services: [{name: dns, port: [udp/53, tcp/53], guard: {type: dns, limit: {rate: 500/s, per: from}, names: 50/s}, track: false}]
 `
 
-// namesPause keeps 3,000 random names within the guard's rate of truncated answers, of which clients of other names need one.
+// namesPause slows down the flood of 3,000 random names, so that it does not use up the guard's rate of truncated answers. A client that queries
+// another name needs one truncated answer.
 const namesPause = time.Second / 10
 
-// randomNames are queries of random sources for names of a zone that do not exist.
+// randomNames returns queries from random sources. The queried names are in a zone, but do not exist.
 func randomNames(zone string) (lines []string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -140,9 +143,9 @@ func randomNames(zone string) (lines []string) {
 	return lines
 }
 
-// TestRandomSubdomains has an unbound under a flood of queries for random names of a zone. Names that it has answered before are answered to everybody over UDP, in any
-// case and of any type. Who asks for another name of the zone comes back over TCP, and is answered over UDP from then on. Other zones are not concerned, and
-// when the flood is over, neither is this one.
+// TestRandomSubdomains floods unbound with queries for random names of a zone. Names that it has answered before must be answered over UDP for every
+// client, in upper and lower case and for any type. A client that queries another name of the zone must repeat its query over TCP. From then on it
+// gets answers over UDP. The flood must not affect other zones. After the flood, queries for the zone must be answered as before.
 func TestRandomSubdomains(t *testing.T) {
 	t.Parallel()
 	inScene(t, func(s *scene) {
@@ -161,7 +164,7 @@ func TestRandomSubdomains(t *testing.T) {
 		}
 		s.besidePacedFlood(randomNames("shop.example"), namesPause, 10*time.Second, "dns:names", func() {
 			s.zoneIsTold("shop.example", half)
-			s.apply(targets[0], namesPolicy) // the next generation goes on with what this one has learnt
+			s.apply(targets[0], namesPolicy) // the next generation takes over the names that this one has learnt
 			s.zoneIsTold("shop.example", half)
 			for i := range half {
 				for name, qtype := range map[string]uint16{fmt.Sprintf("h%d.shop.example", i): dns.TypeA, fmt.Sprintf("H%d.sHoP.eXample", i): dns.TypeMX} {
@@ -185,7 +188,7 @@ func TestRandomSubdomains(t *testing.T) {
 			}
 		})
 		if !testutil.Eventually(40*time.Second, func() bool {
-			time.Sleep(time.Second) // more queries than half of the rate have it go on
+			time.Sleep(time.Second) // a zone stays flooded while its queries exceed half of the rate
 			passed := s.counted("dns")
 			s.send(1, s.frames("udp 203.0.113.9:4000 > 10.0.0.2:53 dns=A,never.shop.example"))
 			return testutil.Eventually(time.Second, func() bool { return s.counted("dns") > passed })
@@ -195,7 +198,8 @@ func TestRandomSubdomains(t *testing.T) {
 	})
 }
 
-// TestRandomSubdomainsAtOnce begins with a flood, before any name was answered: clients of names that exist are answered over TCP at first.
+// TestRandomSubdomainsAtOnce starts a flood before any name has been answered. The first query of a client must be answered over TCP, and further
+// queries over UDP.
 func TestRandomSubdomainsAtOnce(t *testing.T) {
 	t.Parallel()
 	inScene(t, func(s *scene) {
@@ -212,8 +216,8 @@ func TestRandomSubdomainsAtOnce(t *testing.T) {
 	})
 }
 
-// TestLameZone has a flood for names of a zone whose server does not answer. Unbound says SERVFAIL after 14 to 17 seconds: from then on the zone is flooded, and other
-// zones are answered.
+// TestLameZone floods a zone whose server does not answer. unbound answers SERVFAIL after 14 to 17 seconds. From then on the zone counts as flooded,
+// and queries for other zones are answered.
 func TestLameZone(t *testing.T) {
 	t.Parallel()
 	inScene(t, func(s *scene) {
@@ -230,7 +234,7 @@ func TestLameZone(t *testing.T) {
 	})
 }
 
-// zoneIsTold checks what status says of names and zones.
+// zoneIsTold checks the status: it must count the answered names, and list the zone as flooded.
 func (s *scene) zoneIsTold(zone string, answered int) {
 	s.Helper()
 	var st *control.Status

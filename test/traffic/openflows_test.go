@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// pushed is a connection that the server began, of which only the other end sends.
+// pushed is a connection that the server opened, and on which only the other end sends.
 type pushed struct{ own, peer net.Conn }
 
 func (s *scene) pushed(to string) pushed {
@@ -32,7 +32,7 @@ func (s *scene) pushed(to string) pushed {
 	return pushed{own, peer}
 }
 
-// arrives reports whether what the peer sends arrives.
+// arrives returns an error unless data that the peer sends arrives.
 func (p pushed) arrives() error {
 	p.own.SetReadDeadline(time.Now().Add(5 * time.Second))
 	if _, err := p.peer.Write([]byte("news")); err != nil {
@@ -45,8 +45,8 @@ func (p pushed) arrives() error {
 	return err
 }
 
-// TestOpenFlowsGoOn has connections, of which only the other end sends, live through the first apply, another one, the return to one that
-// has run before, and a trial that is given up.
+// TestOpenFlowsGoOn opens connections on which only the other end sends. They must survive the first apply, another apply, the return to an earlier
+// policy, and a trial that is rolled back.
 func TestOpenFlowsGoOn(t *testing.T) {
 	const closed = "default: drop\nservices: [{name: mark, port: udp/9}]\n"
 	inScene(t, func(s *scene) {
@@ -81,7 +81,7 @@ func TestOpenFlowsGoOn(t *testing.T) {
 	})
 }
 
-// back returns to the policy before, or gives a trial up.
+// back rolls back to the previous policy. During a trial, it ends the trial.
 func (s *scene) back() {
 	s.Helper()
 	if err := s.server.Do(func() error { _, err := s.Rollback(s.ctx); return err }); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// The options in effect of a connection, bits of tcpi_options in linux/tcp.h.
+// Options that a connection has negotiated. The values are bits of tcpi_options in linux/tcp.h.
 const (
 	timestamps = 1 << iota
 	sack
@@ -24,17 +24,17 @@ const (
 	negotiated = timestamps | sack | windowScaling | ecn
 )
 
-// effect is what is in effect at one end of a connection.
+// effect has the values that are in effect at one end of a connection.
 type effect struct {
 	Options       uint8
 	Send, Receive uint8  // window scales
-	Segment       uint32 // the largest segment that it sends
+	Segment       uint32 // the size of the largest segment that this end sends
 }
 
-// effects are those of the client and of the server.
+// effects has the values at the client and at the server.
 type effects struct{ Client, Server effect }
 
-// effectAt asks the kernel of a host about the connection from one address to another.
+// effectAt returns the values that a host's kernel reports for the connection from one address to another.
 func effectAt(h *lab.Host, from, to netip.AddrPort) (e effect, err error) {
 	var found []*netlink.InetDiagTCPInfoResp
 	family := uint8(unix.AF_INET)
@@ -45,7 +45,7 @@ func effectAt(h *lab.Host, from, to netip.AddrPort) (e effect, err error) {
 	for _, f := range found {
 		id := &f.InetDiagMsg.ID
 		if address(id.Source, id.SourcePort) == from && address(id.Destination, id.DestinationPort) == to && f.TCPInfo != nil {
-			i := f.TCPInfo // whose names of the two scales are exchanged
+			i := f.TCPInfo // the library netlink has swapped the names of the two window scales
 			return effect{Options: i.Options & negotiated, Send: i.Rcv_wscale, Receive: i.Snd_wscale, Segment: i.Snd_mss}, nil
 		}
 	}
@@ -60,16 +60,16 @@ func address(ip net.IP, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(a.Unmap(), port)
 }
 
-// setting is a client unlike others.
+// setting is a client with special settings.
 type setting struct {
 	name    string
-	sysctls string // of the client, under net/ipv4
-	mss     int    // that it announces; 0: that of the device
+	sysctls string // the client's sysctls under net/ipv4
+	mss     int    // the MSS that the client announces; 0: that of the device
 	vlan    bool
-	partial bool // checksums are left to the device, which leaves them, too
+	partial bool // the kernel leaves checksums to the device, which does not compute them either
 
-	host, router uint8 // options that connections lack in a mode, as a SYN without timestamps leaves no place for them
-	floored      bool  // likewise the server may take the client's window scale for a smaller one, and its segments
+	host, router uint8 // options that connections lack in this mode, because a SYN without timestamps has no space for them
+	floored      bool  // for the same reason the server may assume a smaller window scale and smaller segments of the client
 }
 
 var settings = []setting{
@@ -79,7 +79,7 @@ var settings = []setting{
 	{name: "no window scaling", sysctls: "tcp_window_scaling=0"},
 	{name: "no timestamps nor SACK", sysctls: "tcp_timestamps=0 tcp_sack=0", host: windowScaling, router: windowScaling},
 	{name: "no options", sysctls: "tcp_timestamps=0 tcp_sack=0 tcp_window_scaling=0"},
-	{name: "ECN", sysctls: "tcp_ecn=1", router: ecn}, // which nft has no word for
+	{name: "ECN", sysctls: "tcp_ecn=1", router: ecn}, // nft cannot express ECN
 	{name: "ECN without timestamps", sysctls: "tcp_ecn=1 tcp_timestamps=0", host: ecn, router: windowScaling | sack | ecn, floored: true},
 	{name: "MSS 536", mss: 536},
 	{name: "MSS 1220", mss: 1220},
@@ -89,14 +89,14 @@ var settings = []setting{
 	{name: "VLAN and partial checksums", vlan: true, partial: true},
 }
 
-// longSettings are clients on links of large frames.
+// longSettings has clients on links with large frames.
 var longSettings = []setting{
 	{name: "MSS 8960"},
 	{name: "MSS 4056", mss: 4056},
 	{name: "MSS 8960 without timestamps", sysctls: "tcp_timestamps=0", router: windowScaling | sack, floored: true},
 }
 
-// TestOptions compares connections of all kinds of clients with the same before there was a protection.
+// TestOptions compares protected and unprotected connections of clients with different settings.
 func TestOptions(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -143,9 +143,8 @@ func compareSettings(t *testing.T, mode string, mtu int, settings []setting) {
 	})
 }
 
-// servers are the addresses that a client goes to. SYNPROXY of nftables takes IPv6 only when the device or its GRO has
-// looked at checksums (net/netfilter/nft_synproxy.c, nft_synproxy_do_eval), which GRO does to VLANs only where the kernel
-// has them.
+// servers returns the server's addresses to which a client connects. SYNPROXY of nftables handles IPv6 only if the device or its GRO has verified the
+// checksum (net/netfilter/nft_synproxy.c, nft_synproxy_do_eval). GRO verifies it for VLAN frames only if the kernel has the VLAN device.
 func (c *setting) servers(mode string) []netip.AddrPort {
 	if mode == "router" && c.vlan && !c.partial {
 		return servers[:1]
@@ -153,10 +152,10 @@ func (c *setting) servers(mode string) []netip.AddrPort {
 	return servers
 }
 
-// leastIPv6 is the MSS that no host of IPv6 can be below (RFC 8200, 5).
+// leastIPv6 is the smallest MSS that an IPv6 host can have (RFC 8200, 5).
 const leastIPv6 = 1280 - 60
 
-// expected is what is to be in effect in a protected connection.
+// expected returns the values that a protected connection must have. The parameter e has the values of an unprotected one.
 func (c *setting) expected(mode string, to netip.AddrPort, e effects) effects {
 	lost := c.host
 	if mode == "router" {
@@ -178,10 +177,10 @@ func (c *setting) expected(mode string, to netip.AddrPort, e effects) effects {
 	return e
 }
 
-// stampSize is what timestamps take of each segment.
+// stampSize is the number of bytes that timestamps take in each segment.
 const stampSize = 12
 
-// bounded has what is wanted in place of the server's own segments and scale, if those may be smaller and are.
+// bounded replaces the server's segment size and window scale by those of want, if they are allowed to be smaller and are within bounds.
 func (e effects) bounded(want effects, segments, scale bool) effects {
 	if segments && 536-stampSize <= e.Server.Segment && e.Server.Segment < want.Server.Segment {
 		e.Server.Segment = want.Server.Segment
@@ -192,7 +191,7 @@ func (e effects) bounded(want effects, segments, scale bool) effects {
 	return e
 }
 
-// set makes a client what a setting says.
+// set configures client i according to a setting.
 func (s *synScene) set(i int, c setting) {
 	s.Helper()
 	client, name := s.clients[i], s.devices[i]
@@ -213,7 +212,7 @@ func (s *synScene) set(i int, c setting) {
 	}
 }
 
-// visit has each client get the page from each address of the server, and returns what was in effect then.
+// visit makes each client request the page from each address of the server. It returns the values in effect.
 func (s *synScene) visit(mode string, settings []setting) []map[netip.AddrPort]effects {
 	s.Helper()
 	all := make([]map[netip.AddrPort]effects, len(settings))
@@ -230,7 +229,7 @@ func (s *synScene) visit(mode string, settings []setting) []map[netip.AddrPort]e
 	return all
 }
 
-// effects gets the page over one connection.
+// effects requests the page over one connection. It returns the values in effect at both ends.
 func (s *synScene) effects(from *lab.Host, to netip.AddrPort) (e effects, err error) {
 	c, err := s.dial(from, to)
 	if err != nil {
@@ -248,14 +247,14 @@ func (s *synScene) effects(from *lab.Host, to netip.AddrPort) (e effects, err er
 	return e, err
 }
 
-// track has the host that protects track connections, as a host with any stateful rule does.
+// track makes the protecting host track connections, as a host with a stateful rule does.
 func (s *synScene) track() {
 	s.Helper()
 	testutil.RequireTool(s, "nft")
 	s.run(s.protects, "nft table inet stateful { chain first { type filter hook prerouting priority 0; ct state established accept; }; }")
 }
 
-// entries is how many connections the host that protects tracks.
+// entries returns the number of connections that the protecting host tracks.
 func (s *synScene) entries() int {
 	s.Helper()
 	c, err := s.protects.Conntrack()

@@ -15,22 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peer is a TCP of its own, that does what it is told, on the first client's link, at an address that its kernel does not
-// have. It is one end of one connection at a time.
+// peer is a scripted TCP endpoint on the first client's link. The client's kernel does not have its address. A peer has one connection at a time.
 type peer struct {
 	*synScene
 	socket   int
 	eth      layers.Ethernet
 	from, to netip.AddrPort
-	seq, ack uint32 // of the next segment
-	stamp    uint32 // that the other end sent last
-	plain    bool   // without timestamps
+	seq, ack uint32 // the sequence and acknowledgment numbers of the next segment
+	stamp    uint32 // the last timestamp from the other end
+	plain    bool   // the connection has no timestamps
 }
 
 // The addresses of peers.
 var peers = []netip.Addr{netip.MustParseAddr("10.0.0.77"), netip.MustParseAddr("fd00::77")}
 
-// newPeer makes one that goes to an address of the server from a port.
+// newPeer makes a peer that connects to an address of the server from a port.
 func (s *synScene) newPeer(to netip.AddrPort, port uint16) *peer {
 	s.Helper()
 	p := &peer{synScene: s, to: to, seq: 1_000_000_000 + uint32(port)}
@@ -53,7 +52,7 @@ func (s *synScene) newPeer(to netip.AddrPort, port uint16) *peer {
 	return p
 }
 
-// open opens the socket, in the client.
+// open opens the packet socket in the client.
 func (p *peer) open() (err error) {
 	dev, err := netlink.LinkByName("protects")
 	if err != nil {
@@ -66,7 +65,7 @@ func (p *peer) open() (err error) {
 	return unix.Bind(p.socket, &unix.SockaddrLinklayer{Protocol: uint16(all), Ifindex: dev.Attrs().Index})
 }
 
-// mac is the address of a device of a client by its number, or of the host that protects with -1.
+// mac returns the Ethernet address of a device. The parameter client is the number of a client, or -1 for the protecting host.
 func (s *synScene) mac(client int, device string) (mac net.HardwareAddr) {
 	s.Helper()
 	h := s.protects
@@ -86,15 +85,15 @@ func (s *synScene) mac(client int, device string) (mac net.HardwareAddr) {
 	return mac
 }
 
-// segment is what a peer sends.
+// segment describes a segment that a peer sends.
 type segment struct {
 	flags   string // letters of tcpdump
 	options []layers.TCPOption
 	payload string
-	before  uint32 // what its number is less than the next
+	before  uint32 // the distance of its sequence number below the peer's next one
 }
 
-// send sends a segment, which does not count until it is acknowledged.
+// send sends a segment. The peer's sequence number does not change until the segment is acknowledged.
 func (p *peer) send(g segment) {
 	p.Helper()
 	tcp := layers.TCP{
@@ -117,7 +116,7 @@ func (p *peer) send(g segment) {
 	}
 }
 
-// frameOf is a frame with a segment.
+// frameOf returns a frame with a TCP segment.
 func frameOf(eth layers.Ethernet, from, to netip.AddrPort, tcp *layers.TCP, payload string) []byte {
 	var ip gopacket.SerializableLayer
 	if from.Addr().Is4() {
@@ -132,12 +131,12 @@ func frameOf(eth layers.Ethernet, from, to netip.AddrPort, tcp *layers.TCP, payl
 	frame := gopacket.NewSerializeBuffer()
 	options := gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}
 	if err := gopacket.SerializeLayers(frame, options, &eth, ip, tcp, gopacket.Payload(payload)); err != nil {
-		panic(err) // the layers are all there
+		panic(err) // cannot fail: all layers are given
 	}
 	return frame.Bytes()
 }
 
-// receive is the next segment for the peer, nil when there is none for so long.
+// receive returns the next segment for the peer, or nil if none arrives within the time wait.
 func (p *peer) receive(wait time.Duration) *layers.TCP {
 	p.Helper()
 	buffer := make([]byte, 1<<16)
@@ -161,8 +160,8 @@ func (p *peer) receive(wait time.Duration) *layers.TCP {
 	return nil
 }
 
-// expects reports whether a segment is near what is to come: of others, such as a SYN-ACK that was sent for an attempt
-// before, nothing is taken over (RFC 7323, section 4.3).
+// expects reports whether a segment's sequence number is near the expected one. The peer takes no timestamps from other segments, such as a SYN-ACK
+// for an earlier attempt (RFC 7323, section 4.3).
 func (p *peer) expects(g *layers.TCP) bool {
 	off := int32(g.Seq - p.ack)
 	return p.ack == 0 || off > -1<<20 && off < 1<<20
@@ -177,19 +176,20 @@ func stampOf(tcp *layers.TCP) (uint32, error) {
 	return 0, fmt.Errorf("no timestamps")
 }
 
-// option is one of TCP.
+// option returns a TCP option.
 func option(kind layers.TCPOptionKind, data ...byte) layers.TCPOption {
 	return layers.TCPOption{OptionType: kind, OptionLength: uint8(2 + len(data)), OptionData: data}
 }
 
-// synOptions are those of Linux.
+// synOptions returns the options of a SYN from Linux.
 func (p *peer) synOptions() []layers.TCPOption {
 	return append([]layers.TCPOption{
 		option(layers.TCPOptionKindMSS, 5, 180), option(layers.TCPOptionKindSACKPermitted), option(layers.TCPOptionKindWindowScale, 7),
 	}, p.stamps()...)
 }
 
-// stamps is the option that all segments have, unless they are plain: the peer's clock and the other end's.
+// stamps returns the timestamp option of a segment. It has the peer's clock and the last timestamp from the other end. stamps returns nil if the peer
+// is plain.
 func (p *peer) stamps() []layers.TCPOption {
 	if p.plain {
 		return nil
@@ -198,7 +198,7 @@ func (p *peer) stamps() []layers.TCPOption {
 	return []layers.TCPOption{option(layers.TCPOptionKindTimestamps, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, now), p.stamp)...)}
 }
 
-// knock sends a SYN and takes the SYN-ACK.
+// knock sends a SYN and receives the SYN-ACK.
 func (p *peer) knock(payload string, more ...layers.TCPOption) {
 	p.Helper()
 	p.ack, p.stamp = 0, 0
@@ -209,7 +209,7 @@ func (p *peer) knock(payload string, more ...layers.TCPOption) {
 		case got == nil:
 			p.Fatal("no SYN-ACK comes")
 		case !got.SYN || !got.ACK:
-			continue // of the connection before
+			continue // a segment of the previous connection
 		case got.Ack != p.seq+1:
 			p.Fatalf("a SYN of %d bytes has %d bytes acknowledged", len(payload), got.Ack-p.seq-1)
 		}
@@ -218,24 +218,24 @@ func (p *peer) knock(payload string, more ...layers.TCPOption) {
 	}
 }
 
-// connect makes a connection.
+// connect opens a connection, and waits until its window is open.
 func (p *peer) connect() {
 	p.Helper()
 	p.connectHastily()
 	p.awaitWindow()
 }
 
-// connectHastily makes a connection, and does not wait until the window opens.
+// connectHastily opens a connection, but does not wait until its window is open.
 func (p *peer) connectHastily() {
 	p.Helper()
 	p.knock("")
 	p.send(segment{flags: ".", options: p.stamps()})
 }
 
-// awaitWindow waits, as clients do, until the window opens: SYNPROXY's SYN-ACK has none. What is sent before comes to the
-// server with numbers of SYNPROXY's if it comes between the end of the server's handshake and the moment from which the kernel
-// translates them (kernel net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook: nf_ct_seqadj_init comes after
-// synproxy_send_server_ack), and is answered with a reset.
+// awaitWindow waits until the window is open, as clients do, because SYNPROXY's SYN-ACK has a window of 0. Data that is sent earlier may reach the
+// server with SYNPROXY's sequence numbers. The server then answers with a reset. This can happen between the end of the server's handshake and the
+// moment when the kernel translates the numbers (kernel net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook: nf_ct_seqadj_init comes after
+// synproxy_send_server_ack).
 func (p *peer) awaitWindow() {
 	p.Helper()
 	if p.mode != "router" {
@@ -248,16 +248,16 @@ func (p *peer) awaitWindow() {
 	}
 }
 
-// again is how often a segment is sent for which nothing comes.
+// again is the time after which a segment without an answer is sent again.
 const again = 300 * time.Millisecond
 
-// say sends text, again and again, until it comes back.
+// say sends a text repeatedly until it is echoed.
 func (p *peer) say(text string) {
 	p.Helper()
 	p.sayWith(segment{flags: "P.", payload: text}, text)
 }
 
-// sayWith sends a segment until so much text comes back.
+// sayWith sends a segment repeatedly until the given text is echoed. It fails the test after a reset.
 func (p *peer) sayWith(g segment, text string) {
 	p.Helper()
 	if p.isReset(g, text) {
@@ -265,7 +265,7 @@ func (p *peer) sayWith(g segment, text string) {
 	}
 }
 
-// isReset sends a segment until so much text comes back, or a reset.
+// isReset sends a segment repeatedly until the given text is echoed or a reset arrives. It reports whether a reset arrived.
 func (p *peer) isReset(g segment, text string) bool {
 	p.Helper()
 	echo := ""
@@ -291,7 +291,7 @@ func (p *peer) isReset(g segment, text string) bool {
 	return false
 }
 
-// wantSilence fails the test when anything comes.
+// wantSilence fails the test if a segment arrives.
 func (p *peer) wantSilence(after string) {
 	p.Helper()
 	if got := p.receive(again); got != nil {
@@ -299,7 +299,7 @@ func (p *peer) wantSilence(after string) {
 	}
 }
 
-// want is the next segment of which good says so.
+// want returns the next segment for which good returns true.
 func (p *peer) want(what string, good func(*layers.TCP) bool) *layers.TCP {
 	p.Helper()
 	for end := time.Now().Add(synPatience); time.Now().Before(end); {

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// policy writes a random policy about what attempts vary.
+// policy returns a random policy. Its rules match the values that attempts vary.
 func (g *generator) policy() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "devices: [eth0]\ndefault: %s\nreplies: drop\nchecks: %s\n", pick(g, "pass", "drop"), g.checks())
@@ -33,7 +33,7 @@ func (g *generator) policy() string {
 			}
 			port := g.port()
 			if g.oneIn(2) {
-				port = fmt.Sprintf("tcp/%d, syn: {mode: host, when: always}", ports[(first+i)%len(ports)]) // each is protected once
+				port = fmt.Sprintf("tcp/%d, syn: {mode: host, when: always}", ports[(first+i)%len(ports)]) // each port is protected at most once
 			}
 			fmt.Fprintf(&b, "  - {name: s%d, port: %s%s}\n", i, port, from)
 		}
@@ -41,7 +41,7 @@ func (g *generator) policy() string {
 	return b.String()
 }
 
-// checks writes a profile, off as often as not, and single ones over it.
+// checks returns a random profile of checks, and random settings of single checks. In three of five cases the profile is off.
 func (g *generator) checks() string {
 	text := "{profile: " + pick(g, "off", "off", "off", "standard", "strict")
 	for c := range packet.NumChecks {
@@ -52,7 +52,7 @@ func (g *generator) checks() string {
 	return text + "}"
 }
 
-// keys writes some keys, each with a comma behind it.
+// keys returns at least the given number of random keys of a rule, with a comma after each.
 func (g *generator) keys(least int) (b string) {
 	number := func(values ...int) string {
 		n := pick(g, values...)

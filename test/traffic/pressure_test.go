@@ -20,8 +20,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestFlowPressure has one network open more connections than are remembered, while ACKs of no connection come from random
-// sources. The connections of others that last are remembered all the while, though most are silent, and go on.
+// TestFlowPressure makes one network open more connections than the table of flows holds. At the same time, ACKs without a connection arrive from
+// random sources. Other clients have long-lasting connections, most of which are silent. The table must keep these, and they must continue.
 func TestFlowPressure(t *testing.T) {
 	const lasting, idle, opened, forged = 40, 30, 2500, 20_000
 	for _, mode := range modes {
@@ -30,7 +30,7 @@ func TestFlowPressure(t *testing.T) {
 			synInScene(t, mode, 2, 1500, func(s *synScene) {
 				s.target = plan.TargetXDP
 				s.echo()
-				s.protect("when: always, flows: 1000", "") // the table has 2048 places
+				s.protect("when: always, flows: 1000", "") // the table has 2048 slots
 				var connections []net.Conn
 				for i := range lasting {
 					c, err := s.dial(s.clients[0], servers[i%2])
@@ -80,7 +80,7 @@ func TestFlowPressure(t *testing.T) {
 	}
 }
 
-// editFlows changes all words of the table of flows.
+// editFlows applies a function to all entries in the table of flows.
 func (s *synScene) editFlows(change func(word uint64) uint64) {
 	s.Helper()
 	pins, err := filepath.Glob(s.Dir + "/generation-*/flows")
@@ -109,10 +109,10 @@ func (s *synScene) editFlows(change func(word uint64) uint64) {
 	}
 }
 
-// The state in a word of the table: bpf/flow.h.
+// The position and the mask of the state in an entry of the table: see bpf/flow.h.
 const stateShift, stateMask = 24, 7
 
-// ageFlows has all flows be seen so many seconds before they were.
+// ageFlows makes each flow's last packet older by the given number of seconds.
 func (s *synScene) ageFlows(seconds uint64) {
 	s.Helper()
 	s.editFlows(func(word uint64) uint64 {
@@ -123,7 +123,7 @@ func (s *synScene) ageFlows(seconds uint64) {
 	})
 }
 
-// lastingFlows is how many flows the kernel was found to have for longer than a minute.
+// lastingFlows returns the number of flows that the kernel has had for longer than a minute.
 func (s *synScene) lastingFlows() (n int) {
 	s.Helper()
 	s.editFlows(func(word uint64) uint64 {
@@ -135,13 +135,13 @@ func (s *synScene) lastingFlows() (n int) {
 	return n
 }
 
-// openMany begins connections from one address, uses those that are made, and keeps all until the test ends.
+// openMany starts connections from one address, and sends data on those that are established. It keeps all of them open until the test ends.
 func (s *synScene) openMany(from *lab.Host, n int) {
 	err := from.Do(func() error {
 		var opened []int
 		for range n {
 			for _, fd := range opened[max(0, len(opened)-2):] {
-				unix.Write(fd, []byte("x")) // the kernel may not have it yet
+				unix.Write(fd, []byte("x")) // the kernel may not have this connection yet
 			}
 			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 			if err != nil {
@@ -163,7 +163,7 @@ func (s *synScene) openMany(from *lab.Host, n int) {
 	}
 }
 
-// forgeACKs sends ACKs of no connection from random sources.
+// forgeACKs sends ACKs that belong to no connection, from random sources.
 func (p *peer) forgeACKs(r *rand.Rand, n int) {
 	for range n {
 		p.from = netip.AddrPortFrom(netip.AddrFrom4([4]byte{byte(11 + r.IntN(100)), byte(r.Uint32()), byte(r.Uint32()), 1}), uint16(r.Uint32()))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// longName has 255 bytes, as many as a name may have, in labels of at most 63.
+// longName is a name of 255 bytes in wire format, the maximum for a name. Its labels have at most 63 bytes.
 var longName = strings.Repeat(strings.Repeat("x", 63)+".", 3) + strings.Repeat("y", 61)
 
 // Parts of DNS messages in hex: the header of a query with one question, a name, and type A in class IN.
@@ -19,13 +19,14 @@ const (
 	typeA   = "00010001"
 )
 
-// forms are forms of queries of unverified clients. Ports and networks come in for %d.
+// forms are queries of unverified clients in many forms. The first %d in a line is the network, the second is the port.
 var forms = []struct {
 	line   string
 	passes bool // to the resolver
 	cut    bool // gets a truncated answer
 }{
-	// A query that clients send passes, or is answered by TC for its type, whatever stands around it.
+	// Queries in a form that clients send. Such a query passes, or gets a truncated answer because of its type, whatever its other headers and fields
+	// are.
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 dns=A,example.com", passes: true},
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 csum=0 dns=A,example.com", passes: true},
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 ipopts=94040000 dns=A,example.com", passes: true},
@@ -41,7 +42,7 @@ var forms = []struct {
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 dns=TXT," + longName + ",edns:1232,do", cut: true},
 	{line: "udp [2600:%d::9]:%d > [fd00::2]:53 dns=DNSKEY,example.com,edns:1232", cut: true},
 
-	// A query that no client sends neither passes nor is answered.
+	// Queries in a form that no client sends. Such a query neither passes nor gets an answer.
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 dns=A,example.com frag=first"},
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 dns=ANY,example.com frag=first"},
 	{line: "udp [2600:%d::9]:%d > [fd00::2]:53 dns=ANY,example.com frag=first"},
@@ -55,7 +56,7 @@ var forms = []struct {
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 payload=0x00"},
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 payload=0x" + askOne},
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 payload=0x123401000000000000000000"},                                    // no question
-	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 payload=0x123401000002000000000000" + example + typeA + "c00c" + typeA}, // two
+	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 payload=0x123401000002000000000000" + example + typeA + "c00c" + typeA}, // two questions
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 payload=0x12340100ffff000000000000" + example + typeA},
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 payload=0x" + askOne + "c00c" + typeA}, // a name that points to itself
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 payload=0x" + askOne + "03777777c00c" + typeA},
@@ -65,7 +66,7 @@ var forms = []struct {
 	{line: "udp 203.%d.113.9:%d > 10.0.0.2:53 dns=ANY,example.com,opcode:5"},
 }
 
-// resolver is a socket at the server's port 53, of both families.
+// resolver opens a UDP socket for IPv4 and IPv6 on the server's port 53.
 func (s *scene) resolver() (c net.PacketConn) {
 	s.Helper()
 	err := s.server.Do(func() (err error) {
@@ -79,7 +80,7 @@ func (s *scene) resolver() (c net.PacketConn) {
 	return c
 }
 
-// untilPort returns the source ports of datagrams that came before and with one from a last port.
+// untilPort receives datagrams until one has the source port last. It returns the source ports of all received datagrams.
 func (s *scene) untilPort(c net.PacketConn, last uint16) map[uint16]bool {
 	s.Helper()
 	came, buf := map[uint16]bool{}, make([]byte, 1<<16)
@@ -94,14 +95,15 @@ func (s *scene) untilPort(c net.PacketConn, last uint16) map[uint16]bool {
 	return came
 }
 
-// TestFormsOfQueries sends queries in all forms to a guarded resolver. Each reaches its socket, or gets a truncated answer, or neither.
+// TestFormsOfQueries sends queries in all forms to a guarded resolver. Each either reaches the resolver's socket, or gets a truncated answer, or is
+// dropped.
 func TestFormsOfQueries(t *testing.T) {
 	inScene(t, func(s *scene) {
 		e, c := s.eavesdrop(), s.resolver()
 		s.apply(targets[0], "default: drop"+fmt.Sprintf(truncating, "standard"))
 		for i, f := range forms {
 			port := uint16(2048 + 3*i)
-			// Behind it come a query that certainly passes and one that certainly is answered, all of networks of their own.
+			// Two further queries follow: one certainly passes, and one certainly gets an answer. Each of the three is from another network.
 			s.send(3, s.frames(
 				fmt.Sprintf(f.line, i+1, port),
 				fmt.Sprintf("udp 204.%d.113.9:%d > 10.0.0.2:53 dns=A,example.com", i, port+1),

@@ -26,15 +26,15 @@ checks: strict
 services: [{name: game, port: udp/19132, udp: {protect: raknet, start: 500/s, limit: {rate: 500/s, per: from/24/56}, total: 50/s}}]
 `
 
-// rakNet is a server of RakNet, of a public library, which sends back what its players send.
+// rakNet is a RakNet server of a public library. It returns the data of its players.
 type rakNet struct {
 	*scene
 	server  *raknet.Listener
-	reached atomic.Uint64 // datagrams from the attacker's side,
-	sent    atomic.Uint64 // and what the server has sent there
+	reached atomic.Uint64 // the number of datagrams from addresses beyond the client's link
+	sent    atomic.Uint64 // the number of datagrams that the server has sent to such addresses
 }
 
-// openRakNet opens a server, with cookies of its own or without.
+// openRakNet starts a server, with or without the library's own cookies.
 func (s *scene) openRakNet(cookies bool) *rakNet {
 	s.Helper()
 	g := &rakNet{scene: s}
@@ -66,7 +66,8 @@ func (s *scene) openRakNet(cookies bool) *rakNet {
 	return g
 }
 
-// ListenPacket gives the library a socket of the server's host, which counts what comes from the attacker's side and goes there.
+// ListenPacket opens a socket on the server's host for the library. The socket counts the datagrams from and to addresses outside of the client's
+// link.
 func (g *rakNet) ListenPacket(_, address string) (net.PacketConn, error) {
 	return countedConn{g.udpOn(g.scene.server, address), g}, nil
 }
@@ -76,7 +77,7 @@ type countedConn struct {
 	game *rakNet
 }
 
-// ofClient reports whether an address is one of the client's link.
+// ofClient reports whether an address is on the client's link.
 func ofClient(a net.Addr) bool {
 	who := a.(*net.UDPAddr).AddrPort().Addr().Unmap()
 	return netip.MustParsePrefix("10.1.0.0/24").Contains(who) || netip.MustParsePrefix("fd01::/64").Contains(who)
@@ -97,13 +98,13 @@ func (c countedConn) WriteTo(b []byte, to net.Addr) (int, error) {
 	return c.PacketConn.WriteTo(b, to)
 }
 
-// DialContext gives the library a socket of the client's host.
+// DialContext opens a socket on the client's host for the library.
 func (g *rakNet) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return g.client.Dial(ctx, network, netip.MustParseAddrPort(address))
 }
 
-// connects connects a player. A flood as fast as the test sends may fill the ring of the veth, and a client whose last reply is lost is refused by the library
-// for ten seconds: so it tries again.
+// connects connects a player, and returns the number of tries. The test's flood is as fast as possible, so it may fill the ring of the veth. If the
+// client's last reply is then lost, the library refuses the client for ten seconds. So the client tries again.
 func (g *rakNet) connects(to string) (c *raknet.Conn, tries int, err error) {
 	for tries = 1; tries <= 6; tries++ {
 		if c, err = (raknet.Dialer{UpstreamDialer: g}).DialTimeout(to, 12*time.Second); err == nil {
@@ -113,10 +114,10 @@ func (g *rakNet) connects(to string) (c *raknet.Conn, tries int, err error) {
 	return nil, tries, fmt.Errorf("%s: %w", to, err)
 }
 
-// echoes has a player send texts, of which each must come back: the protocol sends again what is lost.
+// echoes makes a player send texts. Each text must be returned, because the protocol repeats lost data.
 func echoes(c *raknet.Conn, texts int) error {
 	for i := range texts {
-		text := fmt.Sprintf("\xfemove %d", i) // as Minecraft begins what it sends
+		text := fmt.Sprintf("\xfemove %d", i) // Minecraft's messages begin with this byte
 		if _, err := c.Write([]byte(text)); err != nil {
 			return err
 		}
@@ -129,7 +130,7 @@ func echoes(c *raknet.Conn, texts int) error {
 	return nil
 }
 
-// plays has players talk at the same time.
+// plays makes players send texts at the same time.
 func (g *rakNet) plays(players []*raknet.Conn, texts int) {
 	g.Helper()
 	var all sync.WaitGroup
@@ -143,7 +144,7 @@ func (g *rakNet) plays(players []*raknet.Conn, texts int) {
 	all.Wait()
 }
 
-// rakNetFlood are requests and data of random sources.
+// rakNetFlood returns requests and data from random sources.
 func rakNetFlood() (lines []string) {
 	const magic = "00ffff00fefefefefdfdfdfd12345678"
 	r := rand.New(rand.NewPCG(1, 2))
@@ -159,14 +160,14 @@ func rakNetFlood() (lines []string) {
 	return lines
 }
 
-// TestRakNetFlood has a server of RakNet under a flood of requests and data of random sources. Players play on, newcomers connect and talk, and what the server
-// gets of the flood and sends to forged addresses is bounded.
+// TestRakNetFlood floods a RakNet server with requests and data from random sources. Players must be able to continue, and newcomers must be able to
+// connect and send. Two things must be bounded: the part of the flood that reaches the server, and the server's traffic to forged addresses.
 func TestRakNetFlood(t *testing.T) {
 	for name, cookies := range map[string]bool{"with cookies of its own": true, "without": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inScene(t, func(s *scene) {
-				if _, err := s.lab.NewSink(s.clientEnd, lab.PassAll); err != nil { // or it does not get what XDP sends: see synScene.hear
+				if _, err := s.lab.NewSink(s.clientEnd, lab.PassAll); err != nil { // without it the client does not receive XDP's packets: see synScene.hear
 					t.Fatal(err)
 				}
 				g := s.openRakNet(cookies)
@@ -211,12 +212,13 @@ func TestRakNetFlood(t *testing.T) {
 					}
 				})
 				took := uint64(time.Since(began)/time.Second) + 1
-				// The burst of start, its rate for a moment, then total.
+				// The server may receive three parts: the burst of start, packets at the rate of start for a moment, and then packets at the rate of
+				// total.
 				if n, most := g.reached.Load(), 2*500+100*took+100; n > most {
 					t.Errorf("%d forged datagrams reached the server, want at most %d", n, most)
 				}
 				each := uint64(1)
-				if !cookies { // the server takes a second request for a client, to which it sends for ten seconds
+				if !cookies { // the server accepts a forged second request as a client's, and sends there for ten seconds
 					each = 20
 				}
 				if n, most := g.sent.Load(), each*g.reached.Load(); n > most {

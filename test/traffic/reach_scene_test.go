@@ -23,22 +23,22 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// scene is a host with sockets behind eth0, and the wire's other end, peer0.
+// scene is a host with sockets behind the device eth0. peer0 is the other end of the link.
 type scene struct {
 	control.Instance
-	wire     int // packet socket of peer0, by which frames are sent
+	wire     int // packet socket of peer0 that sends frames
 	to       unix.SockaddrLinklayer
-	answers  int // packet socket of peer0, by which the host's SYN-ACKs are seen
+	answers  int // packet socket of peer0 that receives the host's SYN-ACKs
 	sockets  []socket
 	sent     uint64
-	marked   bool // the next frame gets a tag beside it
-	metadata bool // the kernel can be made to deliver such frames
+	marked   bool // the next frame gets a tag in its metadata
+	metadata bool // the kernel can deliver such frames
 	buffer   []byte
 
-	connections []*connection // since before any policy
+	connections []*connection // connections that were opened before any policy
 }
 
-// socket is one that an application has.
+// socket is a socket of an application.
 type socket struct {
 	fd    int
 	proto uint8
@@ -46,12 +46,12 @@ type socket struct {
 	port  uint16
 }
 
-// event is what an application got.
+// event is data that an application received.
 type event struct {
 	proto        uint8
 	src, dst     netip.Addr
 	sport, dport uint16
-	answer       bool // a SYN-ACK, from the listener or from XDP
+	answer       bool // a SYN-ACK from the listener or from XDP
 }
 
 func newScene(t *testing.T) *scene {
@@ -64,7 +64,7 @@ func newScene(t *testing.T) *scene {
 		"sysctl -qw net.ipv4.ipfrag_high_thresh=67108864 net.ipv6.ip6frag_high_thresh=67108864",
 		"ip addr add 192.0.2.1/24 dev eth0", "ip addr add 192.0.2.2/24 dev eth0",
 		"ip addr add 2001:db8:ffff::1/64 dev eth0 nodad", "ip addr add 2001:db8:ffff::2/64 dev eth0 nodad",
-		// By a gateway, as the kernel has space for 1,024 neighbors.
+		// Sources are reached through a gateway, because the kernel has space for only 1,024 neighbors.
 		"ip neigh add 192.0.2.254 lladdr 02:00:00:00:00:01 dev eth0", "ip route add default via 192.0.2.254",
 		"ip neigh add 2001:db8:ffff::fe lladdr 02:00:00:00:00:01 dev eth0", "ip -6 route add default via 2001:db8:ffff::fe",
 	} {
@@ -90,7 +90,7 @@ func newScene(t *testing.T) *scene {
 	if s.wire, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 		t.Fatal(err)
 	}
-	detach, err := testutil.AttachForeign("peer0") // veth takes what XDP sends only where there is XDP
+	detach, err := testutil.AttachForeign("peer0") // a veth accepts packets that XDP sends only if it has an XDP program
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,11 +132,11 @@ func descriptors(list []socket) (fds []int) {
 	return fds
 }
 
-// mark is that of frames that get a tag beside them.
+// mark is the socket mark of frames that get a tag in their metadata.
 const mark = 0x7461
 
-// tagMarked has peer0 put a tag of VID 0 beside frames with the mark, as a network card does that strips tags: a veth
-// hands it on in the metadata of the frame.
+// tagMarked makes peer0 add a VLAN tag with VID 0 to the metadata of marked frames, as a network card does that strips tags. A veth passes the
+// metadata on.
 func (s *scene) tagMarked(t *testing.T, peer int) error {
 	const markOffset = 8 // of struct __sk_buff
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -196,7 +196,7 @@ func (s *scene) open(t *testing.T, k socket) {
 	}
 }
 
-// send puts the frames of an attempt on the wire.
+// send sends the frames of an attempt.
 func (s *scene) send(t *testing.T, a *attempt) {
 	t.Helper()
 	for _, f := range a.frames {
@@ -206,14 +206,14 @@ func (s *scene) send(t *testing.T, a *attempt) {
 				t.Fatal(err)
 			}
 		}
-		if err := unix.Sendto(s.wire, f.bytes, 0, &s.to); err != nil && !errors.Is(err, unix.EINVAL) { // shorter than a header
+		if err := unix.Sendto(s.wire, f.bytes, 0, &s.to); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: the frame is shorter than a header
 			t.Fatalf("sending %d bytes: %v", len(f.bytes), err)
 		}
 		s.sent++
 	}
 }
 
-// events reads what sockets have got so far.
+// events reads the data that sockets have received so far.
 func (s *scene) events(t *testing.T) (list []event) {
 	t.Helper()
 	for _, k := range s.sockets {
@@ -236,7 +236,7 @@ func (s *scene) events(t *testing.T) (list []event) {
 				e.src, e.sport = netip.AddrFrom16(from.Addr), uint16(from.Port)
 			}
 			if k.port == 0 {
-				e.sport = 0 // a raw socket's is the protocol
+				e.sport = 0 // for a raw socket it is the protocol
 			}
 			list = append(list, e)
 		}
@@ -256,7 +256,7 @@ func (s *scene) events(t *testing.T) (list []event) {
 	}
 }
 
-// answered reads a SYN-ACK, which only the listener sends whom the SYN has reached, or XDP in its place.
+// answered decodes a SYN-ACK. It is from a listener that received the SYN, or from XDP, which answers for the listener.
 func answered(b []byte) (e event, ok bool) {
 	if len(b) < 14 {
 		return e, false
@@ -278,7 +278,7 @@ func answered(b []byte) (e event, ok bool) {
 	return e, true
 }
 
-// settle waits until eth0 has taken in all frames that peer0 has sent.
+// settle waits until eth0 has received all frames that peer0 has sent.
 func (s *scene) settle(t *testing.T) {
 	t.Helper()
 	var sent, taken uint64
@@ -291,7 +291,7 @@ func (s *scene) settle(t *testing.T) {
 	t.Logf("%d frames sent, %d received", sent, taken)
 }
 
-// statistics are the frames that peer0 has sent, and that eth0 has received or lost.
+// statistics returns the number of frames that peer0 has sent, and the number of frames that eth0 has received or lost.
 func statistics(t *testing.T) (sent, taken uint64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/thread-self/net/dev")

@@ -20,8 +20,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestReach has an adversary's frames against random policies on each target: no socket behind may get what the policy
-// forbids, and well-formed packets that it passes arrive. FLOODWALL_LONG=1 makes it a million frames a target.
+// TestReach sends an adversary's frames to a host with random policies, on each target. No socket behind the policy may receive forbidden data.
+// Well-formed packets that the policy passes must arrive. FLOODWALL_LONG=1 sends a million frames for each target.
 func TestReach(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -45,8 +45,8 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// number is that of a variable of the environment: FLOODWALL_POLICY is the policy to begin with, so that one can be
-// repeated, and FLOODWALL_FRAMES how many frames the long form sends.
+// number returns the number in an environment variable, or the parameter otherwise if the variable is not set. FLOODWALL_POLICY is the number of the
+// first policy, so that a test of one policy can be repeated. FLOODWALL_FRAMES is the number of frames in the long form.
 func number(t *testing.T, name string, otherwise int) int {
 	n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
 	if err != nil {
@@ -55,22 +55,22 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// run is a series of policies on a target.
+// run is a series of random policies on one target, with its counters.
 type run struct {
 	*scene
 	target   plan.Target
 	seed     uint64
-	kinds    map[kind]int // frames of each
+	kinds    map[kind]int // number of frames of each kind
 	frames   int
-	received int                     // by sockets
-	spoken   int                     // of these, data on connections
-	arrived  int                     // of those that had to
-	against  int                     // received against the policy
-	refused  int                     // policies that the target refuses
-	earlier  map[netip.Addr]*attempt // by their source, those of the policy before
+	received int                     // events at sockets
+	spoken   int                     // number of these events that are data on connections
+	arrived  int                     // number of attempts that had to arrive
+	against  int                     // number of forbidden events
+	refused  int                     // number of policies that the target refuses
+	earlier  map[netip.Addr]*attempt // attempts of the previous policy, by their source
 }
 
-// policy applies a policy and sends attempts.
+// policy applies a random policy and sends attempts.
 func (r *run) policy(t *testing.T, number, attempts int) {
 	t.Helper()
 	g := &generator{Rand: rand.New(rand.NewPCG(r.seed, uint64(number))), next: uint32(number * attempts), connections: r.connections}
@@ -97,7 +97,7 @@ func (r *run) policy(t *testing.T, number, attempts int) {
 	r.earlier = sent
 }
 
-// apply has a policy decide; nil when the target refuses it, or packets can never match it.
+// apply applies a policy. It returns nil if the target refuses the policy, or if no packet can ever match the policy.
 func (r *run) apply(t *testing.T, text string) *judge {
 	t.Helper()
 	c, err := control.CompileSource("policy.yaml", []byte(text))
@@ -121,10 +121,10 @@ func (r *run) apply(t *testing.T, text string) *judge {
 	return nil
 }
 
-// attack sends attempts, and judges what sockets receive.
+// attack sends attempts, and judges the data that sockets receive.
 func (r *run) attack(t *testing.T, j *judge, list []*attempt, sent map[netip.Addr]*attempt, told string) {
 	t.Helper()
-	const together = 64 // frames, fewer than a veth's queue has places
+	const together = 64 // frames; a veth's queue has more slots
 	look := func() (found bool) {
 		for _, e := range r.events(t) {
 			found = true
@@ -153,7 +153,7 @@ func (r *run) attack(t *testing.T, j *judge, list []*attempt, sent map[netip.Add
 	r.arrive(t, j, list, look, told)
 }
 
-// arrive waits for what has to arrive. What is missing is sent again: a queue may have been full.
+// arrive waits for the attempts that must arrive. It sends missing attempts again, because a queue may have been full.
 func (r *run) arrive(t *testing.T, j *judge, list []*attempt, look func() bool, told string) {
 	t.Helper()
 	must := slices.DeleteFunc(slices.Clone(list), func(a *attempt) bool { return !j.must(a) })
@@ -178,11 +178,11 @@ func (r *run) arrive(t *testing.T, j *judge, list []*attempt, look func() bool, 
 	}
 }
 
-// judge judges one event.
+// judge checks that the policy does not forbid an event.
 func (r *run) judge(t *testing.T, j *judge, sent map[netip.Addr]*attempt, e event, told string) {
 	t.Helper()
 	a := sent[e.src]
-	if a == nil && r.earlier[e.src] != nil { // it waited for a CPU while the policy changed: which of the two has decided?
+	if a == nil && r.earlier[e.src] != nil { // its packet waited for a CPU while the policy changed, so either policy may have decided
 		return
 	}
 	if a == nil {

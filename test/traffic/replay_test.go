@@ -10,13 +10,13 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// cookieLife is more than the time for which any cookie may come back: that of SYNPROXY counts minutes, of which it takes two and a part
-// (net/ipv4/syncookies.c, MAX_SYNCOOKIE_AGE), that of mode host has two slots of 69 s.
+// cookieLife exceeds the lifetime of every cookie. SYNPROXY counts minutes, and accepts a cookie for two minutes and a part of another one
+// (net/ipv4/syncookies.c, MAX_SYNCOOKIE_AGE). Mode host has two slots of 69 s.
 const cookieLife = 190 * time.Second
 
-// TestCookieReplay has the ACK of a handshake be captured, and sent again: from another port and address, to another port and another
-// server of the same service, and after the connection. Nothing comes of it. The long form sends it when its time is over, too. In between
-// the client itself connects with it.
+// TestCookieReplay captures the ACK of a handshake, and sends it again in different ways: from another port and address, to another port and another
+// server of the same service, and during the connection. None of these ACKs may open a connection. In between, the client itself connects with the
+// ACK. The long form also sends an ACK after its cookie has expired.
 func TestCookieReplay(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -64,7 +64,8 @@ type captured struct {
 	options  []layers.TCPOption
 }
 
-// replayAll has a peer be answered and connect, and its ACK be replayed before and after. It returns an ACK that never came.
+// replayAll makes a peer get a SYN-ACK and connect. It replays the peer's ACK before and during the connection. It returns the ACK of another
+// handshake, which has not been sent yet.
 func (p *peer) replayAll(e *echo, other netip.AddrPort) *captured {
 	p.Helper()
 	c := p.capture()
@@ -82,7 +83,7 @@ func (p *peer) replayAll(e *echo, other netip.AddrPort) *captured {
 	return p.capture()
 }
 
-// capture has a SYN be answered.
+// capture sends a SYN, and returns the ACK that answers the SYN-ACK.
 func (p *peer) capture() *captured {
 	p.Helper()
 	p.seq += 1_000_000
@@ -96,8 +97,8 @@ func (p *peer) capture() *captured {
 	return &captured{peer: p, seq: p.seq, ack: p.ack, options: p.stamps()}
 }
 
-// again sends the ACK between two ends, and with data, too, unless these ends have the connection: data belongs to it. No connection may come
-// of any.
+// again sends the ACK from one address to another, without and with data. No ACK may open a connection. During the connection it sends no data,
+// because the data would belong to the connection.
 func (c *captured) again(e *echo, what string, from, to netip.AddrPort) {
 	c.peer.Helper()
 	p := *c.peer
@@ -116,7 +117,7 @@ func (c *captured) again(e *echo, what string, from, to netip.AddrPort) {
 	}
 }
 
-// nodad has an IPv6 address be there at once.
+// nodad returns the option of ip that makes an IPv6 address usable at once.
 func nodad(a netip.AddrPort) string {
 	if a.Addr().Is6() {
 		return " nodad"

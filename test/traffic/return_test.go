@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// TestReturns has a policy without protection run for a while, in which clients connect, and go: each way back to the policy
-// with protection knows those connections at once, before they send anything.
+// TestReturns applies a policy without protection for a while, in which clients connect. Then it returns to the policy with protection in each
+// possible way. The protection must recognize these connections at once, before a client sends anything on them.
 func TestReturns(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -39,7 +39,8 @@ func TestReturns(t *testing.T) {
 	}
 }
 
-// returns applies a policy without protection, on trial for a time or for good, and returns to the one with.
+// returns applies a policy without protection, and then calls back, which returns to the policy with protection. If trial is not 0, the policy
+// without protection is on trial for this time.
 func (s *synScene) returns(trial time.Duration, back func() error) {
 	s.protect(always+", flows: 1000", "")
 	before, _ := s.status()

@@ -10,7 +10,7 @@ import (
 	"net/http"
 )
 
-// pattern is n bytes of a sequence that does not repeat.
+// pattern returns n pseudorandom bytes for a seed.
 func pattern(n int, seed uint64) []byte {
 	r := rand.NewChaCha8([32]byte{byte(seed)})
 	b := make([]byte, n)
@@ -18,7 +18,7 @@ func pattern(n int, seed uint64) []byte {
 	return b
 }
 
-// readPage reads a response that must be the page.
+// readPage reads an HTTP response. The body must be page.
 func readPage(r io.Reader) error {
 	response, err := http.ReadResponse(bufio.NewReader(r), nil)
 	if err != nil {
@@ -35,13 +35,13 @@ func readPage(r io.Reader) error {
 	return nil
 }
 
-// sendStream writes n bytes of the sequence of a seed.
+// sendStream writes n pseudorandom bytes for a seed.
 func sendStream(w io.Writer, n int64, seed byte) error {
 	_, err := io.CopyN(w, rand.NewChaCha8([32]byte{seed}), n)
 	return err
 }
 
-// checkStream reads n bytes, which must be those of the sequence of a seed.
+// checkStream reads n bytes, and checks that they are the bytes that sendStream writes for the seed.
 func checkStream(r io.Reader, n int64, seed byte) error {
 	want := rand.NewChaCha8([32]byte{seed})
 	got, wanted := make([]byte, 1<<18), make([]byte, 1<<18)

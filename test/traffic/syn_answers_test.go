@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// knock is a SYN of a peer, to an Ethernet address and between two addresses.
+// knock describes a SYN that a peer sends: its Ethernet and IP addresses, and whether it must be answered.
 type knock struct {
 	name     string
-	mac      net.HardwareAddr // nil: that of the device
-	source   net.HardwareAddr // nil: that of the peer
-	from, to string           // "": the usual ones
+	mac      net.HardwareAddr // nil: the address of the device
+	source   net.HardwareAddr // nil: the address of the peer
+	from, to string           // "": the usual addresses
 	answered bool
 }
 
-// Ethernet addresses that the host gets in tests, and one that it never has.
+// Ethernet addresses that the host gets in some tests, and one, nobodys, that it never has.
 var (
 	nobodys = net.HardwareAddr{2, 0, 0, 9, 9, 9}
 	vrrps   = net.HardwareAddr{0, 0, 0x5e, 0, 1, 0x33} // RFC 9568, 7.3
@@ -32,7 +32,7 @@ var (
 	another = net.HardwareAddr{2, 0, 0, 9, 9, 3}
 )
 
-// knocks4 and knocks6 are those that nobody is to answer, in either mode.
+// knocks4 and knocks6 are SYNs that must not be answered in any mode.
 var knocks4 = []knock{
 	{name: "another Ethernet address", mac: nobodys},
 	{name: "broadcast Ethernet address", mac: net.HardwareAddr{255, 255, 255, 255, 255, 255}},
@@ -53,7 +53,7 @@ var knocks6 = []knock{
 	{from: "::", to: "fd09::2"}, {from: "::1", to: "fd09::2"}, {from: "ff02::1", to: "fd09::2"}, {from: "fd00::2", to: "fd09::2"},
 }
 
-// neighbors are those that are to be answered.
+// neighbors are SYNs that must be answered.
 var neighbors = []knock{
 	{name: "neighbor of the broadcast address", from: "10.0.0.254", answered: true},
 	{name: "source that ends as an own address", from: "10.16.0.2", answered: true},
@@ -63,14 +63,14 @@ var neighbors = []knock{
 	{name: "source that ends as an own address, IPv6", from: "fd00::1:2", to: "fd09::2", answered: true},
 }
 
-// TestAnswersForItself has SYNs come for others than this host and the hosts behind it, and from addresses that nobody has. Only XDP's
-// answers come back: the kernel gets no SYN.
+// TestAnswersForItself sends two kinds of SYNs: SYNs that are not for this host or the hosts behind it, and SYNs from addresses that no host has.
+// Every answer must be from XDP, because the kernel receives no SYN.
 func TestAnswersForItself(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			synInScene(t, mode, 1, 1500, func(s *synScene) {
-				s.ip(s.protects, "addr add 10.0.0.129/26 dev client0") // whose broadcast address no one has configured
+				s.ip(s.protects, "addr add 10.0.0.129/26 dev client0") // its broadcast address is not configured
 				s.deafen()
 				s.protect(always, "checks: off\n")
 				k := s.knocker()
@@ -86,8 +86,9 @@ func TestAnswersForItself(t *testing.T) {
 	}
 }
 
-// TestAnswersForDevices has the host get Ethernet addresses while the policy runs, of which the daemon tells the program: macvlans as VRRP has them, with an address of theirs, a
-// bridge that the device is in, and another one of the device itself. All are answered, until they are gone.
+// TestAnswersForDevices gives the host further Ethernet addresses while the policy runs. The daemon reports them to the program. The addresses belong
+// to macvlans (as VRRP uses them), to a bridge with the device as a port, and to the device itself. SYNs to each address must be answered until the
+// address is removed.
 func TestAnswersForDevices(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestAnswersForDevices(t *testing.T) {
 	}
 }
 
-// deafen has the kernel of the host that protects get no SYN from clients.
+// deafen makes the kernel of the protecting host drop all SYNs from clients.
 func (s *synScene) deafen() {
 	s.Helper()
 	s.run(s.protects, "nft add table inet deaf")
@@ -131,7 +132,7 @@ func (s *synScene) deafen() {
 	s.run(s.protects, "nft add rule inet deaf first tcp flags & (syn|ack) == syn drop")
 }
 
-// knocker sends SYNs of each form that the program answers in a way of its own.
+// knocker sends SYNs with every form of TCP options that the program answers differently.
 type knocker struct {
 	*peer
 	port   uint16
@@ -149,12 +150,12 @@ func (s *synScene) knocker() *knocker {
 		{mss, sack, option(layers.TCPOptionKindTimestamps, 0, 0, 1, 0, 0, 0, 0, 0), nop, scale}, // Linux
 		{mss, nop, scale, nop, nop, sack}, // Windows
 		nil,                               // tools for floods
-		{scale, mss},                      // any other
+		{scale, mss},                      // any other client
 	}
 	return k
 }
 
-// knockAs sends SYNs of all forms, and returns their source ports.
+// knockAs sends a SYN in every form, and returns the source ports.
 func (k *knocker) knockAs(n knock) (ports []uint16) {
 	k.Helper()
 	to := servers[0].Addr()
@@ -187,7 +188,7 @@ func (k *knocker) knockAs(n knock) (ports []uint16) {
 	return ports
 }
 
-// heard returns the source ports of SYNs that were answered before those of a last one, which is certain to be answered.
+// heard sends the SYNs of last, which are certainly answered. It returns the source ports of all SYNs that are answered before them.
 func (k *knocker) heard(last knock) map[uint16]bool {
 	k.Helper()
 	final, heard, buffer := k.knockAs(last), map[uint16]bool{}, make([]byte, 1<<16)
@@ -210,7 +211,7 @@ func (k *knocker) heard(last knock) map[uint16]bool {
 	return nil
 }
 
-// expect sends knocks, and checks who is answered.
+// expect sends SYNs, and checks that exactly the right ones are answered.
 func (k *knocker) expect(list ...knock) {
 	k.Helper()
 	var sent [][]uint16
@@ -227,7 +228,8 @@ func (k *knocker) expect(list ...knock) {
 	}
 }
 
-// until has the program be told of the host again, as the daemon does at each change, and sends a knock until all forms are answered or none.
+// until refreshes the host's addresses in the program, as the daemon does at each change, and sends a SYN in all forms. It repeats this until all of
+// the SYNs are answered, or none of them, as n.answered says.
 func (k *knocker) until(n knock) {
 	k.Helper()
 	for end := time.Now().Add(synPatience); ; time.Sleep(20 * time.Millisecond) {

@@ -26,13 +26,13 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// modes are where a protected service lives: on the host that protects it, or behind it.
+// modes are the modes of protection. In mode host, the service runs on the protecting host. In mode router, it runs behind that host.
 var modes = []string{"host", "router"}
 
-// The addresses of the server, whichever host it is, and the port of its protected service.
+// servers are the addresses of the server in both modes, with the port of its protected service.
 var servers = []netip.AddrPort{netip.MustParseAddrPort("10.9.0.2:80"), netip.MustParseAddrPort("[fd09::2]:80")}
 
-// family names that of an address.
+// family returns the name of an address's family.
 func family(a netip.AddrPort) string {
 	if a.Addr().Is4() {
 		return "IPv4"
@@ -40,26 +40,25 @@ func family(a netip.AddrPort) string {
 	return "IPv6"
 }
 
-// synScene is clients, the host that protects, and the server. All are hosts of their own, but in host mode the last two
-// are one.
+// synScene has clients, the protecting host, and the server. Each is a separate host. Only in mode host, the protecting host is the server.
 type synScene struct {
 	*testing.T
 	control.Instance
 	ctx              context.Context
 	lab              *lab.Lab
 	mode             string
-	target           plan.Target // the best there is when empty
+	target           plan.Target // "": the best target that the host supports
 	protects, server *lab.Host
 	clients          []*lab.Host
-	ends             []*lab.Device // of theirs
-	port             string        // of the service
-	devices          []string      // of the host that protects, where clients are
+	ends             []*lab.Device // the clients' ends of their links
+	port             string        // the service's port, as in a policy
+	devices          []string      // the protecting host's devices on the clients' links
 	bpf              string        // the BPF file system
-	tagged           []string      // those of devices whose clients are in a VLAN
+	tagged           []string      // the devices whose clients are in a VLAN
 	untags           []link.Link
 }
 
-// synInScene runs a test in a scene with so many clients, in which frames carry packets of mtu bytes.
+// synInScene runs a test in a scene with the given number of clients and the given MTU.
 func synInScene(t *testing.T, mode string, clients, mtu int, test func(*synScene)) {
 	t.Helper()
 	testutil.RequireRoot(t)
@@ -79,7 +78,7 @@ func synInScene(t *testing.T, mode string, clients, mtu int, test func(*synScene
 	}
 }
 
-// build makes the hosts and joins them.
+// build makes the hosts and connects them.
 func (s *synScene) build(clients, mtu int) (err error) {
 	if s.protects, err = s.lab.Host("protects"); err != nil {
 		return err
@@ -108,7 +107,7 @@ func (s *synScene) build(clients, mtu int) (err error) {
 	return s.protects.Router()
 }
 
-// addClient makes the i-th client, with a link of its own to the host that protects.
+// addClient makes client number i, with a link of its own to the protecting host.
 func (s *synScene) addClient(i, mtu int) error {
 	name := fmt.Sprintf("client%d", i)
 	c, err := s.lab.Host(name)
@@ -127,8 +126,8 @@ func (s *synScene) addClient(i, mtu int) error {
 	return s.hear(end)
 }
 
-// hear has a client's end take the frames that the other end sends from XDP, which a veth does not without a program of
-// its own: https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c, veth_xdp_tx().
+// hear makes a client's device receive the frames that XDP sends at the other end. A veth without an XDP program drops such frames:
+// https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c, veth_xdp_tx().
 func (s *synScene) hear(end *lab.Device) error {
 	const pass, frags = 2, 1 << 5 // XDP_PASS, BPF_F_XDP_HAS_FRAGS of linux/bpf.h
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -142,19 +141,19 @@ func (s *synScene) hear(end *lab.Device) error {
 	return err
 }
 
-// routes sets the routes of the i-th client to the server, with more words for them.
+// routes sets the routes of client number i to the server. The parameter more has further words for the command ip route.
 func (s *synScene) routes(i int, more, how string) {
 	s.ip(s.clients[i], fmt.Sprintf("route %s 10.9.0.2/32 via 10.0.%d.2 %s", how, i, more),
 		fmt.Sprintf("-6 route %s fd09::2/128 via fd00:%d::2 %s", how, i, more))
 }
 
-// run runs a command in a host.
+// run runs a command on a host.
 func (s *synScene) run(h *lab.Host, line string) {
 	s.Helper()
 	s.output(h, line)
 }
 
-// output is what a command in a host writes.
+// output runs a command on a host, and returns its output.
 func (s *synScene) output(h *lab.Host, line string) string {
 	s.Helper()
 	words := strings.Fields(line)
@@ -180,7 +179,8 @@ func (s *synScene) sysctl(h *lab.Host, name, value string) {
 	}
 }
 
-// source is a policy that protects the server's port by syn's words, or for "off" only lets it through.
+// source returns a policy that protects the server's port. The parameter syn has the keys of the protection. For "off", the policy only passes
+// packets.
 func (s *synScene) source(syn string) string {
 	switch {
 	case syn != "off" && s.mode == "router":
@@ -193,7 +193,7 @@ func (s *synScene) source(syn string) string {
 
 const always = "when: always"
 
-// protect applies a policy of source(), with more of it behind.
+// protect applies the policy of source with the text more at its end.
 func (s *synScene) protect(syn, more string) *control.Applied {
 	s.Helper()
 	applied, err := s.tryProtect(syn, more, 0)
@@ -203,7 +203,7 @@ func (s *synScene) protect(syn, more string) *control.Applied {
 	return applied
 }
 
-// tryProtect is protect, on trial for a time unless that is 0.
+// tryProtect is like protect, but returns an error. If trial is not 0, the policy is on trial for this time.
 func (s *synScene) tryProtect(syn, more string, trial time.Duration) (applied *control.Applied, err error) {
 	err = s.protects.Do(func() error {
 		p, err := policy.Parse("policy.yaml", []byte(s.source(syn)+more))
@@ -223,7 +223,7 @@ func (s *synScene) unload() {
 	}
 }
 
-// status is that of the protection.
+// status returns the status of the protection, and the counts of its outcomes.
 func (s *synScene) status() (p control.ProtectionStatus, counts map[string]uint64) {
 	s.Helper()
 	counts = map[string]uint64{}
@@ -246,7 +246,7 @@ func (s *synScene) status() (p control.ProtectionStatus, counts map[string]uint6
 	return p, counts
 }
 
-// listen opens a socket of the server's as most servers do: without MPTCP, which Go takes by default.
+// listen opens a listener on the server without MPTCP, as most servers do. Go would use MPTCP by default.
 func (s *synScene) listen(address string) net.Listener {
 	s.Helper()
 	var l net.Listener
@@ -274,18 +274,18 @@ func (s *synScene) dial(from *lab.Host, to netip.AddrPort) (net.Conn, error) {
 	return c, c.SetDeadline(time.Now().Add(synPatience))
 }
 
-// synPatience is how long a client waits: several times what TCP needs to send a lost segment again.
+// synPatience is the longest time that a client waits. It is several times the time after which TCP sends a lost segment again.
 const synPatience = 30 * time.Second
 
-// page is what nginx serves, and pageName how it is asked for.
+// page is the content of the file that nginx serves. pageName is the name of the file.
 var page = pattern(100_000, 1)
 
 const pageName = "page"
 
-// smallName is how a page of a few bytes is asked for.
+// smallName is the name of a file of a few bytes.
 const smallName = "small"
 
-// nginx starts one in the server.
+// nginx starts nginx on the server.
 func (s *synScene) nginx() {
 	s.Helper()
 	testutil.RequireTool(s, "nginx")
@@ -314,7 +314,7 @@ func (s *synScene) nginx() {
 	}
 }
 
-// nginxConf has nginx be one process that writes nothing outside of its directory.
+// nginxConf makes nginx a single process that writes only in its directory.
 const nginxConf = `daemon off;
 master_process off;
 pid %[1]s/pid;
@@ -335,7 +335,7 @@ http {
 }
 `
 
-// getPage asks nginx for the page, over a connection that stays open.
+// getPage requests the page from nginx, over a connection that stays open.
 func getPage(c net.Conn) error {
 	if _, err := io.WriteString(c, "GET /"+pageName+" HTTP/1.1\r\nHost: server\r\n\r\n"); err != nil {
 		return err

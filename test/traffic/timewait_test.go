@@ -13,11 +13,11 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 )
 
-// reuse is a connection from an address and port that the server has in TIME-WAIT.
+// reuse describes a connection from an address and port whose previous connection is in TIME-WAIT at the server.
 type reuse struct {
 	name   string
-	stamps bool   // it has timestamps, later than those of the connection before
-	number uint32 // how far its sequence number is behind that of the connection before
+	stamps bool   // the connection has timestamps, later than those of the previous connection
+	number uint32 // added to the previous connection's sequence number, modulo 2^32
 }
 
 var reuses = []reuse{
@@ -26,10 +26,9 @@ var reuses = []reuse{
 	{"earlier number, as of another host behind the same NAT", false, 1<<32 - 1_000_000},
 }
 
-// TestTimeWait has clients use a port again while the server has the connection before in TIME-WAIT. Each reaches the server as
-// without protection, whether the program knows the connection before or has forgotten it. One case is left out: in mode router
-// the server answers SYNPROXY's SYN with the ACK of the connection before when the SYN is not later, and SYNPROXY, unlike a
-// client, sends no reset for it.
+// TestTimeWait makes clients use a port again while the previous connection of the port is in TIME-WAIT at the server. Each client must reach the
+// server as without protection, whether or not the program still knows the previous connection. One case is left out. In mode router, if SYNPROXY's
+// SYN is not later, the server answers it with an ACK of the previous connection. Unlike a client, SYNPROXY does not answer this ACK with a reset.
 func TestTimeWait(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -37,7 +36,7 @@ func TestTimeWait(t *testing.T) {
 			synInScene(t, mode, 1, 1500, func(s *synScene) {
 				s.target = plan.TargetXDP
 				s.echo()
-				const small = always + ", flows: 1000" // a table that is soon emptied
+				const small = always + ", flows: 1000" // a small table, which is quick to empty
 				for i, syn := range []string{"off", small, small} {
 					s.protect(syn, "")
 					forgets := i == 2
@@ -56,7 +55,7 @@ func TestTimeWait(t *testing.T) {
 	}
 }
 
-// reuse makes a connection that the server ends, and then another from the same port.
+// reuse opens a connection, which the server closes, and then another one from the same port.
 func (s *synScene) reuse(p *peer, r reuse, forgets bool) {
 	s.Helper()
 	p.plain = !r.stamps
@@ -74,7 +73,7 @@ func (s *synScene) reuse(p *peer, r reuse, forgets bool) {
 		s.forgetFlows()
 	}
 	p.seq += r.number
-	time.Sleep(10 * time.Millisecond) // timestamps must be later
+	time.Sleep(10 * time.Millisecond) // the new connection's timestamps must be later
 	began := time.Now()
 	p.reconnect()
 	p.say("anew")
@@ -83,10 +82,11 @@ func (s *synScene) reuse(p *peer, r reuse, forgets bool) {
 	}
 }
 
-// longest is how long it may take: several times what TCP needs to send a lost segment again, and far less than TIME-WAIT lasts.
+// longest is the time in which a connection must succeed. It is several times the time after which TCP sends a lost segment again, and much shorter
+// than TIME-WAIT.
 const longest = 10 * time.Second
 
-// reconnect makes a connection as TCP does: it answers what belongs to none of its own with a reset, and sends its SYN again
+// reconnect opens a connection as TCP does. If a received segment does not belong to the connection, it answers with a reset and sends its SYN again
 // (RFC 9293, 3.10.7.3).
 func (p *peer) reconnect() {
 	p.Helper()
@@ -109,7 +109,7 @@ func (p *peer) reconnect() {
 	p.Fatal("no SYN-ACK comes")
 }
 
-// forgetFlows has the program forget all connections, as it does when its table is full.
+// forgetFlows makes the program forget all connections, as it does when its table is full.
 func (s *synScene) forgetFlows() {
 	s.Helper()
 	pins, err := filepath.Glob(s.Dir + "/generation-*/" + image.Flows)

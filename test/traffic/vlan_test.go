@@ -12,9 +12,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// tag has all that a client sends be in a VLAN. What comes from the other end may be in it, or not. Programs stand for the
-// VLAN devices of both ends, which not every kernel has. A veth would carry the tag beside the frame, where XDP does not
-// see it, unless told not to.
+// tag puts all frames of a client into a VLAN. Frames from the other end may have the VLAN tag or not. BPF programs do the work of VLAN devices at
+// both ends, because not every kernel supports these devices. An offload by which a veth carries the tag in the frame's metadata, where XDP does not
+// see it, is turned off.
 func (s *synScene) tag(i int) {
 	s.Helper()
 	testutil.RequireTool(s, "ethtool")
@@ -28,8 +28,9 @@ func (s *synScene) tag(i int) {
 	s.untag()
 }
 
-// TestTwoTags has a client whose frames have two tags, of which the kernel takes one off before the program behind XDP: it
-// can be given no connection of it, which says nothing of others.
+// TestTwoTags connects a client whose frames have two VLAN tags. The kernel removes one of them before the program after XDP sees the frame. So this
+// program cannot recognize the connection and give it to the kernel. The protection must continue for other connections, about which this says
+// nothing.
 func TestTwoTags(t *testing.T) {
 	t.Parallel()
 	synInScene(t, "host", 1, 1500, func(s *synScene) {
@@ -56,7 +57,7 @@ func TestTwoTags(t *testing.T) {
 	})
 }
 
-// untag has the host that protects take the tags off, behind all other programs of the devices.
+// untag makes the protecting host remove VLAN tags. The program for this runs after all other programs of the devices.
 func (s *synScene) untag() {
 	s.Helper()
 	for _, l := range s.untags {
@@ -68,7 +69,7 @@ func (s *synScene) untag() {
 	}
 }
 
-// attach adds a program to a device that does this and goes on.
+// attach attaches a program to a device. The program runs the given instructions, and then continues with the next program.
 func (s *synScene) attach(h *lab.Host, device string, at ebpf.AttachType, do ...asm.Instruction) (attached link.Link) {
 	s.Helper()
 	const next = -1 // TCX_NEXT of linux/bpf.h

@@ -10,15 +10,15 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// manual is the page floodwall-policy(5), in the notation that md2man turns into roff. It has the keys of the page, each with its form,
-// default, example, targets and meaning. Stages by target are in the page alone: a terminal is too narrow for the tables.
+// manual is the manual page floodwall-policy(5), in Markdown for md2man. It has the keys of the reference page, each with its form, default, example,
+// targets and meaning. The tables of stages are only in the reference page: a terminal is too narrow for them.
 type manual struct {
 	strings.Builder
 }
 
 func (m *manual) line(format string, args ...any) { fmt.Fprintf(m, format+"\n", args...) }
 
-// manHead is the manual page before its keys.
+// manHead is the part of the manual page before its keys.
 const manHead = `%% "FLOODWALL-POLICY" "5" "" "Floodwall" "File formats"
 
 # NAME
@@ -36,7 +36,7 @@ All keys of a rule must match. A list of values matches when one of them does. *
 *Targets* names the targets that have the key, where not all of xdp, nftables and iptables have it.
 `
 
-// manFoot is the manual page behind its keys.
+// manFoot is the part of the manual page after its keys.
 const manFoot = `
 # EXAMPLE
 ` + "```" + `
@@ -58,7 +58,7 @@ services:
 /usr/share/doc/floodwall, which has the stage of each key on each target.
 `
 
-// section writes the keys of a section. have is the targets of each.
+// section writes the keys of a section. The parameter have contains the targets of each key.
 func (m *manual) section(title, intro string, keys []key, have []string) {
 	m.line("\n# %s", strings.ToUpper(title))
 	if intro != "" {
@@ -69,7 +69,7 @@ func (m *manual) section(title, intro string, keys []key, have []string) {
 	}
 }
 
-// entry is one term and what is said of it.
+// entry writes a term and its description.
 func (m *manual) entry(term, typ, doc, def string, examples []any, targets string) {
 	text := []string{plainLinks(doc)}
 	if def != "" {
@@ -87,13 +87,13 @@ func (m *manual) entry(term, typ, doc, def string, examples []any, targets strin
 	m.line("%s\n:   %s\n", term, strings.Join(text, " "))
 }
 
-// links are the links of Markdown.
+// links matches links of Markdown.
 var links = wording.Regexp(`\[([^]]+)\]\(([^)#]+)(#[^)]*)?\)`)
 
-// plainLinks names the files that links lead to: nothing in a terminal can follow them.
+// plainLinks replaces links by the names of their files, because a terminal cannot follow links.
 func plainLinks(text string) string { return links().ReplaceAllString(text, "$1 (docs/$2)") }
 
-// checks writes the checks.
+// checks writes the section of the checks.
 func (m *manual) checks() {
 	m.line("\n# CHECKS\nThe keys of `checks`: **profile**, which is `off`, `standard` or `strict` and which the others change, and the checks, each `on`, `off` or")
 	m.line("`observe`, which counts what the check would drop.\n")
@@ -102,5 +102,5 @@ func (m *manual) checks() {
 	}
 }
 
-// roff is the page in the notation of manual pages.
+// roff returns the page in roff.
 func (m *manual) roff() string { return string(md2man.Render([]byte(m.String()))) }

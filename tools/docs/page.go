@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// page is the page as far as it is written.
+// page is the reference page while it is written.
 type page struct {
 	strings.Builder
 	schema schema
@@ -17,7 +17,7 @@ type page struct {
 	manual manual
 }
 
-// row is an example of a key, and what each target says of it.
+// row is an example of a key, with the answer of each target.
 type row struct {
 	example string
 	answers []answer
@@ -25,7 +25,7 @@ type row struct {
 
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-// table writes the head of a table. Columns after the first are as wide as they are.
+// table writes the head of a table.
 func (p *page) table(heads ...string) {
 	p.line("| %s |", strings.Join(heads, " | "))
 	p.line("|%s", strings.Repeat("---|", len(heads)))
@@ -59,7 +59,7 @@ func (p *page) section(s section) error {
 	return nil
 }
 
-// probe asks each target for the examples of a key, and returns the names of those that have any of them.
+// probe compiles the examples of a key for each target. It returns the names of the targets that support at least one.
 func (p *page) probe(s section, k key) (have string, err error) {
 	if len(k.examples) == 0 {
 		return "", fmt.Errorf("the schema has no example")
@@ -87,22 +87,22 @@ func (p *page) probe(s section, k key) (have string, err error) {
 	return strings.Join(names, ", "), nil
 }
 
-// tells reports whether a row says more than that all targets have the key.
+// tells reports whether a row contains more than the fact that all targets support the key.
 func (r row) tells() bool {
 	return slices.ContainsFunc(r.answers, func(a answer) bool { return a.why != "" || len(a.stages) > 0 })
 }
 
-// same reports whether all targets say the same of two examples.
+// same reports whether all targets have the same answers for two examples.
 func same(a, b row) bool {
 	return slices.EqualFunc(a.answers, b.answers, func(a, b answer) bool {
 		return a.why == b.why && slices.Equal(a.stages, b.stages) && slices.Equal(a.notes, b.notes)
 	})
 }
 
-// cell has no character that ends a cell of a table.
+// cell escapes the character that ends a cell of a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// values writes the forms of values that several keys share.
+// values writes the value formats that several keys share.
 func (p *page) values() error {
 	p.line("\n## Values\n")
 	p.table("value", "examples", "meaning")
@@ -122,7 +122,7 @@ func (p *page) values() error {
 	return nil
 }
 
-// note is the number of a note, which it takes down.
+// note adds a note, and returns its number.
 func (p *page) note(text string) string {
 	i := slices.Index(p.notes, text)
 	if i < 0 {
@@ -131,7 +131,7 @@ func (p *page) note(text string) string {
 	return fmt.Sprintf("[%d](#note-%d)", i+1, i+1)
 }
 
-// matrix writes the stage of each example on each target, or why there is none.
+// matrix writes the stage of each example on each target, or the reason why there is none.
 func (p *page) matrix() {
 	p.line("\n## Features by target\n")
 	p.line("A cell names the stage where a rule with this key alone runs: `xdp` in the driver, `ingress` at the device's netfilter hook, `raw`")
@@ -166,7 +166,7 @@ func (p *page) answer(a answer) string {
 	return text
 }
 
-// checks writes which target makes each check.
+// checks writes which targets make each check.
 func (p *page) checks() error {
 	p.line("\n## Checks\n")
 	p.line("The profile `standard` has checks that no legitimate packet fails. `strict` has all of them and those that hardly any legitimate")

@@ -18,18 +18,18 @@ import (
 // targets are the columns of the tables.
 var targets = []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables}
 
-// answer is what the compiler says of a policy on a target.
+// answer is the compiler's result for a policy on a target.
 type answer struct {
-	stages []plan.Stage     // of the rules that the policy names, in order
-	notes  []string         // what the target does otherwise
-	left   []plan.LeftCheck // checks that it does not do, or not whole
-	why    string           // why it cannot have the policy; "" when it can
+	stages []plan.Stage     // of the policy's named rules, in their order
+	notes  []string         // differences of the target
+	left   []plan.LeftCheck // checks that the target does not make, or only in part
+	why    string           // why the target cannot run the policy; "" when it can
 }
 
-// files are those that the examples name.
+// files contains the files that the examples name.
 var files = map[string]string{"blocked.txt": "192.0.2.0/24\n", "names.txt": "evil.example\n", "cookie.secret": "000102030405060708090a0b0c0d0e0f\n"}
 
-// place is what stands before a note about a rule or service of the policy.
+// place matches the prefix of a note about a rule or service of the policy.
 var place = wording.Regexp(`^(\S+:\d+:\d+: )?(rule|service) "x": `)
 
 // ask compiles a policy for a target.

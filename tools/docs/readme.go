@@ -1,5 +1,5 @@
-// This file writes what the README shows of a stored result of the bench: docs/bench/rules.svg and the part of README.md
-// between two marks. With the name of a run's results it stores those first, as far as they are shown.
+// This file writes the parts of the README that show a stored result of the bench: docs/bench/rules.svg, and the part of README.md between two marks.
+// If it is given the results of a run, it first stores the shown part of them.
 
 package main
 
@@ -15,14 +15,14 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// Files, from the top of the tree.
+// Paths, relative to the root of the repository.
 const (
 	storedFile  = "docs/bench/report.json"
 	pictureFile = "docs/bench/rules.svg"
 	readmeFile  = "README.md"
 )
 
-// Marks are the lines of README.md between which the table stands.
+// The lines of README.md before and after the table.
 const (
 	markBegin = "<!-- begin: written by make readme-bench from docs/bench/report.json -->\n"
 	markEnd   = "<!-- end -->\n"
@@ -44,7 +44,7 @@ func writeReadme(top string, from []string) error {
 	return err
 }
 
-// readmeFiles are the files that follow from the stored result.
+// readmeFiles returns the files that are generated from the stored result.
 func readmeFiles(top string) (map[string]string, error) {
 	r, err := report.Read(filepath.Join(top, storedFile))
 	if err != nil {
@@ -68,7 +68,7 @@ func readmeFiles(top string) (map[string]string, error) {
 	}, nil
 }
 
-// storeReport keeps of a run what the README shows.
+// storeReport stores the part of a run's results that the README shows.
 func storeReport(path, from string) error {
 	r, err := report.Read(from)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const top = "../.."
 
-// TestReadme has the README and its chart be those of the stored result.
+// TestReadme checks that the README and its chart match the stored result.
 func TestReadme(t *testing.T) {
 	want, err := readmeFiles(top)
 	if err != nil {
@@ -31,7 +31,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestPicture has the chart be well formed, name every line, and know light and dark.
+// TestPicture checks that the chart is well-formed, names every line, and has light and dark colours.
 func TestPicture(t *testing.T) {
 	files, err := readmeFiles(top)
 	if err != nil {

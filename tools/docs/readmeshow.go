@@ -7,13 +7,13 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// tool is a row of the table: the names of results by column, "" where there is none.
+// tool is a row of the table: the names of results by column, "" for none.
 type tool struct {
 	label   string
 	results [columns]string
 }
 
-// The columns: so many rules, the last of which drops the packet, and lists of so many addresses.
+// The columns: numbers of rules, of which the last drops the packet, and numbers of addresses in lists.
 const columns = 6
 
 var (
@@ -47,7 +47,7 @@ func lists(name string) (all [columns]string) {
 	return all
 }
 
-// shown are the names of all results that are shown.
+// shown returns the names of all shown results.
 func shown() (names []string) {
 	for _, t := range tools {
 		names = append(names, t.results[:]...)
@@ -55,7 +55,7 @@ func shown() (names []string) {
 	return names
 }
 
-// nanoseconds is what a packet costs in a result; false when it was not measured.
+// nanoseconds returns the cost of a packet in a result; false if it was not measured.
 func nanoseconds(r *report.Report, name string) (float64, bool) {
 	for _, o := range r.Experiments {
 		for _, res := range o.Results {
@@ -69,7 +69,7 @@ func nanoseconds(r *report.Report, name string) (float64, bool) {
 	return 0, false
 }
 
-// readmeTable is the table in Markdown, with where it was measured.
+// readmeTable returns the table in Markdown, with the machine of the measurement.
 func readmeTable(r *report.Report) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "![%s](%s)\n\n", pictureTitle, pictureFile)
@@ -96,7 +96,7 @@ func readmeTable(r *report.Report) string {
 
 const pictureTitle = "What it costs to drop a packet after rules that do not match"
 
-// picture is the chart of the table's first columns. A logarithmic axis has no 0: the rule that drops counts as well.
+// picture returns the chart of the table's first columns. A logarithmic axis has no 0, so the number of rules includes the one that drops.
 func picture(r *report.Report) *report.Picture {
 	p := &report.Picture{Title: pictureTitle, X: "rules, with the one that drops", Y: "nanoseconds"}
 	for _, t := range tools {
@@ -107,7 +107,7 @@ func picture(r *report.Report) *report.Picture {
 			}
 		}
 		if t.label == limitLabel && len(points) == 1 {
-			points = append(points, [2]float64{rules[len(rules)-1] + 1, points[0][1]}) // it has no rules
+			points = append(points, [2]float64{rules[len(rules)-1] + 1, points[0][1]}) // this tool has no rules
 		}
 		p.Line(t.label, points)
 	}

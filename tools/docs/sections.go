@@ -9,10 +9,10 @@ import (
 type section struct {
 	title string
 	intro string
-	at    string // the mapping's place in the schema
-	// policy is a policy in which KEY stands for a key and its value.
+	at    string // path of the mapping in the schema
+	// policy is a policy with KEY in the place of a key and its value.
 	policy string
-	// beside has the policies of keys that need others beside them.
+	// beside has policies for keys that need other keys.
 	beside map[string]string
 	// matrix reports whether the examples of these keys are rows of the matrix.
 	matrix bool
@@ -34,10 +34,10 @@ const (
 	dropping  = sets + "default: drop\nKEY\n"
 )
 
-// with puts other keys before KEY.
+// with adds other keys before KEY.
 func with(policy, others string) string { return strings.Replace(policy, "KEY", others+", KEY", 1) }
 
-// within puts KEY into a mapping, behind other keys of that if there are any.
+// within puts KEY into a mapping, after the mapping's other keys if there are any.
 func within(policy, outer, others string) string {
 	policy = strings.Replace(policy, "KEY", outer+": {KEY}", 1)
 	if others == "" {
@@ -46,7 +46,7 @@ func within(policy, outer, others string) string {
 	return with(policy, others)
 }
 
-// withTLS is a policy whose API has certificates.
+// withTLS returns a policy whose API has certificates.
 func withTLS(keys string) string {
 	return strings.Replace(inBans, "KEY", "daemon: {listen: \"127.0.0.1:9810\", tls: {"+keys+"}}", 1)
 }
@@ -217,15 +217,15 @@ var sections = []section{
 	},
 }
 
-// upstreamNeeds are the keys that `upstream` cannot do without.
+// upstreamNeeds are the required keys of `upstream`.
 var upstreamNeeds = map[string]string{"as": "as: 64500", "router_id": "router_id: 192.0.2.1", "announce": "announce: 192.0.2.0/24"}
 
-// upstream is a policy with a key of `upstream` and one router.
+// upstream returns a policy with a key of `upstream` and one router.
 func upstream(key, router string) string {
 	return fmt.Sprintf("devices: [eth0]\nupstream: {as: 64500, router_id: 192.0.2.1, announce: 192.0.2.0/24, %s, peers: [{%s}]}\ndetect: {baseline: learn}\n", key, router)
 }
 
-// upstreamWithout is a policy whose `upstream` has KEY in place of a key that it needs.
+// upstreamWithout returns a policy whose `upstream` has KEY in place of a required key.
 func upstreamWithout(key string) string {
 	p := upstream("live: false", "address: 192.0.2.254, as: 64501")
 	if key == "peers" {
@@ -234,11 +234,11 @@ func upstreamWithout(key string) string {
 	return strings.Replace(p, upstreamNeeds[key], "KEY", 1)
 }
 
-// probe is the policy in which a key has an example as its value.
+// probe returns the policy in which a key has an example as its value.
 func (s section) probe(k key, example any) string {
 	policy, ok := s.beside[k.name]
 	switch {
-	case k.name == "syn" && example == "protect": // whose mode depends on what listens on this machine
+	case k.name == "syn" && example == "protect": // its mode depends on the servers of this machine
 		return strings.Replace(inWeb, "KEY", "syn: {mode: host}", 1)
 	case k.name == "then" && example == "truncate":
 		policy = sets + "rules: [{name: x, dns: query, KEY}]"

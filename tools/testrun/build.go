@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// programs is the directory of what is built.
+// programs is the directory of the test programs.
 const programs = "build/tests"
 
 // testPackage is a package that has tests.
@@ -22,11 +22,11 @@ type testPackage struct {
 	TestGoFiles, XTestGoFiles []string
 
 	program string
-	passed  []string // tests that have passed without root, and so need not run again
-	skipped []string // those that are skipped, or that have one in them that is
-	needing []string // those of them that need root or a tool
+	passed  []string // tests that have passed without root, so they need not run again
+	skipped []string // skipped tests, and tests with a skipped subtest
+	needing []string // skipped tests that need root or a tool
 
-	held map[string][]event // what tests without root have said that have not ended, by the name of the test
+	held map[string][]event // output of tests without root that have not ended, by the name of the test
 }
 
 // list finds the packages that have tests.
@@ -52,8 +52,8 @@ func list(patterns []string) (packages []*testPackage, err error) {
 	}
 }
 
-// build makes the programs that are not up to date. `go test -c` names each after the last part of its package's path, so a second package of a
-// name goes to a second directory.
+// build makes the test programs that are out of date. `go test -c` names each program after the last part of its package's path, so a second package
+// with the same name gets another directory.
 func build(packages []*testPackage) error {
 	top, err := os.Getwd()
 	if err != nil {
@@ -82,7 +82,7 @@ func build(packages []*testPackage) error {
 	return nil
 }
 
-// ordered has the packages of a list, whose entries are the ends of their paths, begin first.
+// ordered moves the packages of a list to the front. The entries of the list are suffixes of package paths.
 func ordered(packages []*testPackage, first string) []*testPackage {
 	long := strings.Split(first, ",")
 	place := func(p *testPackage) int {
@@ -95,7 +95,7 @@ func ordered(packages []*testPackage, first string) []*testPackage {
 	return slices.SortedStableFunc(slices.Values(packages), func(a, b *testPackage) int { return place(a) - place(b) })
 }
 
-// unfinished are the packages with tests that need root.
+// unfinished returns the packages with tests that need root.
 func unfinished(packages []*testPackage) (rest []*testPackage) {
 	for _, p := range packages {
 		if len(p.skipped) > 0 {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// event is one line of what tests say (cmd/test2json).
+// event is a line of the tests' output (cmd/test2json).
 type event struct {
 	Time    *time.Time `json:",omitempty"`
 	Action  string
@@ -24,24 +24,24 @@ type event struct {
 	Output  string  `json:",omitempty"`
 }
 
-// timed is how long something took.
+// timed is the duration of a test or package.
 type timed struct {
 	name    string
 	seconds float64
 }
 
-// events writes what several packages say at the same time as `go test -json` does, one line after the other.
+// events writes the output of several packages that run at the same time, line by line, in the form of `go test -json`.
 type events struct {
 	mu     sync.Mutex
 	out    io.Writer
-	used   []timed // the time of CPUs that a test says it has used (testutil.Inside)
+	used   []timed // CPU time that tests report (testutil.Inside)
 	failed bool
 }
 
-// usedCPU is what testutil.Inside says.
+// usedCPU matches the report of testutil.Inside.
 var usedCPU = regexp.MustCompile(`CPU: (\d+\.\d+) s user, (\d+\.\d+) s system`)
 
-// write writes events, with none of other packages between them.
+// write writes events, without events of other packages between them.
 func (s *events) write(list ...event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,12 +61,12 @@ func (s *events) line(e event) {
 	if err == nil {
 		_, err = s.out.Write(append(line, '\n'))
 	}
-	if err != nil { // nobody reads it any more
+	if err != nil { // the reader has closed its end
 		s.failed = true
 	}
 }
 
-// ended writes the line of a package, as the go command has it, with the time of CPUs in place of whether results are old, and its end.
+// ended writes the last line of a package in the format of the go command, and its end event. The CPU time replaces the note about cached results.
 func (s *events) ended(p *testPackage, err error, took time.Duration, state *os.ProcessState) {
 	action, word := "pass", "ok  "
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *events) ended(p *testPackage, err error, took time.Duration, state *os.
 	s.write(event{Action: action, Package: p.ImportPath, Elapsed: took.Seconds()})
 }
 
-// summary says what is of no single test: which have used most of the CPUs, and how many need root when these did not run.
+// summary returns the text about all tests: the tests with the most CPU time, and how many need root and did not run.
 func (s *events) summary(named, needRoot int) string {
 	var b strings.Builder
 	slices.SortStableFunc(s.used, func(a, b timed) int { return cmp.Compare(b.seconds, a.seconds) })

@@ -1,11 +1,11 @@
-// Command testrun builds the tests of this module once, runs them, and writes what they say as `go test -json` does.
+// Command testrun builds the tests of this module once, runs them, and writes their output as `go test -json` does.
 //
 //	testrun [-fast] [-first PACKAGE,PACKAGE] [-p N] [-parallel N] [-timeout TIME] [-run PATTERN] [-slowest N] [-summary FILE] [PACKAGE...]
 //
-// It runs them twice. First without root, where tests that need it are skipped (testutil.RequireRoot): in less than a minute, and when one fails
-// that is the end. Then as root, with FLOODWALL_TEST_ROOT=1, and only those that have not passed yet. -fast ends after the first. `go test` can do
-// neither of the two halves without making each program again, which takes longer than to run most of them. Programs stay in build/tests, where
-// the next run finds those that have not changed. scripts/test has gotestsum print what is written.
+// It runs the tests twice. The first run is without root: tests that need root are skipped (testutil.RequireRoot). It takes less than a minute, and a
+// failure ends testrun. The second run is as root, with FLOODWALL_TEST_ROOT=1. It runs only tests that have not passed yet. -fast ends after the
+// first run. `go test` can do neither run without linking each program again, which takes longer than running most of them. The programs stay in
+// build/tests, so the next run reuses those that have not changed. scripts/test prints the output with gotestsum.
 package main
 
 import (
@@ -22,15 +22,15 @@ import (
 	"time"
 )
 
-// options are what the command line says.
+// options are the options of the command line.
 type options struct {
 	fast     bool
-	first    string // packages that take long, and begin before the others
-	together int    // packages at the same time
-	parallel int    // tests at the same time in each
+	first    string // packages that take long, so they start first
+	together int    // packages that run at the same time
+	parallel int    // tests that run at the same time in each package
 	timeout  time.Duration
-	pattern  string // of the names of tests
-	named    int    // of those that use most of the CPUs
+	pattern  string // for the names of tests
+	named    int    // how many of the tests with the most CPU time are listed
 	summary  string // a file
 }
 
@@ -92,7 +92,7 @@ func run(ctx context.Context, o options, patterns []string) (failed bool, err er
 	return written.failed, err
 }
 
-// output runs scripts/go, whose errors the user sees, and returns what it prints.
+// output runs scripts/go and returns its output. The user sees its errors.
 func output(args ...string) (string, error) {
 	cmd := exec.Command("scripts/go", args...)
 	cmd.Stderr = os.Stderr

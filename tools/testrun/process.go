@@ -18,10 +18,10 @@ import (
 type session struct {
 	options
 	events    *events
-	converter string // test2json
+	converter string // path of test2json
 }
 
-// all runs packages in their order, so many at the same time.
+// all runs packages in their order, at most together at the same time.
 func (s *session) all(ctx context.Context, packages []*testPackage, together int, root bool) {
 	next := make(chan *testPackage)
 	var running sync.WaitGroup
@@ -41,7 +41,7 @@ func (s *session) all(ctx context.Context, packages []*testPackage, together int
 	running.Wait()
 }
 
-// rights are the commands that give a test what it may do. Root without capabilities is as harmless as any other user, and can read what is his.
+// rights returns the commands that set the rights of a test. Root without capabilities is as harmless as any other user, and can read root's files.
 func rights(root bool) []string {
 	switch user := os.Geteuid(); {
 	case user == 0 && !root:
@@ -75,7 +75,7 @@ func (s *session) one(ctx context.Context, p *testPackage, root bool) {
 	s.events.ended(p, err, time.Since(begin), cmd.ProcessState)
 }
 
-// follow reads what a package's tests say, to its end.
+// follow reads the output of a package's tests until it ends.
 func (s *session) follow(cmd *exec.Cmd, p *testPackage, root bool) error {
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -99,13 +99,14 @@ func (s *session) follow(cmd *exec.Cmd, p *testPackage, root bool) error {
 			break
 		}
 	}
-	for _, held := range p.held { // of tests that have no end, as the process has none
+	for _, held := range p.held { // tests without an end, because the process was killed
 		s.events.write(held...)
 	}
 	return cmd.Wait()
 }
 
-// first writes what a test says that runs without root, at its end. Nothing is written of one that runs again as root, so that it counts once.
+// first handles an event of a run without root. It writes the output of a test at the test's end. It writes nothing about a test that runs again as
+// root, so that the test counts once.
 func (s *session) first(p *testPackage, e event) {
 	p.note(e)
 	top, _, within := strings.Cut(e.Test, "/")
@@ -123,10 +124,10 @@ func (s *session) first(p *testPackage, e event) {
 	delete(p.held, top)
 }
 
-// needs is in the words of a test that is skipped for want of root or of a tool (testutil.RequireRoot).
+// needs is part of the message of a test that is skipped because root or a tool is missing (testutil.RequireRoot).
 const needs = "this test needs "
 
-// note keeps which tests pass without root. A test ends after those in it.
+// note records which tests pass without root. A test ends after its subtests.
 func (p *testPackage) note(e event) {
 	top, _, within := strings.Cut(e.Test, "/")
 	skipped := slices.Contains(p.skipped, top)
@@ -141,7 +142,7 @@ func (p *testPackage) note(e event) {
 	}
 }
 
-// cpu is the time of CPUs that a process and all those have had for which it waited.
+// cpu returns the CPU time of a process and of all child processes for which it waited.
 func cpu(state *os.ProcessState) time.Duration {
 	if state == nil {
 		return 0

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// stream has a test that passes, one with another in it, one that fails and one whose package ends before it does.
+// stream has a test that passes, a test with a subtest, a test that fails, and a test whose package ends before it does.
 const stream = `{"Action":"output","Package":"m/a","Test":"TestFine","Output":"    inside.go:77: CPU: 1.25 s user, 0.50 s system\n"}
 {"Action":"pass","Package":"m/a","Test":"TestFine","Elapsed":3}
 {"Action":"pass","Package":"m/a","Test":"TestMany/one","Elapsed":4}
@@ -32,7 +32,7 @@ func read(t *testing.T, text string) (list []event) {
 	return list
 }
 
-// TestEvents has packages that say something at the same time. Each has a line for its end, and what uses CPUs is named.
+// TestEvents handles packages that write output at the same time. Each must have a line for its end, and tests that use much CPU time must be listed.
 func TestEvents(t *testing.T) {
 	var out strings.Builder
 	s := &events{out: &out}
@@ -59,8 +59,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestNote has tests that need not run as root: those that passed whole. One of whose parts some were skipped is not among them, and only want
-// of root or of a tool counts as such.
+// TestNote checks which tests need not run as root: the tests that passed completely. A test with a skipped subtest is not one of them. Only a skip
+// because root or a tool is missing counts.
 func TestNote(t *testing.T) {
 	p := new(testPackage)
 	for _, e := range read(t, `{"Action":"pass","Test":"TestFine"}
@@ -89,8 +89,8 @@ func TestNote(t *testing.T) {
 	}
 }
 
-// TestFirst has tests without root: one that runs again as root is not written, as it would count twice. With -fast it is, and one that fails
-// is in any case.
+// TestFirst handles tests without root. A test that runs again as root must not be written, because it would count twice. With -fast it must be
+// written, and a failed test must always be written.
 func TestFirst(t *testing.T) {
 	const fine = `{"Action":"run","Package":"m/a","Test":"TestFine"}
 {"Action":"pass","Package":"m/a","Test":"TestFine"}
@@ -117,7 +117,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// TestOrdered has those first that take long, in their order. A name is the end of a path at a slash.
+// TestOrdered checks that packages that take long come first, in the given order. A name is a suffix of a path that starts after a slash.
 func TestOrdered(t *testing.T) {
 	var list []*testPackage
 	for _, path := range []string{"m/a", "m/lab", "m/x/cmd", "m/collab", "m/b"} {

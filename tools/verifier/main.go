@@ -1,4 +1,5 @@
-// Verifier renews .ci/verifier.json: it puts what tests have said of kernels, a JSON object a line on standard input, in the place of what is known.
+// Verifier updates .ci/verifier.json with the kernels' results from tests. It reads a JSON object a line from standard input, and replaces the known
+// results.
 //
 //	verifier FILE <STATISTICS
 package main

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestRenew puts what was said in the place of what is known of the same version, and leaves the others.
+// TestRenew checks that new results replace the known ones of the same version, and that the others are kept.
 func TestRenew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "verifier.json")
 	for _, said := range []string{

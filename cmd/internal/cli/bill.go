@@ -1,5 +1,6 @@
-// This file writes a software bill of materials: what a Go program was built from, as CycloneDX 1.6 in JSON
-// (https://cyclonedx.org/docs/1.6/json/). In: what the Go command noted in the program. Out: the same bytes for the same program.
+// This file writes a software bill of materials in the format CycloneDX 1.6 as JSON (https://cyclonedx.org/docs/1.6/json/). The bill lists the
+// modules from which a Go program was built. Its input is the build information that the Go command wrote into the program. The same program always
+// results in the same bytes.
 
 package cli
 
@@ -12,10 +13,10 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// billLicence of the program; those of its dependencies are not in what the Go command notes.
+// billLicence is the licence of the program. The build information does not contain the licences of the dependencies.
 const billLicence = "Apache-2.0"
 
-// writeBill writes the bill of a program whose own version the Go command does not know.
+// writeBill writes the bill of materials of a program. The caller passes the program's version, because the Go command does not know it.
 func writeBill(w io.Writer, info *debug.BuildInfo, version string) error {
 	bom := cdx.NewBOM()
 	bom.SerialNumber = "" // a random one would make each bill differ
@@ -45,7 +46,8 @@ func writeBill(w io.Writer, info *debug.BuildInfo, version string) error {
 	return nil
 }
 
-// billModule describes a Go module. Its sum is that of go.sum, a hash of a list of hashes, and so no hash of a file.
+// billModule describes a Go module. The checksum from go.sum becomes a property, because the field for hashes is for the hash of a file. The checksum
+// is the hash of a list of hashes.
 func billModule(kind cdx.ComponentType, path, version, sum string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B") // github.com/package-url/purl-spec
 	c := cdx.Component{BOMRef: url, Type: kind, Name: path, Version: version, PackageURL: url}

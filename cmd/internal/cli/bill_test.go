@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestBill writes the bill of a program: CycloneDX's schema has it, every module is in it, and writing it
-// again gives the same bytes.
+// TestBill writes the bill of materials of a program twice. It must be valid by CycloneDX's schema, and must list every module. Both times the bytes
+// must be equal.
 func TestBill(t *testing.T) {
 	info, err := debug.ParseBuildInfo(noted)
 	if err != nil {
@@ -60,7 +60,7 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// noted is what the Go command notes in a program. The program of a test has no modules noted.
+// noted is build information as the Go command writes it into a program. The build information of a test binary lists no modules.
 const noted = "path\tgithub.com/floodwall/floodwall/cmd/floodwall\n" +
 	"mod\tgithub.com/floodwall/floodwall\t(devel)\t\n" +
 	"dep\tgo4.org/netipx\tv0.0.0-20260823151212-3075585bcbeb\th1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n" +

@@ -1,7 +1,6 @@
-// Package cli is what the command lines of all programs of Floodwall have: what they say and how (UI), the flags that
-// name an instance (Env), mistakes (Usagef), help, completion, version and manual pages (NewRoot), and where the other
-// programs are (Find). It has no command that does a program's own work: those are in cmd/floodwall, cmd/floodwall-lab,
-// cmd/floodwall-hub and cmd/floodwall-bgp.
+// Package cli is the common part of the command lines of all programs of Floodwall: output and messages (UI), the flags that name an instance (Env),
+// usage errors (Usagef), help, completion, version and manual pages (NewRoot), and the search for the other programs (Find). It has no command that
+// does a program's own work: those are in cmd/floodwall, cmd/floodwall-lab, cmd/floodwall-hub and cmd/floodwall-bgp.
 //
 //	func main() { os.Exit(cli.Main(newRoot)) }
 //

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// Env is what a command has of the world around it.
+// Env is the environment of a command: its output and the global flags.
 type Env struct {
 	UI
 	Stdin       io.Reader
@@ -20,22 +20,22 @@ type Env struct {
 	CommandLine []string
 
 	BPFFS    string // --bpffs
-	StateDir string // --state, or what was found instead; "" as long as neither is
+	StateDir string // --state, or the instance's directory; "" until it is known
 	JSON     bool   // --json
 }
 
-// DefaultState is where results and measurements are kept.
+// DefaultState is the default state directory, for results and measurements.
 const DefaultState = "/var/lib/floodwall"
 
-// globalFlags adds the flags that every command takes.
+// globalFlags adds the flags of all commands.
 func (e *Env) globalFlags(root *cobra.Command) {
 	f := root.PersistentFlags()
 	f.StringVar(&e.BPFFS, "bpffs", datapath.DefaultDir, "`directory` of this instance in the BPF file system")
 	f.StringVar(&e.StateDir, "state", "", "`directory` of bans, lists, reports and measurements (default that of the policy that runs, else "+DefaultState+")")
 }
 
-// State is the state directory: that of --state, or else that of the instance, or else the default. It is an error when the instance may have
-// one that cannot be read.
+// State returns the state directory: the directory of --state, else that of the instance, else the default. It returns an error when the instance may
+// have a state directory that cannot be read.
 func (e *Env) State() (string, error) {
 	if e.StateDir == "" && Privileged() {
 		dir, err := statedir.Of(e.BPFFS)
@@ -48,7 +48,8 @@ func (e *Env) State() (string, error) {
 	return e.StateDir, nil
 }
 
-// OwnState is state for what keeps files that the daemon of the instance reads: a *statedir.Error when the instance uses another directory.
+// OwnState returns the state directory for commands that write files for the daemon of the instance. It returns a *statedir.Error when the instance
+// uses another directory.
 func (e *Env) OwnState() (string, error) {
 	dir, err := e.State()
 	if err != nil {
@@ -57,7 +58,8 @@ func (e *Env) OwnState() (string, error) {
 	return dir, statedir.Check(e.BPFFS, dir)
 }
 
-// InstanceFlags are the flags that another command needs for this instance, each after a space: none for the default one.
+// InstanceFlags returns the flags that make another command use this instance. A space precedes each flag. The result is empty for the default
+// instance.
 func (e *Env) InstanceFlags() string {
 	dir := e.StateOrDefault()
 	if dir == DefaultState {
@@ -66,7 +68,8 @@ func (e *Env) InstanceFlags() string {
 	return statedir.Flags(e.BPFFS, dir)
 }
 
-// StateOrDefault is state for commands that only read a policy or measure, and do without the instance: the default on an error.
+// StateOrDefault returns the state directory, or the default directory on an error. It is for commands that measure or only read a policy, and so do
+// not need the instance.
 func (e *Env) StateOrDefault() string {
 	dir, err := e.State()
 	if err != nil {
@@ -80,7 +83,7 @@ func (e *Env) JSONFlag(c *cobra.Command) {
 	c.Flags().BoolVar(&e.JSON, "json", false, "print JSON")
 }
 
-// Host is the Floodwall that the flags name. It is an error when this process lacks the rights to reach it.
+// Host returns the instance that the flags name. It returns an error when this process lacks the rights to access the instance.
 func (e *Env) Host() (operate.Host, error) {
 	if !Privileged() {
 		return operate.Host{}, &PrivilegeError{CommandLine: e.CommandLine}
@@ -100,7 +103,7 @@ func (e *Env) Host() (operate.Host, error) {
 	return operate.NewHost(e.BPFFS, state, e.WarnOf), nil
 }
 
-// WarnOf warns of an error that does not end the command.
+// WarnOf prints an error as a warning. It is for errors that do not end the command.
 func (e *Env) WarnOf(err error) {
 	for _, p := range operate.Problems(err) {
 		e.Warning(p.String())

@@ -10,12 +10,12 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Installed are the directories of packages and of `make install`, which only root writes.
+// Installed are the directories in which packages and `make install` put the programs. Only root can write there.
 var Installed = []string{"/usr/bin", "/usr/local/bin"}
 
-// Find finds another program of Floodwall: beside this one, else where it is installed. It does not ask PATH, which may name a directory
-// of somebody else when root runs this program. A file is taken only if whoever can write it could write this program as well. Without
-// one it is an fs.ErrNotExist.
+// Find returns the path of another program of Floodwall, from the directory of this program or from Installed. It does not use PATH: when root runs
+// this program, PATH may name another user's directory. Find accepts a file only if every user who can write it could also write this program.
+// Otherwise the error is fs.ErrNotExist.
 func Find(program string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -28,7 +28,7 @@ func Find(program string) (string, error) {
 	err = fs.ErrNotExist
 	for _, dir := range append([]string{filepath.Dir(self)}, Installed...) {
 		file := filepath.Join(dir, program)
-		// A link would lead where others may have put it: in a directory such as /tmp.
+		// Stat would follow a symbolic link. In a directory such as /tmp, the link may belong to another user.
 		info, failed := os.Lstat(file)
 		if failed != nil {
 			continue
@@ -42,9 +42,9 @@ func Find(program string) (string, error) {
 	return "", err
 }
 
-// trusted reports whether a file is a program that nobody could have written who could not have written this one too. So it is not asked
-// who writes the directory: in one with the sticky bit, only the owner of a file replaces it, and in others whoever replaces one
-// replaces the other.
+// trusted reports whether every user who could have written a file could also have written this program. It need not check the directory's owner. In
+// a directory with the sticky bit, only the owner of a file can replace the file. In other directories, a user who can replace the file can replace
+// this program as well.
 func trusted(own, file fs.FileInfo, euid int) bool {
 	const group, others = 0o020, 0o002
 	a, b := own.Sys().(*syscall.Stat_t), file.Sys().(*syscall.Stat_t)
@@ -54,7 +54,7 @@ func trusted(own, file fs.FileInfo, euid int) bool {
 		(mode.Perm()&group == 0 || b.Gid == 0 || b.Gid == a.Gid && own.Mode().Perm()&group != 0)
 }
 
-// Get is how to get a program that is not there.
+// Get returns instructions to install a missing program.
 func Get(program string) string {
 	return fmt.Sprintf("`apt install %s`, or `make build` in the source", program)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestFind finds programs where they are installed, and none that another user could have put there.
+// TestFind checks that Find finds programs where they are installed, but no program that another user could have put there.
 func TestFind(t *testing.T) {
 	testutil.RequireRoot(t)
 	before := Installed

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ManCommand writes the manual pages of a program.
+// ManCommand returns the command that writes the manual pages of a program.
 func ManCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
@@ -23,12 +23,12 @@ func ManCommand() *cobra.Command {
 	}
 }
 
-// writePages writes a page for each command, in man(7). The pages of cobra would have every program parse Markdown.
+// writePages writes a page for each command, in man(7). The generator of cobra would add a Markdown parser to every program.
 func writePages(root *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("manual pages: %w", err)
 	}
-	date := "" // that of the commit, so that the same source makes the same pages
+	date := "" // the commit's date, so that the same source makes the same pages
 	if at, err := time.Parse(time.RFC3339, buildSetting("vcs.time")); err == nil {
 		date = at.UTC().Format(time.DateOnly)
 	}
@@ -45,7 +45,7 @@ func writePages(root *cobra.Command, dir string) error {
 
 func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
-// available are the commands of c that help lists, but for those that leave all arguments to another program, which has their pages.
+// available returns the commands of c that the help lists. It leaves out the commands that run another program, because that program has their pages.
 func available(c *cobra.Command) (list []*cobra.Command) {
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && !sub.DisableFlagParsing {
@@ -55,7 +55,7 @@ func available(c *cobra.Command) (list []*cobra.Command) {
 	return list
 }
 
-// page is the page of a command.
+// page returns the manual page of a command.
 func page(c *cobra.Command, date string) string {
 	c.InitDefaultHelpFlag()
 	var b strings.Builder
@@ -79,7 +79,7 @@ func page(c *cobra.Command, date string) string {
 	return b.String()
 }
 
-// options are the flags of a command.
+// options returns the flags of a command in the format of man(7).
 func options(flags *pflag.FlagSet) string {
 	var b strings.Builder
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -100,7 +100,7 @@ func options(flags *pflag.FlagSet) string {
 	return b.String()
 }
 
-// seeAlso names the pages above and below, the page of the policy, and the documents.
+// seeAlso returns references to the pages of the parent, of the subcommands and of the policy, and to the documents.
 func seeAlso(c *cobra.Command) string {
 	var names []string
 	if c.HasParent() {
@@ -120,7 +120,7 @@ func seeAlso(c *cobra.Command) string {
 	return text
 }
 
-// example is text whose lines stay as they are.
+// example returns preformatted text in the format of man(7).
 func example(text string) string {
 	if text == "" {
 		return ""
@@ -128,7 +128,7 @@ func example(text string) string {
 	return ".PP\n.nf\n" + roff(text) + ".fi\n"
 }
 
-// roff is text without anything that roff would take for a request or an escape.
+// roff escapes text, so that roff interprets no part of it as a request or an escape sequence.
 func roff(text string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {

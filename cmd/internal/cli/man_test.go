@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestPages writes the manual pages of a program twice: they are the same, and there is one for each command that help lists. What would be a
-// request or an escape of roff is text.
+// TestPages writes the manual pages of a program twice. Both results must be equal. There must be one page for each command that the help lists. Text
+// that looks like a request or an escape sequence of roff must stay text.
 func TestPages(t *testing.T) {
 	e, run := &Env{}, func(*cobra.Command, []string) error { return nil }
 	first := &cobra.Command{Use: "first FILE", Short: "do it", Long: "First does `it`:\n.in a \\ way\n'and' --so", Example: "  tool first a-b\n  .c", RunE: run}

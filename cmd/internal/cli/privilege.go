@@ -16,7 +16,7 @@ func (e *PrivilegeError) Error() string {
 	return "this needs root, or the capabilities CAP_BPF and CAP_NET_ADMIN, and CAP_PERFMON to load the XDP program"
 }
 
-// Hint is the command with sudo.
+// Hint returns the command line with sudo. Root without the capabilities gets an explanation instead.
 func (e *PrivilegeError) Hint() string {
 	if unix.Geteuid() == 0 {
 		return "this root has been deprived of them: see how the container or service is set up"
@@ -30,6 +30,5 @@ func (e *PrivilegeError) Hint() string {
 	return fmt.Sprintf("run it as `%s`", strings.Join(words, " "))
 }
 
-// Privileged reports whether this process may reach the state and change devices. Loading the XDP program takes more,
-// for which apply asks.
+// Privileged reports whether this process may access the state and change devices. The XDP program needs further capabilities, which apply checks.
 func Privileged() bool { return features.CheckRights("", features.BPF, features.NetAdmin) == nil }

@@ -16,8 +16,8 @@ import (
 // Main runs the command line of this process, and returns the exit status.
 func Main(newRoot func(*Env) *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second signal ends the process at once, which what runs survives at every point. There is no stop on the way out:
-	// a signal at the very end must not hide the exit status.
+	// A second signal ends the process at once, which leaves the running policy intact at every point. The handler stays until the process exits.
+	// Otherwise a signal at the very end would change the exit status.
 	context.AfterFunc(ctx, stop)
 	e := &Env{
 		Stdin: os.Stdin, Getenv: os.Getenv, CommandLine: os.Args,
@@ -26,7 +26,7 @@ func Main(newRoot func(*Env) *cobra.Command) int {
 	return e.Exit(newRoot(e).ExecuteContext(ctx))
 }
 
-// NewRoot completes the command line of a program: root has its name and what it is, and commands are in the order in which help lists them.
+// NewRoot completes the command line of a program. root has the name and the description of the program. commands are in the order of the help.
 func NewRoot(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Command {
 	cobra.EnableCommandSorting = false
 	root.SilenceErrors, root.SilenceUsage, root.DisableFlagsInUseLine = true, true, true
@@ -49,7 +49,7 @@ func NewRoot(e *Env, root *cobra.Command, commands ...*cobra.Command) *cobra.Com
 	return root
 }
 
-// Group makes c a command that only has commands.
+// Group makes c a command that only has subcommands.
 func Group(c *cobra.Command) {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -60,18 +60,18 @@ func Group(c *cobra.Command) {
 		}
 		return Usagef(c, HelpHint(c), "missing command")
 	}
-	c.RunE = func(*cobra.Command, []string) error { return nil } // cobra asks Args only of what runs
+	c.RunE = func(*cobra.Command, []string) error { return nil } // cobra checks Args only of commands with a Run function
 }
 
-// moreKey is the annotation of a command with the address of what its help leaves out.
+// moreKey is the key of a command's annotation that has the address of further documentation.
 const moreKey = "more"
 
-// More gives a command the address of a section of docs/commands.md, for one that has none of its own.
+// More links a command to a section of docs/commands.md. It is for commands that have no section of their own name.
 func More(c *cobra.Command, section string) {
 	c.Annotations = map[string]string{moreKey: CommandsPage + "#" + section}
 }
 
-// addLinks gives each command the address of its section in docs/commands.md.
+// addLinks links each command to its section in docs/commands.md.
 func addLinks(parent *cobra.Command) {
 	for _, c := range parent.Commands() {
 		if c.Hidden || parent.Name() == "completion" {
@@ -88,10 +88,10 @@ func addLinks(parent *cobra.Command) {
 	}
 }
 
-// CommandsPage has what the help of a command leaves out.
+// CommandsPage is the address of docs/commands.md.
 const CommandsPage = "https://github.com/floodwall/floodwall/blob/main/docs/commands.md"
 
-// helpCommand explains a command. Cobra's own takes an unknown one for granted.
+// helpCommand returns the command that prints the help of a command. Cobra's own help command does not fail for an unknown command.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -107,7 +107,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// addCompletion keeps of cobra's completions those for the shells that Linux hosts have.
+// addCompletion keeps cobra's completions for bash, zsh and fish, and removes those for other shells.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -122,7 +122,7 @@ func addCompletion(root *cobra.Command) {
 			}
 			return Usagef(c, HelpHint(c), "no completion for %q: want bash, zsh or fish", args[0])
 		}
-		c.RunE = func(*cobra.Command, []string) error { return nil } // cobra asks Args only of what runs
+		c.RunE = func(*cobra.Command, []string) error { return nil } // cobra checks Args only of commands with a Run function
 		for _, shell := range c.Commands() {
 			if shell.Name() == "powershell" {
 				c.RemoveCommand(shell)
@@ -132,8 +132,8 @@ func addCompletion(root *cobra.Command) {
 	}
 }
 
-// usage writes how a command is used. A template for cobra would need text/template, which asks for methods by name: then the linker keeps
-// every method of every package, which are 4 MB.
+// usage writes how to use a command. Cobra's template would need text/template, which looks up methods by name. Then the linker keeps every method of
+// every package, which adds 4 MB.
 func usage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("usage: " + c.UseLine())

@@ -15,27 +15,27 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// All that the commands say goes through this file. Its rules:
+// All output of the commands goes through this file. Its rules:
 //
-//   - The answer goes to standard output, all about the way to it to standard error.
+//   - The result goes to standard output, messages about the work go to standard error.
 //   - A line on standard error begins with `floodwall: ` and its kind: error, hint, usage, warning or note. A hint
 //     follows the error that it helps with.
 //   - Messages begin in lower case and have no final period. They look the same on a terminal and in a file.
 //   - Numbers for people have separators or units; those in JSON have neither.
 //   - With --json standard output holds one JSON value and nothing else.
-//   - What came from a file, the network or the command line cannot send control characters to a terminal.
+//   - Text from a file, the network or the command line cannot send control characters to a terminal.
 
 // Exit statuses of all programs.
 const (
-	ExitFailed      = 1 // or a verdict differs
+	ExitFailed      = 1 // or a verdict differs from the expected one
 	ExitUsage       = 2
-	ExitInterrupted = 130 // 128 + SIGINT, as shells have it
+	ExitInterrupted = 130 // 128 + SIGINT, as in shells
 )
 
-// ErrFailed ends a command with ExitFailed when all has been said already.
+// ErrFailed is returned by a command that has already printed its error. The exit status is then ExitFailed.
 var ErrFailed = errors.New("failed")
 
-// UI is where a command speaks.
+// UI is the output of a command.
 type UI struct{ Stdout, Stderr io.Writer }
 
 // Exit reports a command's error and returns the exit status.
@@ -59,7 +59,7 @@ func (u *UI) Exit(err error) int {
 	return ExitFailed
 }
 
-// Report prints all errors that err consists of, each with its hint.
+// Report prints each error that err joins, with its hint.
 func (u *UI) Report(err error) {
 	for _, p := range operate.Problems(err) {
 		u.StderrLine("error", p.String())
@@ -67,20 +67,20 @@ func (u *UI) Report(err error) {
 	}
 }
 
-// Warning warns of something that does not end the command.
+// Warning prints a warning, which does not end the command.
 func (u *UI) Warning(text string) { u.StderrLine("warning", text) }
 
-// Note says something that is good to know.
+// Note prints a note.
 func (u *UI) Note(text string) { u.StderrLine("note", text) }
 
-// Notes prints some notes.
+// Notes prints notes.
 func (u *UI) Notes(texts []string) {
 	for _, t := range texts {
 		u.Note(t)
 	}
 }
 
-// StderrLine prints a message of some kind; nothing when there is no text. Each line of the text begins anew.
+// StderrLine prints a message of a kind to standard error. Each line of the text gets the prefix. Nothing is printed for an empty text.
 func (u *UI) StderrLine(kind, text string) {
 	if text == "" {
 		return
@@ -90,15 +90,15 @@ func (u *UI) StderrLine(kind, text string) {
 	}
 }
 
-// Println prints a line of the answer.
+// Println prints a line of the output.
 func (u *UI) Println(format string, args ...any) {
 	fmt.Fprintln(u.Stdout, wording.Printable(fmt.Sprintf(format, args...)))
 }
 
-// Text prints an answer that has lines of its own.
+// Text prints output with several lines.
 func (u *UI) Text(text string) { io.WriteString(u.Stdout, text) }
 
-// PrintJSON prints the answer as JSON.
+// PrintJSON prints the output as JSON.
 func (u *UI) PrintJSON(v any) error {
 	enc := json.NewEncoder(u.Stdout)
 	enc.SetIndent("", "  ")
@@ -113,7 +113,7 @@ func (u *UI) Table(t *wording.Table) {
 	}
 }
 
-// IsTerminal reports whether a terminal is behind out.
+// IsTerminal reports whether out is a terminal.
 func IsTerminal(out io.Writer) bool {
 	f, ok := out.(*os.File)
 	if !ok {

@@ -11,17 +11,17 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// usageError is a command line that is not understood.
+// usageError is an error of the user in the command line.
 type usageError struct{ msg, usage, hint string }
 
 func (e *usageError) Error() string { return e.msg }
 
-// Usagef makes a usageError of a command.
+// Usagef returns a usageError of the command c.
 func Usagef(c *cobra.Command, hint, format string, args ...any) error {
 	return &usageError{msg: fmt.Sprintf(format, args...), usage: c.UseLine(), hint: hint}
 }
 
-// UsageOf is an error of reading what the command line says. A usage.Error becomes a usageError of c.
+// UsageOf returns the error for a command line that cannot be parsed. It converts a wording.Error into a usageError of c. Other errors stay.
 func UsageOf(c *cobra.Command, err error) error {
 	var wrong *wording.Error
 	if !errors.As(err, &wrong) {
@@ -30,8 +30,8 @@ func UsageOf(c *cobra.Command, err error) error {
 	return Usagef(c, cmp.Or(wrong.Hint, HelpHint(c)), "%s", wrong.Text)
 }
 
-// Least is the least value of a flag whose default of 0 stands for none, or for another number: the flag can be left out, but 0
-// not be written.
+// Least returns the minimum value of a flag: 1 if the user set the flag, else 0. It is for flags with a default of 0 that stands for no value or for
+// another number. The user can omit such a flag, but cannot set it to 0.
 func Least[T ~int | ~int64](c *cobra.Command, flag string) T {
 	if c.Flags().Changed(flag) {
 		return 1
@@ -39,7 +39,7 @@ func Least[T ~int | ~int64](c *cobra.Command, flag string) T {
 	return 0
 }
 
-// Exactly wants n arguments. what names them.
+// Exactly accepts exactly n arguments. The parameter what is their name in error messages.
 func Exactly(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
@@ -52,7 +52,7 @@ func Exactly(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// Some wants one argument or more. what names them.
+// Some accepts one or more arguments. The parameter what is their name in error messages.
 func Some(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -62,7 +62,7 @@ func Some(what string) cobra.PositionalArgs {
 	}
 }
 
-// UpTo wants no more than n arguments. what names them.
+// UpTo accepts at most n arguments. The parameter what is their name in error messages.
 func UpTo(n int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) > n {
@@ -72,7 +72,7 @@ func UpTo(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// None wants no arguments.
+// None accepts no arguments.
 func None(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usagef(c, HelpHint(c), "unexpected argument %q", args[0])
@@ -80,12 +80,12 @@ func None(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// HelpHint leads to the help of a command.
+// HelpHint returns a hint that names the help of a command.
 func HelpHint(c *cobra.Command) string {
 	return fmt.Sprintf("`%s --help` explains it", c.CommandPath())
 }
 
-// UnknownCommand is the error about a word that is no command of c.
+// UnknownCommand returns the error for a word that is not a subcommand of c.
 func UnknownCommand(c *cobra.Command, word string) error {
 	hint := fmt.Sprintf("`%s help` lists the commands", c.Root().Name())
 	if near := c.SuggestionsFor(word); len(near) > 0 {
@@ -94,7 +94,7 @@ func UnknownCommand(c *cobra.Command, word string) error {
 	return Usagef(c, hint, "unknown command %q", word)
 }
 
-// flagError is the error about a flag that c cannot take.
+// flagError returns the error for a flag that c does not accept.
 func flagError(c *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -111,7 +111,7 @@ func flagError(c *cobra.Command, err error) error {
 	return Usagef(c, hint, "unknown flag --%s", name)
 }
 
-// nearestFlag finds the flag of c that name may stand for. It has cobra measure the distance, as for commands.
+// nearestFlag returns the flag of c that is most similar to name. It uses the edit distance that cobra uses for commands.
 func nearestFlag(c *cobra.Command, name string) string {
 	words := &cobra.Command{SuggestionsMinimumDistance: 2}
 	c.Flags().VisitAll(func(f *pflag.Flag) {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// VersionCommand prints what a program is.
+// VersionCommand returns the command that prints the version and the build of a program.
 func VersionCommand(e *Env) *cobra.Command {
 	var bill bool
 	var of string
@@ -36,7 +36,7 @@ func VersionCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// printBill prints the bill of a binary of this version.
+// printBill prints the bill of materials of the file binary, which must have the version of this program.
 func printBill(e *Env, binary string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
@@ -50,7 +50,7 @@ func printBill(e *Env, binary string) error {
 	return nil
 }
 
-// versionReport is the answer of version as JSON.
+// versionReport is the output of version as JSON.
 type versionReport struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // of git
@@ -70,10 +70,10 @@ func version(e *Env, program string) error {
 	return nil
 }
 
-// built is the version that scripts/build gives to the linker.
+// built is the version that scripts/build sets through the linker.
 var built string
 
-// Version is the version of this binary: the Makefile's, or that of the module where `go install` built it.
+// Version returns the version of this binary. It comes from the Makefile, or for `go install` from the module.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && built == "" {
 		return cmp.Or(info.Main.Version, "unknown")
@@ -81,7 +81,7 @@ func Version() string {
 	return cmp.Or(built, "unknown")
 }
 
-// buildSetting is what the Go command noted of the build, "" when it did not.
+// buildSetting returns a setting from the build information of the Go command, or "" when the setting is missing.
 func buildSetting(key string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -26,24 +26,24 @@ var refusedActions = map[uint16]string{
 	0x0800: "redirect-to-ip", 0x0108: "redirect-to-ip",
 }
 
-// Action is what is done with the packets of a flow specification. The zero value lets them pass and has no later flow
-// specification asked, as RFC 8955 says of one that has no action.
+// Action is the treatment of the packets of a flow specification. The zero value lets the packets pass, and later flow specifications are not
+// evaluated, as RFC 8955 requires for a flow specification without actions.
 type Action struct {
 	Drop    bool
-	Bits    uint64 // a second that pass; 0 is no limit
-	Packets uint64 // likewise
+	Bits    uint64 // limit in bits a second; 0: no limit
+	Packets uint64 // limit in packets a second; 0: no limit
 }
 
-// The most that a limit of a policy counts in a second. What is allowed more is not limited.
+// The largest limits that a policy can have. A higher limit counts as no limit.
 const (
 	mostBits    = 100_000_000_000
 	mostPackets = 10_000_000
-	leastBits   = 8 * 1500 // below which a limit would never pass a packet of 1,500 bytes: such a rate drops
+	leastBits   = 8 * 1500 // a lower limit would never pass a packet of 1,500 bytes, so such a rate drops all packets
 )
 
-// ActionOf reads the action among the extended communities of a route. A traffic filtering action that Floodwall does not take is an error,
-// and so is one that is there twice with different values: RFC 8955, 7.7, leaves it open which of them holds. Communities that are no action count
-// for nothing.
+// ActionOf parses the action in the extended communities of a route. It returns an error for a traffic filtering action that Floodwall does not
+// support. It also returns an error for an action that occurs twice with different values, because RFC 8955, 7.7, does not define which value
+// applies. It ignores other communities.
 func ActionOf(communities []Community) (Action, error) {
 	rates := map[uint16]float32{}
 	for _, c := range communities {
@@ -78,8 +78,8 @@ func ActionOf(communities []Community) (Action, error) {
 	return a, nil
 }
 
-// limit is a rate as a limit has it: 0 when it allows all. A rate below the least drops all, and a negative one is taken for 0
-// (RFC 8955, 7.1).
+// limit converts a rate to a limit. A rate above `most` gives 0, which means no limit. A rate below `least` drops everything, and a negative rate
+// counts as 0 (RFC 8955, 7.1).
 func (a *Action) limit(rate, least, most float64) uint64 {
 	if rate < least {
 		a.Drop = true
@@ -90,7 +90,7 @@ func (a *Action) limit(rate, least, most float64) uint64 {
 	return uint64(rate)
 }
 
-// String is an action in the words of the policy.
+// String returns the action in the words of a policy.
 func (a Action) String() string {
 	switch {
 	case a.Drop:

@@ -8,15 +8,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// box is a set of packets that one rule can match: all conditions must hold, and each is of one property of the packet.
+// box is a set of packets that one rule can match. A packet must meet all conditions of the box. Each condition is about one property.
 type box struct {
 	dst, src       netip.Prefix // not valid: any
 	notDst, notSrc []netip.Prefix
 	fields         [packet.NumFields][]ranges.Range // nil: any
 }
 
-// boxes are the packets of a flow specification, in boxes of which no two have a packet in common. The type Port, which asks
-// for either port, makes two.
+// boxes returns the packets of a flow specification as disjoint boxes. A component of type Port makes two boxes, because it means either port.
 func (f Flow) boxes() ([]box, error) {
 	b := box{}
 	values := map[Type][]ranges.Range{}
@@ -54,7 +53,7 @@ func (f Flow) boxes() ([]box, error) {
 	return b.eitherPort(bothProtocols(either)), nil
 }
 
-// around is a box that has at least the packets of a flow specification.
+// around returns a box that contains all packets of a flow specification.
 func (f Flow) around() (b box) {
 	b.dst = f.DestinationPrefix()
 	if c := f.component(Source); c != nil {
@@ -63,7 +62,7 @@ func (f Flow) around() (b box) {
 	return b
 }
 
-// fieldOf are the fields that components test alone.
+// fieldOf are the fields of components that test a single field.
 var fieldOf = map[Type]packet.Field{
 	Protocol: packet.Proto, DestinationPort: packet.DPort, SourcePort: packet.SPort, TCPFlags: packet.Flags, Length: packet.Length,
 	DSCP: packet.DSCP, Fragment: packet.Fragment,
@@ -76,7 +75,7 @@ func familyNumber(ipv6 bool) uint32 {
 	return packet.FamilyIPv4
 }
 
-// portsOf makes values of fields from those of a component.
+// portsOf converts the values of a component to values of fields. Port numbers become those of both TCP and UDP.
 func portsOf(t Type, list []ranges.Range) []ranges.Range {
 	if t == DestinationPort || t == SourcePort {
 		return bothProtocols(list)
@@ -84,7 +83,7 @@ func portsOf(t Type, list []ranges.Range) []ranges.Range {
 	return list
 }
 
-// bothProtocols are ports of TCP and of UDP, as packet.DPort has them.
+// bothProtocols returns ports of both TCP and UDP, as values of packet.DPort.
 func bothProtocols(ports []ranges.Range) []ranges.Range {
 	list := slices.Clone(ports)
 	for _, r := range ports {
@@ -93,7 +92,7 @@ func bothProtocols(ports []ranges.Range) []ranges.Range {
 	return ranges.Normalize(list)
 }
 
-// icmpValues are the values of packet.ICMP that have one of the types and one of the codes; nil is any.
+// icmpValues returns the values of packet.ICMP with one of the types and one of the codes; nil means any value.
 func icmpValues(types, codes []ranges.Range, ipv6 bool) ([]ranges.Range, error) {
 	base := uint32(0)
 	if ipv6 {
@@ -106,7 +105,7 @@ func icmpValues(types, codes []ranges.Range, ipv6 bool) ([]ranges.Range, error) 
 	if codes == nil {
 		codes = every
 	}
-	list := []ranges.Range{} // not nil, which is any
+	list := []ranges.Range{} // not nil, because nil means any
 	for _, t := range types {
 		for kind := t.First; kind <= t.Last; kind++ {
 			for _, c := range codes {
@@ -121,14 +120,14 @@ func icmpValues(types, codes []ranges.Range, ipv6 bool) ([]ranges.Range, error) 
 	return list, nil
 }
 
-// eitherPort splits a box into the packets whose destination port is one of ports, and those of which only the source port is.
+// eitherPort splits a box into two disjoint parts: packets whose destination port is one of ports, and packets of which only the source port is one.
 func (b box) eitherPort(ports []ranges.Range) []box {
 	to, from := b.with(packet.DPort, ports), b.with(packet.SPort, ports)
-	from = from.with(packet.DPort, ranges.Complement(ports, packet.PortNone)) // who has a source port has a destination port
+	from = from.with(packet.DPort, ranges.Complement(ports, packet.PortNone)) // a packet with a source port also has a destination port
 	return append(to.unlessEmpty(), from.unlessEmpty()...)
 }
 
-// of are the values that a box has of a field.
+// of returns the values of a field in a box.
 func (b *box) of(f packet.Field) []ranges.Range {
 	if b.fields[f] == nil {
 		return []ranges.Range{ranges.Span(0, f.Size()-1)}
@@ -136,13 +135,13 @@ func (b *box) of(f packet.Field) []ranges.Range {
 	return b.fields[f]
 }
 
-// with is the part of a box whose packets have one of some values.
+// with returns the part of a box with the given values of a field.
 func (b box) with(f packet.Field, values []ranges.Range) box {
 	b.fields[f] = ranges.Common(b.of(f), values, f.Size())
 	return b
 }
 
-// unlessEmpty is a box alone, or none when no packet is in it.
+// unlessEmpty returns a list with the box, or an empty list when the box has no packets.
 func (b box) unlessEmpty() []box {
 	for _, values := range b.fields {
 		if values != nil && len(values) == 0 {
@@ -155,12 +154,12 @@ func (b box) unlessEmpty() []box {
 	return []box{b}
 }
 
-// within reports whether a prefix is inside one of others.
+// within reports whether a prefix lies in any of a list of other prefixes.
 func within(p netip.Prefix, others []netip.Prefix) bool {
 	return p.IsValid() && slices.ContainsFunc(others, func(o netip.Prefix) bool { return o.Bits() <= p.Bits() && o.Contains(p.Addr()) })
 }
 
-// common is the box of the packets that are in both of two boxes, of which the second excludes no prefixes. There is none when no packet is.
+// common returns the intersection of two boxes. The box a must not exclude prefixes. The result is empty when the boxes have no packet in common.
 func (b box) common(a *box) []box {
 	var ok bool
 	if b.dst, ok = inner(b.dst, a.dst); !ok {
@@ -177,7 +176,7 @@ func (b box) common(a *box) []box {
 	return b.unlessEmpty()
 }
 
-// inner is the prefix of the addresses that two prefixes have in common; one that is not valid has all.
+// inner returns the intersection of two prefixes. An invalid prefix contains all addresses.
 func inner(a, b netip.Prefix) (netip.Prefix, bool) {
 	switch {
 	case !a.IsValid():
@@ -190,7 +189,7 @@ func inner(a, b netip.Prefix) (netip.Prefix, bool) {
 	return a, a.Overlaps(b)
 }
 
-// minus are the packets of a box that are not in another, which excludes no prefixes, in boxes that have none in common.
+// minus returns a box without the packets of the box a, as disjoint boxes. The box a must not exclude prefixes.
 func (b box) minus(a *box) (rest []box) {
 	if b.common(a) == nil {
 		return []box{b}
@@ -217,8 +216,8 @@ func (b box) minus(a *box) (rest []box) {
 	return rest
 }
 
-// coherent is a box whose conditions agree: a condition on ports, flags or types leaves out protocols that have none, and fragments
-// whose header was in another packet. The packets of the box stay the same. There is none when nothing is left.
+// coherent makes the conditions of a box consistent. A condition on ports, flags or types excludes protocols without these fields, and fragments
+// whose header was in another packet. The box still has the same packets. The result is empty when the box has no packets.
 func (b box) coherent(ipv6 bool) []box {
 	proto := b.of(packet.Proto)
 	asks := false
@@ -260,7 +259,7 @@ func (b box) coherent(ipv6 bool) []box {
 	return b.unlessEmpty()
 }
 
-// portsWith are the ports of protocols.
+// portsWith returns the ports of the given protocols, as values of packet.DPort.
 func portsWith(proto []ranges.Range) (list []ranges.Range) {
 	if contains(proto, packet.ProtoTCP) {
 		list = append(list, ranges.Span(0, packet.PortUDP-1))

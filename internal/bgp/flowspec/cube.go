@@ -7,10 +7,10 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// cube is all bytes of TCP flags whose bits of mask are those of value.
+// cube is the set of all bytes of TCP flags that equal value in the bits of mask.
 type cube struct{ value, mask byte }
 
-// cubes covers values of packet.Flags that are bytes: greedily, the largest cubes first.
+// cubes returns cubes whose union is the given values of packet.Flags. It uses a greedy algorithm that adds the largest cubes first.
 func cubes(values []ranges.Range) (list []cube) {
 	var has, left [packet.FlagsNone]bool
 	for v := range has {
@@ -42,7 +42,7 @@ func (c cube) inside(has *[packet.FlagsNone]bool) bool {
 	return true
 }
 
-// adds reports whether a cube has a byte that is left, and takes its bytes from those.
+// adds removes the bytes of a cube from left, and reports whether it removed any.
 func (c cube) adds(left *[packet.FlagsNone]bool) (any bool) {
 	for v := range left {
 		if byte(v)&c.mask == c.value && left[v] {

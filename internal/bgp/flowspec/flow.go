@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Type is what a component of a flow specification asks for (RFC 8955, 4.2.2; RFC 8956, 3).
+// Type is the type of a component of a flow specification (RFC 8955, 4.2.2; RFC 8956, 3).
 type Type uint8
 
 // The types. Each has the number of the registry "Flow Spec Component Types".
 const (
 	Destination Type = 1 + iota
 	Source
-	Protocol // IPv4 protocol, or the first next header that is no extension header
-	Port     // of the source or of the destination
+	Protocol // IPv4 protocol, or the first IPv6 next header that is not an extension header
+	Port     // source or destination port
 	DestinationPort
 	SourcePort
 	ICMPType
@@ -24,7 +24,7 @@ const (
 	Length // of the IP packet in bytes, header included
 	DSCP
 	Fragment
-	FlowLabel // of IPv6; Floodwall does not look at it
+	FlowLabel // of IPv6; Floodwall cannot test it
 )
 
 var typeNames = [...]string{
@@ -33,7 +33,7 @@ var typeNames = [...]string{
 	Fragment: "fragment", FlowLabel: "flow label",
 }
 
-// String names t as messages do.
+// String is the name of t in messages.
 func (t Type) String() string {
 	if int(t) < len(typeNames) && typeNames[t] != "" {
 		return typeNames[t]
@@ -41,7 +41,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d", uint8(t))
 }
 
-// prefixed reports whether components of the type are a prefix.
+// prefixed reports whether components of the type have a prefix.
 func (t Type) prefixed() bool { return t == Destination || t == Source }
 
 // bitmask reports whether values of the type are compared bit by bit.
@@ -51,13 +51,13 @@ func (t Type) bitmask() bool { return t == TCPFlags || t == Fragment }
 type Component struct {
 	Type   Type
 	Prefix netip.Prefix // of Destination and Source, masked
-	Terms  []byte       // of the other types: operators and values as they are on the wire
+	Terms  []byte       // of the other types: operators and values in the wire format
 }
 
-// Flow is a flow specification: a packet matches when all its components do. Components stand in the order of their types,
-// each type at most once.
+// Flow is a flow specification. A packet matches when all components match. The components are in the order of their types, and each type occurs at
+// most once.
 type Flow struct {
-	IPv6       bool // the family of its packets
+	IPv6       bool // its packets are IPv6
 	Components []Component
 }
 
@@ -71,7 +71,7 @@ func (f Flow) component(t Type) *Component {
 	return nil
 }
 
-// DestinationPrefix is the prefix of the destination. It is not valid when the flow specification has none.
+// DestinationPrefix is the prefix of the destination. It is not valid when there is no such component.
 func (f Flow) DestinationPrefix() netip.Prefix {
 	if c := f.component(Destination); c != nil {
 		return c.Prefix

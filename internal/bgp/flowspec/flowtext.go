@@ -1,4 +1,4 @@
-// This file reads which packets an announcement is about, as the flags of `floodwall-bgp announce` say it.
+// This file parses the flags of `floodwall-bgp announce` that select the packets of an announcement.
 
 package flowspec
 
@@ -14,20 +14,20 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Fields are the texts of the flags that say which packets an announcement is about. An empty one says nothing.
+// Fields contains the values of the flags that select the packets of an announcement. An empty field selects every packet.
 type Fields struct {
 	From     string   // prefix of the sources
-	Flags    string   // of TCP, as set/looked-at: syn/syn,ack
-	Rate     string   // so much goes through, in bits a second with the unit: 10mbit/s
+	Flags    string   // TCP flags, as set/mask: syn/syn,ack
+	Rate     string   // the rate that passes, in bits a second with the unit: 10mbit/s
 	Proto    []string // names or numbers
-	Port     []string // of the destination: numbers or ranges, as 1000-2000
-	SPort    []string // of the source, likewise
+	Port     []string // of the destination: numbers or ranges such as 1000-2000
+	SPort    []string // of the source, in the same way
 	ICMP     []string // types, as numbers
 	Length   []string // of the IP packet in bytes, as numbers or ranges
-	Fragment bool     // fragments alone
+	Fragment bool     // only fragments
 }
 
-// Flow reads the fields, and the address or the prefix of the destination. Its errors are of the type usage.Error.
+// Flow parses the fields, and the address or prefix of the destination. Its errors are of the type wording.Error.
 func (f *Fields) Flow(destination string) (flow bgp.Flow, err error) {
 	if flow.To, err = Prefix(destination); err != nil {
 		return flow, wording.Errorf("write an address or a prefix, as 192.0.2.7", "DESTINATION: %v", err)
@@ -79,7 +79,7 @@ func (f *Fields) Flow(destination string) (flow bgp.Flow, err error) {
 	return flow, nil
 }
 
-// Prefix reads an address or a prefix without bits of a host.
+// Prefix parses an address, or a prefix without host bits.
 func Prefix(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
@@ -107,7 +107,7 @@ func portRange(text string, most uint16) (bgp.Range, error) {
 	return bgp.Range{First: uint16(first), Last: uint16(last)}, nil
 }
 
-// bytesRate reads bits a second as bytes a second.
+// bytesRate parses a rate in bits a second, and returns bytes a second.
 func bytesRate(text string) (float32, error) {
 	if text == "" {
 		return 0, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// TestFlow has flags of `bgp announce`, and the flow that they say, or the start of an error with its hint behind !.
+// TestFlow has flags of `bgp announce`. Each line has the expected flow, or the beginning of the error, followed by ! and its hint.
 func TestFlow(t *testing.T) {
 	t.Parallel()
 	one := func(text string) []string { return []string{text} }

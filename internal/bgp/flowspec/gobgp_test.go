@@ -8,7 +8,7 @@ import (
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
 )
 
-// TestThroughGoBGP has GoBGP read random flow specifications and write them again: they stay the same, and so do the names of their rules.
+// TestThroughGoBGP parses and encodes random flow specifications with GoBGP. The flow specifications and the names of their rules must stay the same.
 func TestThroughGoBGP(t *testing.T) {
 	t.Parallel()
 	n, seed := rounds(t, 500)
@@ -28,7 +28,7 @@ func TestThroughGoBGP(t *testing.T) {
 	}
 }
 
-// nlriOf is the NLRI of a flow specification, its length included.
+// nlriOf returns the NLRI of a flow specification, including its length.
 func nlriOf(f Flow) []byte {
 	body := f.body()
 	if len(body) < longLength {
@@ -37,7 +37,7 @@ func nlriOf(f Flow) []byte {
 	return append([]byte{0xf0 | byte(len(body)>>8), byte(len(body))}, body...)
 }
 
-// throughGoBGP has GoBGP read an NLRI and write it again.
+// throughGoBGP parses an NLRI with GoBGP and encodes it again.
 func throughGoBGP(t *testing.T, nlri []byte, ipv6 bool) []byte {
 	t.Helper()
 	family := map[bool]bgp.Family{false: bgp.RF_FS_IPv4_UC, true: bgp.RF_FS_IPv6_UC}[ipv6]
@@ -52,8 +52,8 @@ func throughGoBGP(t *testing.T, nlri []byte, ipv6 bool) []byte {
 	return again
 }
 
-// TestOrderOfGoBGP compares the order of random flow specifications with GoBGP's. Prefixes of IPv6 are left out: GoBGP 4.8 compares wrong bits of
-// some that are shorter than 64 bits.
+// TestOrderOfGoBGP compares the order of random flow specifications with GoBGP's. It omits IPv6 prefixes, because GoBGP 4.8 compares wrong bits of
+// some prefixes that are shorter than 64 bits.
 func TestOrderOfGoBGP(t *testing.T) {
 	t.Parallel()
 	n, seed := rounds(t, 1000)

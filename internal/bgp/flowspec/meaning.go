@@ -8,21 +8,20 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// ErrUntestable says that a flow specification is well-formed, and asks for something that Floodwall cannot test.
+// ErrUntestable is the error for a well-formed flow specification with a condition that Floodwall cannot test.
 var ErrUntestable = errors.New("cannot be tested")
 
-// untestable is ErrUntestable with its own text.
+// untestable is an ErrUntestable with its own text.
 type untestable string
 
 func (u untestable) Error() string        { return string(u) }
 func (u untestable) Is(target error) bool { return target == ErrUntestable }
 
-// maxRanges is how many ranges of values a component may come to. More of them make the program long, and no upstream
-// needs as many.
+// maxRanges is the largest number of ranges of a component's values. More ranges make the program long, and no upstream router needs so many.
 const maxRanges = 64
 
-// values are the values that a component that is no prefix matches: protocols, ports, types, codes, bytes of TCP flags, lengths,
-// code points, or packet.FragmentNone and so on. An error says why it cannot be tested.
+// values returns the values that a component without a prefix matches: protocols, ports, types, codes, bytes of TCP flags, lengths, code points, or
+// values such as packet.FragmentNone. The error is the reason why the component cannot be tested.
 func (c *Component) values(ipv6 bool) (list []ranges.Range, err error) {
 	if c.Type.prefixed() {
 		return nil, nil
@@ -47,17 +46,17 @@ func (c *Component) values(ipv6 bool) (list []ranges.Range, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Type, err)
 	}
-	return append([]ranges.Range{}, list...), nil // no value is not nil, which is any value
+	return append([]ranges.Range{}, list...), nil // an empty list must not become nil, which means any value
 }
 
-// sizes are the numbers of values of components with numbers.
+// sizes are the numbers of possible values of numeric components, by the component's type.
 var sizes = [...]uint32{
 	Protocol: 256, Port: packet.PortUDP, DestinationPort: packet.PortUDP, SourcePort: packet.PortUDP, ICMPType: 256, ICMPCode: 256,
 	Length: 65536, DSCP: 64,
 }
 
-// numericValues are the numbers below size that terms match. AND binds closer than OR, and the first term has nothing to be
-// joined to (RFC 8955, 4.2.1.1).
+// numericValues returns the numbers below size that match terms. AND has a higher precedence than OR, and the AND bit of the first term is ignored
+// (RFC 8955, 4.2.1.1).
 func numericValues(terms []term, size uint32) []ranges.Range {
 	var all, group []ranges.Range
 	for i, t := range terms {
@@ -70,7 +69,7 @@ func numericValues(terms []term, size uint32) []ranges.Range {
 	return ranges.Normalize(append(all, group...))
 }
 
-// numbers are the numbers below size that one term matches.
+// numbers returns the numbers below size that match one term.
 func (t term) numbers(size uint32) []ranges.Range {
 	var list []ranges.Range
 	last := uint64(size) - 1
@@ -86,7 +85,7 @@ func (t term) numbers(size uint32) []ranges.Range {
 	return ranges.Normalize(list)
 }
 
-// dscpValues are code points. A value has one byte, of which the lower six bits count (RFC 8955, 4.2.2.11).
+// dscpValues returns the code points that match terms. A value has one byte, of which only the lower six bits count (RFC 8955, 4.2.2.11).
 func dscpValues(terms []term) ([]ranges.Range, error) {
 	for i := range terms {
 		if terms[i].bytes != 1 {
@@ -97,7 +96,7 @@ func dscpValues(terms []term) ([]ranges.Range, error) {
 	return numericValues(terms, sizes[DSCP]), nil
 }
 
-// masked reports whether data satisfies terms with bitmasks.
+// masked reports whether data matches bitmask terms.
 func masked(terms []term, data uint64) bool {
 	var any, group bool
 	for i, t := range terms {
@@ -115,11 +114,11 @@ func masked(terms []term, data uint64) bool {
 	return any || group
 }
 
-// reservedFlags are bits of byte 13 of the TCP header of which Floodwall sees none. The upper half of that byte, the data
-// offset, counts as 0 (RFC 8955, 4.2.2.9).
+// reservedFlags are bits in byte 13 of the TCP header that Floodwall cannot test. The upper half of that byte, the data offset, counts as 0 (RFC
+// 8955, 4.2.2.9).
 const reservedFlags = 0x0f00
 
-// flagValues are values of packet.Flags.
+// flagValues returns the values of packet.Flags that match terms.
 func flagValues(terms []term) (list []ranges.Range, err error) {
 	for _, t := range terms {
 		switch {
@@ -139,14 +138,14 @@ func flagValues(terms []term) (list []ranges.Range, err error) {
 
 // The bits of a fragment component (RFC 8955, 4.2.2.12).
 const (
-	fragDF    = 1 // the bit against fragmentation
+	fragDF    = 1 // the don't fragment bit
 	fragIs    = 2 // a fragment other than the first
 	fragFirst = 4
 	fragLast  = 8
 )
 
-// fragmentValues are values of packet.Fragment. Floodwall does not tell the last fragment from those before it, and does not see
-// the bit against fragmentation: a condition that depends on these is an error. IPv6 has no such bit (RFC 8956, 3.6).
+// fragmentValues returns the values of packet.Fragment that match terms. Floodwall cannot distinguish the last fragment from earlier ones, and cannot
+// test the don't fragment bit. A condition that depends on either is an error. IPv6 has no such bit (RFC 8956, 3.6).
 func fragmentValues(terms []term, ipv6 bool) (list []ranges.Range, err error) {
 	for _, t := range terms {
 		if t.bytes != 1 {

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 )
 
-// This file is RFC 8955 and RFC 8956 once more, as plain as they are: it reads the bytes of a flow specification and of a frame, and shares
-// nothing with the package.
+// This file implements RFC 8955 and RFC 8956 a second time, as simply as possible, for comparison. It parses the bytes of a flow specification and of
+// a frame, and shares no code with the package.
 
-// datagram is what flow specifications ask of an IP packet.
+// datagram contains the properties of an IP packet that flow specifications test.
 type datagram struct {
 	ipv6     bool
 	src, dst netip.Addr
@@ -17,13 +17,13 @@ type datagram struct {
 	length   int
 	dscp     byte
 	df       bool
-	offset   int // of the fragment
+	offset   int // offset of the fragment
 	more     bool
 	l4       []byte // nil in a later fragment
 }
 
-// datagramOf reads a well-formed frame. It does not read on behind an AH header (RFC 4302), as Floodwall does not: what is there is for IPsec to
-// check, and the RFCs leave it open. It reports false when it is no IP packet.
+// datagramOf parses a well-formed frame. Like Floodwall, it does not parse beyond an AH header (RFC 4302), because IPsec must check the rest, and the
+// RFCs leave this case open. It returns false for a packet that is not IP.
 func datagramOf(frame []byte) (d datagram, ok bool) {
 	b := frame[12:]
 	for bytes.HasPrefix(b, []byte{0x81, 0}) || bytes.HasPrefix(b, []byte{0x88, 0xa8}) {
@@ -69,7 +69,7 @@ func datagramOf(frame []byte) (d datagram, ok bool) {
 	return d, true
 }
 
-// matches says whether the flow specification, without its length, has a packet.
+// matches reports whether the flow specification, without its length, matches a packet.
 func matches(spec []byte, ipv6 bool, d *datagram) bool {
 	if d.ipv6 != ipv6 {
 		return false
@@ -138,7 +138,7 @@ func matches(spec []byte, ipv6 bool, d *datagram) bool {
 	return true
 }
 
-// list evaluates a list of operators for a value, and says how long the list is.
+// list evaluates a list of operators for a value. It also returns the length of the list.
 func list(b []byte, bitmask bool, data uint64, dscp bool) (result bool, size int) {
 	and := true
 	for first := true; ; first = false {
@@ -175,7 +175,7 @@ func list(b []byte, bitmask bool, data uint64, dscp bool) (result bool, size int
 	}
 }
 
-// parsed is a component for before: its type, and its prefix or its bytes.
+// parsed is a component for the function before: its type, and its prefix or its bytes.
 type parsed struct {
 	kind   byte
 	prefix netip.Prefix
@@ -206,7 +206,7 @@ func parse(spec []byte, ipv6 bool) (all []parsed) {
 	return all
 }
 
-// before is flow_rule_cmp of RFC 8955, appendix A: whether the first has precedence, or with equal whether none has.
+// before is flow_rule_cmp of RFC 8955, appendix A. first reports whether a has precedence over b. equal reports whether neither has precedence.
 func before(a, b []byte, ipv6 bool) (first, equal bool) {
 	as, bs := parse(a, ipv6), parse(b, ipv6)
 	for i := 0; i < len(as) || i < len(bs); i++ {

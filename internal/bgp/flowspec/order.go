@@ -5,10 +5,10 @@ import (
 	"cmp"
 )
 
-// Compare orders flow specifications of one family: a negative number says that a is asked before b, 0 that they are equal.
-// RFC 8955, 5.1: the first component in which they differ decides. A lower type comes first, and a component before none. Of
-// prefixes the longer comes first when it is inside the other, else the lower. Other components are compared byte by byte, and
-// the longer comes first when all common bytes are equal.
+// Compare compares flow specifications of one family. The result is negative when a is evaluated before b, and 0 when they are equal. By RFC 8955,
+// 5.1, the first component in which they differ decides. A lower type comes before a higher one, and a component comes before a missing one. If one
+// of two prefixes lies in the other, the longer one comes first; otherwise the lower one comes first. Other components are compared byte by byte. If
+// one is the beginning of the other, the longer one comes first.
 func Compare(a, b Flow) int {
 	for i := range min(len(a.Components), len(b.Components)) {
 		if order := compareComponents(&a.Components[i], &b.Components[i]); order != 0 {

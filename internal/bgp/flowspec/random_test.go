@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// drawn is a generator of flow specifications as bytes, of a few prefixes, ports and so on that the packets are about, too.
+// drawn generates random flow specifications as bytes. It uses few prefixes, ports and other values, and packets have the same values.
 type drawn struct {
 	*rand.Rand
 	ipv6 bool
@@ -16,7 +16,7 @@ type drawn struct {
 
 func pick[T any](d drawn, list ...T) T { return list[d.IntN(len(list))] }
 
-// prefixes that are inside one another, and beside.
+// drawnPrefixes are prefixes that contain one another, and separate ones.
 var drawnPrefixes = map[bool][]string{
 	false: {"192.0.2.0/24", "192.0.2.0/25", "192.0.2.7/32", "192.0.2.128/25", "198.51.100.0/22", "198.51.100.9/32", "0.0.0.0/0"},
 	true:  {"2001:db8::/32", "2001:db8:1::/48", "2001:db8:1::7/128", "2001:db8:2::/61", "::/0"},
@@ -28,7 +28,7 @@ var drawnValues = map[Type][]uint64{
 	DSCP: {0, 46, 0xee}, Fragment: {2, 4, 6, 0x0a, 0x0e, 0},
 }
 
-// body draws a flow specification without its length. Some are such that Floodwall refuses them.
+// body returns a random flow specification without its length. Floodwall must refuse some of them.
 func (d drawn) body() (b []byte) {
 	for t := Destination; t <= Fragment; t++ {
 		if d.IntN(4) > 0 && (t != Destination || d.IntN(3) == 0) {
@@ -61,7 +61,7 @@ func (d drawn) body() (b []byte) {
 	return b
 }
 
-// flow draws a flow specification that Floodwall takes, and its bytes.
+// flow returns a random flow specification that Floodwall accepts, and its bytes.
 func (d drawn) flow() (Flow, []byte) {
 	for {
 		body := d.body()
@@ -74,7 +74,7 @@ func (d drawn) flow() (Flow, []byte) {
 	}
 }
 
-// frame draws a packet near to what the flow specifications ask for.
+// frame returns a random packet with values for which the flow specifications test.
 func (d drawn) frame() ([]byte, packet.Packet) {
 	hints := packet.Hints{}
 	for _, ipv6 := range []bool{false, true} {
@@ -101,7 +101,7 @@ func (d drawn) frame() ([]byte, packet.Packet) {
 	return spec.Frame(), spec.Packet()
 }
 
-// writeTerms is the wire form of terms. The value takes as few bytes as it can.
+// writeTerms returns the wire form of terms. Each value has as few bytes as possible.
 func writeTerms(terms []term) []byte {
 	var b []byte
 	for i, t := range terms {

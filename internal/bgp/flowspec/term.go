@@ -9,28 +9,28 @@ import (
 // The bits of an operator (RFC 8955, 4.2.1.1 and 4.2.1.2).
 const (
 	opEnd     = 0x80 // the last term of the component
-	opAnd     = 0x40 // all terms since the last one without it must hold
-	opLength  = 0x30 // of the value: 1, 2, 4 or 8 bytes
+	opAnd     = 0x40 // this term and the previous one are joined by AND; otherwise by OR
+	opLength  = 0x30 // length of the value: 1, 2, 4 or 8 bytes
 	opLess    = 0x04
 	opGreater = 0x02
 	opEqual   = 0x01
-	opNot     = 0x02 // of bitmasks
-	opMatch   = 0x01 // of bitmasks: all bits of the value, not any
+	opNot     = 0x02 // for bitmasks
+	opMatch   = 0x01 // for bitmasks: all bits of the value must be set, not just any
 )
 
-// maxTerms is how many terms a component may have. An upstream needs a few; a thousand of them only cost time.
+// maxTerms is the largest number of terms of a component. An upstream router needs only a few; more cost time.
 const maxTerms = 128
 
 // term is one comparison of a component.
 type term struct {
 	op    byte
 	value uint64
-	bytes int // of the value
+	bytes int // length of the value
 }
 
 func (t term) and() bool { return t.op&opAnd != 0 }
 
-// text writes a term without how it is joined to the others.
+// text returns the text of a term, without its AND or OR.
 func (t term) text(bitmask bool) string {
 	if bitmask {
 		return map[byte]string{0: "any", opMatch: "all", opNot: "!any", opNot | opMatch: "!all"}[t.op&(opNot|opMatch)] +
@@ -45,7 +45,7 @@ func (t term) text(bitmask bool) string {
 	return word + fmt.Sprint(t.value)
 }
 
-// terms reads the terms of a component that is no prefix.
+// terms parses the terms of a component without a prefix.
 func (c *Component) terms() ([]term, error) {
 	terms, rest, err := readTerms(c.Terms)
 	if err == nil && len(rest) > 0 {
@@ -57,7 +57,7 @@ func (c *Component) terms() ([]term, error) {
 	return terms, nil
 }
 
-// readTerms reads terms up to the one that says it is the last, and returns the bytes after it.
+// readTerms parses terms up to the term with the end bit. It returns the terms and the bytes after them.
 func readTerms(b []byte) (terms []term, rest []byte, err error) {
 	for {
 		if len(b) == 0 {
@@ -78,7 +78,7 @@ func readTerms(b []byte) (terms []term, rest []byte, err error) {
 	}
 }
 
-// number is an unsigned number of 1, 2, 4 or 8 bytes, big-endian.
+// number returns the unsigned big-endian number in 1, 2, 4 or 8 bytes.
 func number(b []byte) uint64 {
 	var wide [8]byte
 	copy(wide[8-len(b):], b)

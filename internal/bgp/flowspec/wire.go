@@ -7,15 +7,14 @@ import (
 	"net/netip"
 )
 
-// longLength is the length from which on an NLRI has a length of two bytes, and maxLength the most that these can say (RFC
-// 8955, 4.1).
+// longLength is the smallest length of an NLRI whose length field has two bytes. maxLength is the largest length of such an NLRI (RFC 8955, 4.1).
 const (
 	longLength = 240
 	maxLength  = 4095
 )
 
-// Decode reads the first flow specification of an NLRI field, its length included, and returns what follows it. An error
-// says what of it is malformed, or that Floodwall cannot test it; the rest is known even then, unless it is nil.
+// Decode decodes the first flow specification of an NLRI field, including its length. It returns the flow specification and the bytes after it. The
+// error describes which part is malformed, or that Floodwall cannot test it. After an error, rest is valid unless it is nil.
 func Decode(nlri []byte, ipv6 bool) (f Flow, rest []byte, err error) {
 	body, rest, err := cut(nlri)
 	if err != nil {
@@ -38,7 +37,7 @@ func Decode(nlri []byte, ipv6 bool) (f Flow, rest []byte, err error) {
 	return f, rest, nil
 }
 
-// cut takes the first flow specification off an NLRI field.
+// cut splits an NLRI field after the first flow specification.
 func cut(b []byte) (body, rest []byte, err error) {
 	if len(b) == 0 {
 		return nil, nil, errors.New("has no length")
@@ -56,7 +55,7 @@ func cut(b []byte) (body, rest []byte, err error) {
 	return b[header : header+length], b[header+length:], nil
 }
 
-// component reads the component at the start of b.
+// component decodes the component at the start of b.
 func component(b []byte, ipv6 bool) (c Component, rest []byte, err error) {
 	c.Type, rest = Type(b[0]), b[1:]
 	switch {
@@ -79,7 +78,7 @@ func component(b []byte, ipv6 bool) (c Component, rest []byte, err error) {
 	return Component{}, nil, fmt.Errorf("%s: %w", c.Type, err)
 }
 
-// readPrefix reads a prefix: its length in bits, for IPv6 an offset, and as many bytes as the bits take.
+// readPrefix decodes a prefix: its length in bits, an offset for IPv6, and as many bytes as the bits need.
 func readPrefix(b []byte, ipv6 bool) (netip.Prefix, []byte, error) {
 	header, most := 1, 32
 	if ipv6 {
@@ -109,7 +108,7 @@ func readPrefix(b []byte, ipv6 bool) (netip.Prefix, []byte, error) {
 	return prefix, b[header+size:], err
 }
 
-// body is the NLRI without its length.
+// body returns the NLRI without its length field.
 func (f Flow) body() []byte {
 	var b []byte
 	for _, c := range f.Components {

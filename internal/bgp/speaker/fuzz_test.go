@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 )
 
-// FuzzWanted reads any bytes as what the daemon wants. What is taken becomes routes that routers can read, each to this network's own
-// prefixes and for a bounded time.
+// FuzzWanted parses any bytes as a Wanted. An accepted Wanted must become routes that routers can parse. Each route must be to this network's own
+// prefixes and for a limited time.
 func FuzzWanted(f *testing.F) {
 	for _, kind := range []wire.Kind{wire.RTBH, wire.FlowSpec} {
 		text, err := json.Marshal(wantedFor(func(w *wire.Wanted) { w.Announcements[0].Kind = kind }))

@@ -16,14 +16,15 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// needless is an error about rights that the process must not have.
+// needless returns the error for rights that the process must not have.
 func needless(problem string) error {
 	return wording.Hinted("this process reads what the network sends, and "+problem,
 		"use the unit, `systemctl start floodwall-bgp`, or as root name a user for it, as in --user nobody")
 }
 
-// Drop gives up all rights for those of a user, who gets the directories. A name of "" is for who has no rights already. It fails when
-// the process has rights afterwards that it does not need.
+// Drop gives up all rights except those of a user, and makes that user the owner of the directories. An empty name means that the process already has
+// no rights.
+// It returns an error when the process still has rights that it does not need.
 func Drop(name string, run, state string) error {
 	switch {
 	case name == "" && os.Geteuid() == 0:
@@ -38,7 +39,7 @@ func Drop(name string, run, state string) error {
 	return withoutRights()
 }
 
-// become makes this process one of a user, without a way back.
+// become switches this process to a user, with no way back.
 func become(name, run, state string) error {
 	u, err := user.Lookup(name)
 	if err != nil {
@@ -55,11 +56,11 @@ func become(name, run, state string) error {
 	if uid == 0 {
 		return errors.New("has all rights: name another one")
 	}
-	if err := errors.Join(give(run, 0o755, uid, gid), give(state, 0o700, uid, gid)); err != nil { // the state has passwords
+	if err := errors.Join(give(run, 0o755, uid, gid), give(state, 0o700, uid, gid)); err != nil { // the state contains passwords
 		return err
 	}
-	// All threads: what one of them may do is a way back for all. The kernel empties the sets of capabilities with the last call, as the
-	// user was root (capabilities(7)), and withoutRights looks.
+	// The change must apply to all threads, because a thread with rights could give them back to all threads. The last call makes the kernel clear
+	// the capability sets, because the user was root before (capabilities(7)). withoutRights checks the result.
 	for c := range uintptr(unix.CAP_LAST_CAP + 1) {
 		if _, _, e := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); e != 0 && e != syscall.EINVAL {
 			return fmt.Errorf("capability %d: %w", c, e)
@@ -77,7 +78,7 @@ func become(name, run, state string) error {
 	return syscall.Setresuid(uid, uid, uid)
 }
 
-// give makes a directory a user's. A directory that another user has is not taken: its path may lead elsewhere.
+// give makes a user the owner of a directory. It refuses a directory of another user, because the path may lead elsewhere.
 func give(dir string, mode os.FileMode, uid, gid int) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -94,13 +95,13 @@ func give(dir string, mode os.FileMode, uid, gid int) error {
 	if err != nil {
 		return err
 	}
-	if cause := (safefile.Rule{Owners: []int{0, uid}}).Breach(info); cause != "" { // its mode is set below
+	if cause := (safefile.Rule{Owners: []int{0, uid}}).Breach(info); cause != "" { // the mode is set below
 		return fmt.Errorf("%s %s", dir, cause)
 	}
 	return errors.Join(d.Chown(uid, gid), d.Chmod(mode))
 }
 
-// withoutRights looks whether the kernel agrees, for each thread.
+// withoutRights checks the rights of each thread, according to the kernel.
 func withoutRights() error {
 	all, err := filepath.Glob("/proc/self/task/*/status")
 	if err != nil {

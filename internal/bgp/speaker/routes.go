@@ -11,10 +11,10 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// noExport is the community that keeps a route within the network that gets it (RFC 1997).
+// noExport is the community that keeps a route within the network that receives it (RFC 1997).
 const noExport = 0xffffff01
 
-// mostNLRI is the longest FlowSpec route that is sent, in bytes with its length (issue 3596 of osrg/gobgp).
+// mostNLRI is the length of the longest FlowSpec route that is sent, in bytes including its length field (issue 3596 of osrg/gobgp).
 const mostNLRI = 239
 
 var families = map[policy.Family]bgp.Family{
@@ -22,7 +22,7 @@ var families = map[policy.Family]bgp.Family{
 	policy.IPv4FlowSpec: bgp.RF_FS_IPv4_UC, policy.IPv6FlowSpec: bgp.RF_FS_IPv6_UC,
 }
 
-// pathOf is the route of an announcement.
+// pathOf returns the route of an announcement.
 func pathOf(u *policy.Upstream, a *wire.Announcement) (*apiutil.Path, error) {
 	if a.Kind == wire.RTBH {
 		return blackHole(u, a)
@@ -30,7 +30,8 @@ func pathOf(u *policy.Upstream, a *wire.Announcement) (*apiutil.Path, error) {
 	return flowPath(a)
 }
 
-// blackHole is a route to an address that is given up (RFC 7999). An unspecified next hop becomes the address of this host in a session.
+// blackHole returns the route that makes routers drop all packets to an address (RFC 7999). An unspecified next hop becomes this host's address in a
+// session.
 func blackHole(u *policy.Upstream, a *wire.Announcement) (*apiutil.Path, error) {
 	nlri, err := bgp.NewIPAddrPrefix(a.Flow.To)
 	if err != nil {
@@ -56,7 +57,7 @@ func blackHole(u *policy.Upstream, a *wire.Announcement) (*apiutil.Path, error) 
 	return p, err
 }
 
-// flowPath is a FlowSpec route (RFC 8955, RFC 8956).
+// flowPath returns a FlowSpec route (RFC 8955, RFC 8956).
 func flowPath(a *wire.Announcement) (*apiutil.Path, error) {
 	p := &apiutil.Path{Family: families[a.Family()]}
 	parts, err := components(&a.Flow)
@@ -83,7 +84,7 @@ func flowPath(a *wire.Announcement) (*apiutil.Path, error) {
 	return p, err
 }
 
-// components are the parts of a FlowSpec route (RFC 8955, 4.2.2), in the order of their types.
+// components returns the components of a FlowSpec route (RFC 8955, 4.2.2), in the order of their types.
 func components(f *wire.Flow) (list []bgp.FlowSpecComponentInterface, err error) {
 	prefix := func(of netip.Prefix, four func(*bgp.IPAddrPrefix) bgp.FlowSpecComponentInterface, six func(*bgp.IPAddrPrefix) bgp.FlowSpecComponentInterface) {
 		if !of.IsValid() || err != nil {
@@ -127,7 +128,7 @@ func components(f *wire.Flow) (list []bgp.FlowSpecComponentInterface, err error)
 	return list, err
 }
 
-// numbers is a list of ranges (RFC 8955, 4.2.1.1): a comparison each, or two of which both must hold.
+// numbers encodes a list of ranges (RFC 8955, 4.2.1.1): one comparison each, or two that are joined by AND.
 func numbers(ranges []wire.Range) (items []*bgp.FlowSpecComponentItem) {
 	for _, r := range ranges {
 		if r.First == r.Last {
@@ -140,7 +141,7 @@ func numbers(ranges []wire.Range) (items []*bgp.FlowSpecComponentItem) {
 	return items
 }
 
-// flags is which TCP flags are set, and which are not (RFC 8955, 4.2.1.2).
+// flags encodes the TCP flags that must be set, and those that must not (RFC 8955, 4.2.1.2).
 func flags(f *wire.Flow) (items []*bgp.FlowSpecComponentItem) {
 	if f.Set != 0 {
 		items = append(items, bgp.NewFlowSpecComponentItem(bgp.BITMASK_FLAG_OP_MATCH, uint64(f.Set)))
@@ -155,7 +156,7 @@ func flags(f *wire.Flow) (items []*bgp.FlowSpecComponentItem) {
 	return items
 }
 
-// RouteText is the route of an announcement as it goes out.
+// RouteText returns the text of an announcement's route.
 func RouteText(u *policy.Upstream, a *wire.Announcement) (string, error) {
 	p, err := pathOf(u, a)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 )
 
-// sameWanted reports whether two say the same. Times are compared as they are written.
+// sameWanted reports whether two Wanted are equal. Times are compared in their JSON form.
 func sameWanted(a, b *wire.Wanted) bool {
 	one, err := json.Marshal(a)
 	two, failed := json.Marshal(b)

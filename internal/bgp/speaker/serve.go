@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// How long a client may take, and how much it may say beside a body.
+// How long a client may take, and the largest size of a request's header.
 const (
 	clientTime = 10 * time.Second
 	maxHeader  = 16 << 10 // bytes
@@ -45,7 +45,7 @@ func (s *Speaker) Serve(ctx context.Context, dir string) error {
 	return nil
 }
 
-// welcome is a listener for root and this process's user: it closes the connections of others at once.
+// welcome is a listener for root and for this process's user. It closes connections of other users at once.
 type welcome struct{ net.Listener }
 
 // Accept waits for a connection.
@@ -62,8 +62,8 @@ func (l welcome) Accept() (net.Conn, error) {
 	}
 }
 
-// listen makes the socket. The mode is for all, as the daemon's unit has root's name and not root's right to open the files of others:
-// Accept looks who connects.
+// listen makes the socket. The mode of the socket allows all users, because the daemon's unit runs as root, but without root's right to open files of
+// other users. Accept checks the user.
 func listen(dir string) (net.Listener, error) {
 	l, err := sockets.Listen(filepath.Join(dir, wire.Socket), 0o666, -1)
 	if err != nil {

@@ -20,44 +20,46 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// How many routes a router may send of a family: more end the session, and are no space in memory.
+// The largest number of routes of a family that a router may send. More routes end the session, so that a router cannot fill the memory.
 const (
 	mostUnicast  = 1000
 	mostFlowSpec = 4000
 )
 
-// How large the received routes are that the daemon gets each second, in bytes, and what a route takes beside its own.
+// The largest total size in bytes of the received routes that the daemon gets each second, and the size that each route has in addition to its own
+// bytes.
 const (
 	mostReceived = 4 << 20
-	routeSize    = 210 // so there are fewer than the 20,000 that the daemon looks at
+	routeSize    = 210 // so large that there are fewer routes than the 20,000 that the daemon accepts
 )
 
-// A session in which a router sent more begins again after againWait: it may have been mended. It is looked for every againLook.
+// A session that ended because of too many routes starts again after againWait, because the router may have been fixed. Such sessions are checked
+// every againLook.
 const (
 	againWait = 5 * time.Minute
 	againLook = 10 * time.Second
 )
 
-// connectRetry is how long to wait between attempts to connect, in seconds.
+// connectRetry is the time between attempts to connect, in seconds.
 const connectRetry = 5
 
-// sessions are those with the routers of a policy, in one instance of GoBGP.
+// sessions contains the sessions with the routers of a policy, in one instance of GoBGP.
 type sessions struct {
 	bgp       *server.BgpServer
 	upstream  *policy.Upstream
 	passwords map[string]string
-	out       map[string]sent      // announced, by the key of the announcement
-	many      map[string]time.Time // since when a router's session has been ended for too many routes, by its address
-	looked    time.Time            // for such routers
+	out       map[string]sent      // announced routes, by the key of the announcement
+	many      map[string]time.Time // when a router's session was ended because of too many routes, by the router's address
+	looked    time.Time            // when routers with ended sessions were last checked
 }
 
-// sent is a route that was announced.
+// sent is an announced route.
 type sent struct {
 	path *apiutil.Path
-	text string // of the route: it changes with the policy's communities and next hops
+	text string // text of the route, which depends on the policy's communities and next hops
 }
 
-// open starts GoBGP. It never listens: all sessions are made from here.
+// open starts GoBGP. GoBGP never listens, because this host opens all sessions.
 func open(log *slog.Logger, u *policy.Upstream, passwords map[string]string) (*sessions, error) {
 	s := &sessions{upstream: u, passwords: passwords, out: map[string]sent{}}
 	s.bgp = server.NewBgpServer(server.LoggerOption(log, &slog.LevelVar{}))
@@ -77,7 +79,7 @@ func open(log *slog.Logger, u *policy.Upstream, passwords map[string]string) (*s
 	return s, nil
 }
 
-// ownRoutesAlone keeps routes of one router from others: this host carries no traffic between them.
+// ownRoutesAlone prevents GoBGP from sending routes of one router to other routers, because this host carries no traffic between them.
 func (s *sessions) ownRoutesAlone(ctx context.Context) error {
 	own := &api.Policy{Name: "own", Statements: []*api.Statement{{
 		Name:       "own",
@@ -98,7 +100,7 @@ func (s *sessions) ownRoutesAlone(ctx context.Context) error {
 	return nil
 }
 
-// add begins a session.
+// add starts a session.
 func (s *sessions) add(p policy.Peer) error {
 	peer := &api.Peer{
 		Conf: &api.PeerConf{
@@ -113,7 +115,7 @@ func (s *sessions) add(p policy.Peer) error {
 	if p.Local.IsValid() {
 		peer.Transport.LocalAddress = p.Local.String()
 	}
-	if p.Hops > 0 { // RFC 5082, 3: what has come further has a TTL below
+	if p.Hops > 0 { // RFC 5082, 3: packets from farther away have a lower TTL
 		peer.TtlSecurity = &api.TtlSecurity{Enabled: true, TtlMin: uint32(math.MaxUint8 - p.Hops + 1)}
 	}
 	if p.Restart > 0 {
@@ -138,12 +140,12 @@ func apiFamily(f bgp.Family) *api.Family {
 	return &api.Family{Afi: api.Family_Afi(f.Afi()), Safi: api.Family_Safi(f.Safi())}
 }
 
-// fits reports whether the sessions can go on when others are wanted: then only the routers that differ are changed.
+// fits reports whether the sessions can stay with another policy. In that case only the routers that differ must change.
 func (s *sessions) fits(u *policy.Upstream) bool {
 	return s.upstream.AS == u.AS && s.upstream.RouterID == u.RouterID
 }
 
-// change makes the sessions those of another policy.
+// change changes the sessions to the sessions of another policy.
 func (s *sessions) change(u *policy.Upstream, passwords map[string]string) error {
 	was, had := s.upstream, s.passwords
 	s.upstream, s.passwords = u, passwords
@@ -168,13 +170,14 @@ func (s *sessions) change(u *policy.Upstream, passwords map[string]string) error
 	return nil
 }
 
-// close ends the sessions. Gracefully, the routers keep the routes until this process is back, or their time for it is over.
+// close ends the sessions. If gracefully is true, the routers keep the routes until this process has started again, or until the graceful restart
+// time is over.
 func (s *sessions) close(gracefully bool) {
 	_ = s.bgp.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: gracefully})
 	s.bgp.Stop()
 }
 
-// announce sends a route to all routers that take its family.
+// announce sends a route to all routers that accept its family.
 func (s *sessions) announce(a *wire.Announcement) error {
 	p, err := pathOf(s.upstream, a)
 	if err == nil {
@@ -186,14 +189,14 @@ func (s *sessions) announce(a *wire.Announcement) error {
 	return err
 }
 
-// has reports whether an announcement is out as it is to be.
+// has reports whether an announcement is announced with its present content.
 func (s *sessions) has(a *wire.Announcement) bool {
 	is, ok := s.out[a.Key()]
 	text, err := RouteText(s.upstream, a)
 	return ok && err == nil && is.text == text
 }
 
-// withdraw takes a route back.
+// withdraw withdraws a route.
 func (s *sessions) withdraw(key string) error {
 	err := s.bgp.DeletePath(apiutil.DeletePathRequest{Paths: []*apiutil.Path{s.out[key].path}})
 	if err == nil {
@@ -202,7 +205,7 @@ func (s *sessions) withdraw(key string) error {
 	return err
 }
 
-// again begins sessions again that were ended a while ago since the router sent too many routes.
+// again restarts sessions that were ended againWait ago or earlier because the router sent too many routes.
 func (s *sessions) again(now time.Time) error {
 	if now.Sub(s.looked) < againLook {
 		return nil
@@ -227,7 +230,7 @@ func (s *sessions) again(now time.Time) error {
 	return err
 }
 
-// states are how the sessions are.
+// states returns the states of the sessions.
 func (s *sessions) states() (list []wire.Session, err error) {
 	found := map[string]*api.Peer{}
 	err = s.bgp.ListPeer(context.Background(), &api.ListPeerRequest{EnableAdvertised: true}, func(p *api.Peer) { found[p.Conf.NeighborAddress] = p })
@@ -244,7 +247,7 @@ func sessionOf(p policy.Peer, is *api.Peer) wire.Session {
 	state := is.GetState()
 	s.State = strings.ToLower(strings.TrimPrefix(state.GetSessionState().String(), "SESSION_STATE_"))
 	s.Restarting = is.GetGracefulRestart().GetPeerRestarting()
-	if down := is.GetTimers().GetState().GetDowntime(); down.GetSeconds() > 0 { // GoBGP has 0 for never
+	if down := is.GetTimers().GetState().GetDowntime(); down.GetSeconds() > 0 { // GoBGP uses 0 for "never"
 		s.Lost = down.AsTime()
 	}
 	if s.State == wire.Established {
@@ -264,7 +267,7 @@ func sessionOf(p policy.Peer, is *api.Peer) wire.Session {
 	return s
 }
 
-// why is the reason for which a session is not established.
+// why returns the reason why a session is not established.
 func why(state *api.PeerState) string {
 	if state.GetAdminState() == api.PeerState_ADMIN_STATE_PFX_CT {
 		return fmt.Sprintf("the router sent more routes than this host takes, %d and %d FlowSpec routes: have it send none; the session begins again %v later", mostUnicast, mostFlowSpec, againWait)
@@ -280,7 +283,7 @@ func why(state *api.PeerState) string {
 	return text
 }
 
-// common are the families that a router takes, too.
+// common returns the families that both this host and the router accept.
 func common(ours []policy.Family, caps []*api.Capability) []policy.Family {
 	theirs := []policy.Family{}
 	for _, f := range ours {
@@ -295,8 +298,9 @@ func common(ours []policy.Family, caps []*api.Capability) []policy.Family {
 	return theirs
 }
 
-// received are the FlowSpec routes of the routers. Of too many, all those of the router with most are left out: so one router does not keep
-// those of others from the daemon, and no route is left out alone that would let packets pass which another drops.
+// received returns the FlowSpec routes of the routers. If there are too many, it omits all routes of the router with the most routes. So one router
+// cannot displace the routes of other routers. Omitting single routes would be wrong, because one of them may let packets pass that another route
+// drops.
 func (s *sessions) received() (r wire.Received, err error) {
 	r.Routes = []wire.Route{}
 	of, sizes, all := map[netip.Addr][]wire.Route{}, map[netip.Addr]int{}, 0
@@ -337,7 +341,7 @@ func (s *sessions) receivedOf(p policy.Peer, f policy.Family) (list []wire.Route
 			raw, bad := nlri.Serialize()
 			for _, a := range path.Attrs {
 				if a.GetType() == bgp.BGP_ATTR_TYPE_MP_REACH_NLRI {
-					continue // the NLRI once more
+					continue // the same NLRI was received before
 				}
 				attr, failed := a.Serialize()
 				if failed != nil {
@@ -354,7 +358,7 @@ func (s *sessions) receivedOf(p policy.Peer, f policy.Family) (list []wire.Route
 	return list, err
 }
 
-// peersOf are the routers that take a family.
+// peersOf returns the addresses of the routers that accept a family.
 func (s *sessions) peersOf(f policy.Family, up []wire.Session) (list []netip.Addr) {
 	for _, is := range up {
 		if is.State == wire.Established && slices.Contains(is.Families, f) {

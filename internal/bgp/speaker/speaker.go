@@ -12,22 +12,22 @@ import (
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 )
 
-// Speaker holds sessions, and announces what is wanted while it is.
+// Speaker contains the sessions, and announces the wanted announcements.
 type Speaker struct {
 	dir     string
 	version string
-	log     *slog.Logger // of what is announced and withdrawn
-	noise   *slog.Logger // of GoBGP
+	log     *slog.Logger // for announcements and withdrawals
+	noise   *slog.Logger // for GoBGP
 
 	mu       sync.Mutex
 	wanted   *wire.Wanted
-	sessions *sessions // nil: none
+	sessions *sessions // nil: no sessions
 	announced, withdrawn,
 	refused uint64
 	problem string
 }
 
-// New is a speaker with a state directory. It takes up what was wanted when the last one ended.
+// New returns a speaker with a state directory. It restores the wanted sessions and announcements that the previous process stored.
 func New(dir, version string, log, noise *slog.Logger) *Speaker {
 	s := &Speaker{dir: dir, version: version, log: log, noise: noise, wanted: &wire.Wanted{}}
 	wanted, err := read(dir)
@@ -41,10 +41,10 @@ func New(dir, version string, log, noise *slog.Logger) *Speaker {
 	return s
 }
 
-// Put replaces what is wanted.
+// Put replaces the wanted sessions and announcements.
 //
-// What is announced is on the disk before it goes out: else a restart would leave it. On a disk that takes nothing, announcements can
-// end, and none can begin.
+// An announcement is stored on the disk before it is announced. Otherwise a restarted process would not withdraw it. On a full disk, announcements
+// can end, but none can start.
 func (s *Speaker) Put(w *wire.Wanted) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Speaker) Put(w *wire.Wanted) error {
 	return err
 }
 
-// take makes the sessions those that are wanted, and announces what is due.
+// take changes the sessions to the wanted ones, and announces what is due.
 func (s *Speaker) take(w *wire.Wanted) (err error) {
 	if s.sessions != nil && (w.Upstream == nil || !s.sessions.fits(w.Upstream)) {
 		s.sessions.close(false)
@@ -100,7 +100,7 @@ func (s *Speaker) take(w *wire.Wanted) (err error) {
 	return s.update(time.Now())
 }
 
-// update announces what is due at a time, and withdraws what is not.
+// update announces and withdraws the announcements that are due at a time.
 func (s *Speaker) update(now time.Time) error {
 	if s.sessions == nil {
 		return nil
@@ -132,7 +132,7 @@ func (s *Speaker) update(now time.Time) error {
 	return nil
 }
 
-// due are the announcements that are to be out at a time, by their keys: the oldest, where routers take no more.
+// due returns the announcements that must be announced at a time, by their keys. If routers do not accept all, it returns the oldest.
 func (s *Speaker) due(now time.Time) map[string]*wire.Announcement {
 	list := slices.Clone(s.wanted.Announcements)
 	slices.SortStableFunc(list, func(a, b wire.Announcement) int { return a.Start.Compare(b.Start) })
@@ -152,11 +152,11 @@ func (s *Speaker) due(now time.Time) map[string]*wire.Announcement {
 	return due
 }
 
-// look is how often the speaker looks whether an announcement begins or ends.
+// look is how often the speaker checks whether an announcement starts or ends.
 const look = 200 * time.Millisecond
 
-// Run ends announcements at their ends, until ctx ends. Then it leaves the sessions so that routers keep the routes for the time of
-// graceful restart: a restart of the process is not to be seen.
+// Run withdraws announcements at their ends, until ctx ends. It then closes the sessions gracefully, so that routers keep the routes for the graceful
+// restart time, and a restart of the process has no effect on the routes.
 func (s *Speaker) Run(ctx context.Context) {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -180,7 +180,7 @@ func (s *Speaker) Run(ctx context.Context) {
 	}
 }
 
-// Status is how the speaker stands.
+// Status returns the present state of the speaker.
 func (s *Speaker) Status() (wire.Status, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +211,7 @@ func (s *Speaker) Status() (wire.Status, error) {
 	return st, nil
 }
 
-// Received are the FlowSpec routes of the routers.
+// Received returns the FlowSpec routes of the routers.
 func (s *Speaker) Received() (r wire.Received, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

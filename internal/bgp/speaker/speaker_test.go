@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// wantedFor is one announcement for a router that does not exist, at an address of this machine alone.
+// wantedFor returns a Wanted with one announcement for a router that does not exist. The router's address belongs to this machine.
 func wantedFor(change func(*wire.Wanted)) *wire.Wanted {
 	now := time.Now().Round(0)
 	w := &wire.Wanted{
@@ -47,7 +47,7 @@ func newSpeaker(t *testing.T, dir string) *Speaker {
 	return s
 }
 
-// TestPutRefuses puts what a hostile or mistaken client could. Nothing of it is announced.
+// TestPutRefuses sends invalid data as a hostile or faulty client could. No announcement may be made from the data.
 func TestPutRefuses(t *testing.T) {
 	s := newSpeaker(t, t.TempDir())
 	a := func(change func(*wire.Announcement)) *wire.Wanted {
@@ -78,11 +78,11 @@ func TestPutRefuses(t *testing.T) {
 	}
 }
 
-// TestPutWithoutDisk fills the disk: announcements end, none begins, and a restart announces nothing that was withdrawn.
+// TestPutWithoutDisk fills the disk. Announcements must be able to end, no announcement may start, and a restart must not announce a withdrawn one.
 func TestPutWithoutDisk(t *testing.T) {
 	testutil.RequireRoot(t)
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=2"); err != nil { // the directory, and one file: it cannot be replaced
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=2"); err != nil { // there are inodes for the directory and one file, so the file cannot be replaced
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
@@ -108,7 +108,7 @@ func TestPutWithoutDisk(t *testing.T) {
 	}
 }
 
-// TestLimit has more announcements than the router takes: the oldest are out.
+// TestLimit has more announcements than the router accepts. The oldest ones must be announced.
 func TestLimit(t *testing.T) {
 	w := wantedFor(func(w *wire.Wanted) {
 		for i := range 4 {
@@ -127,7 +127,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestFlowPath has flows that are announced, and what the reader of received routes finds in theirs.
+// TestFlowPath encodes flows of announcements, and compares them with the result of the decoder for received routes.
 func TestFlowPath(t *testing.T) {
 	t.Parallel()
 	to, six := netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("2001:db8::/33")
@@ -157,7 +157,7 @@ func TestFlowPath(t *testing.T) {
 	}
 }
 
-// TestLargestFlow makes the longest route that wire.Flow.Check lets through.
+// TestLargestFlow makes the longest route that wire.Flow.Check accepts.
 func TestLargestFlow(t *testing.T) {
 	ranges := func(first uint16) (l []wire.Range) {
 		for i := range uint16(5) {

@@ -12,11 +12,11 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// stateFile has what is wanted, with the passwords of sessions: only this process's user may read it.
+// stateFile is the file with the wanted sessions and announcements. It contains passwords, so only this process's user may read it.
 const stateFile = "wanted.json"
 
-// read reads what was wanted when the process ended. Without a file nothing was. A file that cannot be read, or has what is wrong, is
-// an error: then nothing is announced until the daemon says what it wants.
+// read reads the wanted sessions and announcements of the previous process. If there is no file, nothing was wanted. It returns an error for a file
+// that cannot be read or is invalid. In that case nothing is announced until the daemon sends what it wants.
 func read(dir string) (*wire.Wanted, error) {
 	text, err := os.ReadFile(filepath.Join(dir, stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -35,7 +35,7 @@ func read(dir string) (*wire.Wanted, error) {
 	return w, nil
 }
 
-// write keeps what is wanted, through a crash of the machine, too.
+// write stores the wanted sessions and announcements, safely across a crash of the machine.
 func write(dir string, w *wire.Wanted) error {
 	text, err := json.Marshal(w)
 	if err != nil {
@@ -44,7 +44,7 @@ func write(dir string, w *wire.Wanted) error {
 	return safefile.Replace(filepath.Join(dir, stateFile), text, 0o600)
 }
 
-// forget removes the file. That takes no space on a full disk.
+// forget removes the file. This works even on a full disk.
 func forget(dir string) error {
 	if err := os.Remove(filepath.Join(dir, stateFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testutil.OwnMounts(m)) }
 
-// newRouter is a GoBGP that listens at an address for this host.
+// newRouter returns a GoBGP that listens on an address for sessions of this host.
 func newRouter(t *testing.T, address string, as uint32) *server.BgpServer {
 	t.Helper()
 	b := server.NewBgpServer(server.LoggerOption(quiet(), nil))
@@ -44,7 +44,7 @@ func newRouter(t *testing.T, address string, as uint32) *server.BgpServer {
 	return b
 }
 
-// twoRouters are sessions with those at 127.0.0.2 and 127.0.0.3.
+// twoRouters returns a Wanted with sessions to the routers at 127.0.0.2 and 127.0.0.3.
 func twoRouters() *wire.Wanted {
 	return wantedFor(func(w *wire.Wanted) {
 		peer := w.Upstream.Peers[0]
@@ -55,7 +55,7 @@ func twoRouters() *wire.Wanted {
 	})
 }
 
-// routesOf are the routes of a router.
+// routesOf returns the routes that a router has.
 func routesOf(b *server.BgpServer) map[string]bool {
 	all := map[string]bool{}
 	for _, f := range []bgp.Family{bgp.RF_IPv4_UC, bgp.RF_FS_IPv4_UC} {
@@ -64,7 +64,7 @@ func routesOf(b *server.BgpServer) map[string]bool {
 	return all
 }
 
-// flowsTo are FlowSpec routes for as many addresses.
+// flowsTo returns FlowSpec routes for n addresses.
 func flowsTo(t *testing.T, n int) (list []*apiutil.Path) {
 	t.Helper()
 	for i := range n {
@@ -86,8 +86,8 @@ func loopbackUp(t *testing.T) {
 	}
 }
 
-// TestManyRoutes has a router send more routes than this host takes. Its session ends, and the status says why; that with another router goes
-// on, and its routes are there. After a while the session begins again. As the router sends fewer routes then, it stays.
+// TestManyRoutes makes a router send more routes than this host accepts. Its session must end, and the status must say why. The session with another
+// router must go on, with its routes. After a while the session starts again. The router then sends fewer routes, so it must stay.
 func TestManyRoutes(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -137,8 +137,8 @@ func TestManyRoutes(t *testing.T) {
 	is("the session begins again", false, 6)
 }
 
-// TestLargeRoutes has a router send routes with so many communities that an answer would be too large. The answer has those of another router,
-// and all of them once the first sends fewer.
+// TestLargeRoutes makes a router send routes with so many communities that an answer would be too large. The answer must have only the routes of
+// another router. When the first router sends fewer, it must have all routes.
 func TestLargeRoutes(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -181,7 +181,7 @@ func TestLargeRoutes(t *testing.T) {
 	is("two large routes", 2, 5, 0)
 }
 
-// TestNoTransit has two routers. What one sends does not go to the other: this host is no way between them.
+// TestNoTransit uses two routers. Routes of one must not go to the other: this host forwards no traffic between them.
 func TestNoTransit(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -223,7 +223,7 @@ func TestNoTransit(t *testing.T) {
 	}
 	wait("both routers to have the announcement", func() bool { return routesOf(a)["192.0.2.7/32"] && routesOf(b)["192.0.2.7/32"] })
 	wait("the flow of the first", func() bool { r, err := s.Received(); return err == nil && len(r.Routes) == 1 })
-	// What came before the announcement's end would have gone on before it: order is kept within a session.
+	// Routes that arrived before the announcement's end would have been sent on before it: a session keeps the order.
 	w.Announcements[0].Flow.To = netip.MustParsePrefix("192.0.2.9/32")
 	if err := s.Put(wantedFor(func(n *wire.Wanted) {
 		n.Upstream = w.Upstream

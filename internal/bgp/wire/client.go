@@ -21,30 +21,30 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// DefaultDir has the socket of the process for the instance with the default directory in the BPF file system.
+// DefaultDir is the directory of the socket of the standard instance. This instance uses the default directory in the BPF file system.
 const DefaultDir = "/run/floodwall-bgp"
 
-// Socket is the socket in the directory.
+// Socket is the name of the socket in its directory.
 const Socket = "bgp.sock"
 
-// Dir is the directory of the socket of an instance, by its directory in the BPF file system.
+// Dir is the directory of an instance's socket. bpffs is the instance's directory in the BPF file system.
 func Dir(bpffs, standard string) string {
 	return instance.With(DefaultDir, bpffs, standard)
 }
 
-// How long the process may take to answer, and how much it may say.
+// How long the process may take to answer, and the size limit of an answer.
 const (
 	patience  = 10 * time.Second
 	maxAnswer = 32 << 20 // bytes
 )
 
-// Client asks the process.
+// Client sends requests to the process.
 type Client struct {
 	dir  string
 	http http.Client
 }
 
-// NewClient asks at the socket in a directory.
+// NewClient makes a client for the socket in a directory.
 func NewClient(dir string) *Client {
 	c := &Client{dir: dir}
 	c.http.Timeout = patience
@@ -52,11 +52,11 @@ func NewClient(dir string) *Client {
 	return c
 }
 
-// ErrNotRunning says that no process serves the socket.
+// ErrNotRunning is the error when no process serves the socket.
 var ErrNotRunning = errors.New("`floodwall-bgp run` does not run")
 
-// dial connects, and looks who serves the socket: it gets passwords, and its word is taken for what is announced. Only the owner of
-// the directory may, and only in a directory where nobody else can put a socket.
+// dial connects, and checks the user who serves the socket. The check is needed because the server gets passwords, and its answers about
+// announcements are trusted. Only the owner of the directory may serve, and only in a directory where no other user can create a socket.
 func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	info, err := os.Stat(c.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	if (safefile.Rule{Closed: safefile.ToWriters}).Breach(info) != "" { // the owner is compared with who answers
+	if (safefile.Rule{Closed: safefile.ToWriters}).Breach(info) != "" { // the owner is compared with the server's user
 		return nil, fmt.Errorf("others can write to %s, which has mode %04o", c.dir, info.Mode().Perm())
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", filepath.Join(c.dir, Socket))
@@ -84,7 +84,7 @@ func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return conn, nil
 }
 
-// AnswerError is an error that the process answers.
+// AnswerError is an error that the process returns.
 type AnswerError struct {
 	Text string `json:"error"`
 	Tip  string `json:"hint,omitempty"`
@@ -92,22 +92,22 @@ type AnswerError struct {
 
 func (e *AnswerError) Error() string { return e.Text }
 
-// Hint is what helps.
+// Hint is the remedy.
 func (e *AnswerError) Hint() string { return e.Tip }
 
-// Status asks how the process stands.
+// Status requests the state of the process.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
 	err = c.ask(ctx, http.MethodGet, "/v1/status", nil, &s)
 	return s, err
 }
 
-// Received asks for the FlowSpec routes of the routers.
+// Received requests the FlowSpec routes of the routers.
 func (c *Client) Received(ctx context.Context) (r Received, err error) {
 	err = c.ask(ctx, http.MethodGet, "/v1/received", nil, &r)
 	return r, err
 }
 
-// Put says all that is wanted.
+// Put sends all wanted sessions and announcements.
 func (c *Client) Put(ctx context.Context, w *Wanted) (s Status, err error) {
 	body, err := json.Marshal(w)
 	if err == nil {

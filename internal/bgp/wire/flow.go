@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Range is numbers from the first to the last.
+// Range is a range of numbers, from First to Last.
 type Range struct {
 	First uint16 `json:"first"`
 	Last  uint16 `json:"last"`
@@ -22,27 +22,27 @@ func (r Range) String() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-// Flow is which packets an announcement is about (RFC 8955, 4.2.2 and RFC 8956). All fields must hold, and of a list one. An empty
-// field holds for every packet.
+// Flow selects the packets of an announcement (RFC 8955, 4.2.2 and RFC 8956). A packet must match all fields. It matches a list if it matches one of
+// the values. An empty field matches every packet.
 type Flow struct {
 	To       netip.Prefix `json:"to"` // the destination: never empty
 	From     netip.Prefix `json:"from,omitzero"`
 	Proto    []uint8      `json:"proto,omitempty"`
-	Port     []Range      `json:"port,omitempty"`     // of the destination
-	SPort    []Range      `json:"sport,omitempty"`    // of the source
-	ICMP     []Range      `json:"icmp,omitempty"`     // types
+	Port     []Range      `json:"port,omitempty"`     // destination ports
+	SPort    []Range      `json:"sport,omitempty"`    // source ports
+	ICMP     []Range      `json:"icmp,omitempty"`     // ICMP types
 	Length   []Range      `json:"length,omitempty"`   // bytes of the IP packet
 	Set      uint8        `json:"set,omitempty"`      // TCP flags that are set
 	Unset    uint8        `json:"unset,omitempty"`    // TCP flags that are not set
 	Fragment bool         `json:"fragment,omitempty"` // a fragment, the first or a later one
-	Rate     float32      `json:"rate,omitempty"`     // bytes a second that pass (RFC 8955, 7.1); 0: none
+	Rate     float32      `json:"rate,omitempty"`     // bytes a second that pass (RFC 8955, 7.1); 0: no packet passes
 }
 
-// maxItems is how many values a field has at most. So the route of a flow stays below 240 bytes, from which on routers and GoBGP err
-// (issue 3596 of osrg/gobgp): see TestLargestFlow.
+// maxItems is the largest number of values of a field. With this limit the route of a flow is shorter than 240 bytes. GoBGP and routers have errors
+// with longer routes (issue 3596 of osrg/gobgp): see TestLargestFlow.
 const maxItems = 5
 
-// Check says what is wrong with a flow.
+// Check returns an error for an invalid flow.
 func (f *Flow) Check() error {
 	const tcp, icmp, icmp6 = 6, 1, 58
 	ranges := [][]Range{f.Port, f.SPort, f.ICMP, f.Length}
@@ -69,7 +69,7 @@ func (f *Flow) Check() error {
 	return nil
 }
 
-// String is the flow as people read it. Equal flows have equal texts, and others have other texts.
+// String returns the flow as text for people. Equal flows have equal texts, and different flows have different texts.
 func (f Flow) String() string {
 	words := []string{"to " + f.To.String()}
 	add := func(name, value string) { words = append(words, name+" "+value) }

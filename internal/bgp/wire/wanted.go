@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Kind is how an announcement stops packets.
+// Kind is the method by which an announcement stops packets.
 type Kind string
 
 // The kinds.
@@ -18,21 +18,21 @@ const (
 	RTBH     Kind = "rtbh"     // all packets to a destination
 )
 
-// Announcement is a route that the routers upstream get.
+// Announcement is a route for the routers upstream.
 type Announcement struct {
 	Kind  Kind      `json:"kind"`
-	Flow  Flow      `json:"flow"`  // of RTBH the destination alone
-	Owner string    `json:"owner"` // who wants it: a person, or the daemon
+	Flow  Flow      `json:"flow"`  // for RTBH, only the destination is set
+	Owner string    `json:"owner"` // the owner: a person, or the daemon
 	Why   string    `json:"why,omitempty"`
-	Start time.Time `json:"start"` // it is not announced before
-	End   time.Time `json:"end"`   // it is withdrawn then, whoever lives
-	Hold  time.Time `json:"hold"`  // until then it is not withdrawn, but by a person who insists
+	Start time.Time `json:"start"` // the announcement is not announced before this time
+	End   time.Time `json:"end"`   // the announcement is withdrawn at this time, even when the daemon does not run
+	Hold  time.Time `json:"hold"`  // the announcement is not withdrawn before this time, unless a person insists
 }
 
-// Key tells an announcement from others: there is one of each key.
+// Key identifies an announcement: there is one for each key.
 func (a *Announcement) Key() string { return string(a.Kind) + " " + a.Flow.String() }
 
-// Family is of which family its route is.
+// Family returns the family of the announcement's route.
 func (a *Announcement) Family() policy.Family {
 	four := a.Flow.To.Addr().Is4()
 	switch {
@@ -46,10 +46,10 @@ func (a *Announcement) Family() policy.Family {
 	return policy.IPv6FlowSpec
 }
 
-// Out reports whether it is to be announced at a time.
+// Out reports whether the announcement must be announced at a time.
 func (a *Announcement) Out(at time.Time) bool { return !a.Start.After(at) && a.End.After(at) }
 
-// Full is the router that takes no announcement of a family beside those that it has, or nil.
+// Full returns a router that accepts no further announcement of a family, or nil. has is the present number of announcements at each router.
 func Full(u *policy.Upstream, f policy.Family, has map[netip.Addr]int) *policy.Peer {
 	for i, p := range u.Peers {
 		if slices.Contains(p.Families, f) && has[p.Address] >= p.Max {
@@ -59,17 +59,17 @@ func Full(u *policy.Upstream, f policy.Family, has map[netip.Addr]int) *policy.P
 	return nil
 }
 
-// Longest is how long an announcement may last.
+// Longest is the longest duration of an announcement.
 const Longest = 7 * 24 * time.Hour
 
-// What one message has at most.
+// The limits of a message.
 const (
 	MaxAnnouncements = 1000
 	maxText          = 200     // bytes of an owner or a reason
 	MaxWanted        = 1 << 20 // bytes of a Wanted
 )
 
-// Check says what is wrong with an announcement to the routers of a policy.
+// Check returns an error for an announcement that is not valid for the routers of a policy.
 func (a *Announcement) Check(u *policy.Upstream) error {
 	if err := a.Flow.Check(); err != nil {
 		return err
@@ -92,24 +92,24 @@ func (a *Announcement) Check(u *policy.Upstream) error {
 	return nil
 }
 
-// NotOwnError says that a destination is not one of this network.
+// NotOwnError says that a destination is not in this network.
 type NotOwnError struct{ Prefix netip.Prefix }
 
 func (e *NotOwnError) Error() string { return fmt.Sprintf("%s is not within `announce:`", e.Prefix) }
 
-// Hint is what helps.
+// Hint is the remedy.
 func (e *NotOwnError) Hint() string {
 	return "only your own prefixes can be announced: the policy names them, upstream: {announce: [192.0.2.0/24]}"
 }
 
-// Wanted is all that the daemon wants of the process.
+// Wanted contains all sessions and announcements that the daemon wants from the process.
 type Wanted struct {
 	Upstream      *policy.Upstream  `json:"upstream"`            // nil: no session
-	Passwords     map[string]string `json:"passwords,omitempty"` // of sessions, by the router's address
+	Passwords     map[string]string `json:"passwords,omitempty"` // passwords of sessions, by the router's address
 	Announcements []Announcement    `json:"announcements"`
 }
 
-// Check says what is wrong with what is wanted.
+// Check returns an error for an invalid Wanted.
 func (w *Wanted) Check() error {
 	if len(w.Announcements) > MaxAnnouncements {
 		return fmt.Errorf("%d announcements are more than %d", len(w.Announcements), MaxAnnouncements)
@@ -140,7 +140,7 @@ func (w *Wanted) Check() error {
 	return nil
 }
 
-// checkPeers checks what the policy's reader promises: this process trusts nobody's word.
+// checkPeers repeats checks of the policy's parser, because this process does not trust the daemon's data.
 func (w *Wanted) checkPeers() error {
 	u := w.Upstream
 	if u.AS == 0 || !u.RouterID.Is4() || len(u.Peers) == 0 || len(u.Peers) > 64 {

@@ -8,12 +8,12 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// backEdges adds a jump to the next instruction where a round of a loop ends by falling through to the loop's head.
-// Kernels before 6.5 or so accept a loop only if a jump closes it
+// backEdges adds a jump to the next instruction where the body of a loop falls through to the loop's head. Kernels
+// before 6.5 or so accept a loop only if a jump closes it
 // (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, push_insn: loop_ok is false for a fall-through).
-// If clang puts the head in the middle of a loop, no jump closes it. The JIT removes such jumps. Jumps in insns have
-// offsets, as clang made them; those of generated code have labels, and are not changed. It returns an error if an
-// offset no longer fits its field.
+// If clang puts the head in the middle of a loop, no jump closes it. The JIT removes such jumps. Jumps that clang made
+// have offsets. Jumps in generated code have labels, and are not changed. It returns an error if an offset no longer
+// fits its field.
 func backEdges(insns asm.Instructions) (asm.Instructions, error) {
 	var out asm.Instructions
 	for start := 0; start < len(insns); {
@@ -31,11 +31,11 @@ func backEdges(insns asm.Instructions) (asm.Instructions, error) {
 	return out, nil
 }
 
-// flow is the control flow graph of a function. Numbers are indexes in insns.
+// flow is the control flow graph of a function. Instructions are named by their index in insns.
 type flow struct {
 	insns asm.Instructions
-	at    []int // where each instruction begins, in units of offsets; one of 64-bit immediates takes two
-	jumps []int // where each jumps, -1 for those that do not
+	at    []int // the position of each instruction, in units of jump offsets; a 64-bit immediate takes two units
+	jumps []int // the target of each jump, -1 for other instructions
 }
 
 func newFlow(insns asm.Instructions) *flow {
@@ -56,13 +56,13 @@ func newFlow(insns asm.Instructions) *flow {
 	return f
 }
 
-// isJump reports whether an instruction can continue elsewhere in its function.
+// isJump reports whether an instruction may continue at another place in its function.
 func isJump(in asm.Instruction) bool {
 	op := in.OpCode.JumpOp()
 	return in.OpCode.Class().IsJump() && op != asm.Call && op != asm.Exit
 }
 
-// jumpOffset is the offset of a jump; an offset beyond 16 bits is in the immediate (gotol).
+// jumpOffset returns the offset of a jump. An offset of more than 16 bits is in the immediate (gotol).
 func jumpOffset(in asm.Instruction) int {
 	if isLong(in) {
 		return int(in.Constant)
@@ -74,7 +74,7 @@ func isLong(in asm.Instruction) bool {
 	return in.OpCode.Class() == asm.Jump32Class && in.OpCode.JumpOp() == asm.Ja
 }
 
-// farther adds to the offset of a jump.
+// farther adds by to the offset of a jump. It returns an error if the sum does not fit into the offset field.
 func farther(in asm.Instruction, by int) (asm.Instruction, error) {
 	offset := jumpOffset(in) + by
 	switch {
@@ -88,7 +88,7 @@ func farther(in asm.Instruction, by int) (asm.Instruction, error) {
 	return in, nil
 }
 
-// closed returns the function with a jump wherever a loop is closed by falling through.
+// closed returns the function with an added jump before each loop head that is reached by fall-through.
 func (f *flow) closed() (asm.Instructions, error) {
 	heads := map[int]bool{}
 	for _, to := range f.jumps {
@@ -99,7 +99,7 @@ func (f *flow) closed() (asm.Instructions, error) {
 	if len(heads) == 0 {
 		return f.insns, nil
 	}
-	moved := make([]int, len(f.insns)) // how far each instruction goes back, in units of offsets
+	moved := make([]int, len(f.insns)) // the number of jump offset units by which each instruction moves towards the end
 	var out asm.Instructions
 	for i, in := range f.insns {
 		if heads[i] {
@@ -121,7 +121,7 @@ func (f *flow) closed() (asm.Instructions, error) {
 	return out, nil
 }
 
-// reaches reports whether control can come from one instruction to another.
+// reaches reports whether control can flow from one instruction to another.
 func (f *flow) reaches(from, to int) bool {
 	seen := make([]bool, len(f.insns))
 	waiting := []int{from}

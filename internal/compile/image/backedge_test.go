@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// loop is a function whose first instruction jumps over a loop, to one so many instructions away. The loop's head is in its
-// middle, and the round ends by going on to it.
+// loop returns a function with a loop. The first instruction jumps over the loop, to the instruction at distance away. The head of the loop is in its
+// middle. Each iteration ends by falling through to the head.
 func loop(first asm.Instruction, away int) asm.Instructions {
 	to := func(i asm.Instruction, offset int16) asm.Instruction { i.Offset = offset; return i }
 	insns := asm.Instructions{
@@ -25,8 +25,8 @@ func loop(first asm.Instruction, away int) asm.Instructions {
 	return append(insns, asm.Return())
 }
 
-// TestBackEdges closes a loop by a jump, which is one more instruction for a jump over it: one that was as long as a jump can
-// be has no space for that.
+// TestBackEdges adds the jump that closes a loop. A jump over the loop then becomes longer by one instruction. If it already had the largest possible
+// length, an error must be returned.
 func TestBackEdges(t *testing.T) {
 	short := func(offset int) asm.Instruction {
 		return asm.Instruction{OpCode: asm.JEq.Op(asm.ImmSource), Dst: asm.R1, Offset: int16(offset)}

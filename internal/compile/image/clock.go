@@ -6,18 +6,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Monotonic is the time by CLOCK_MONOTONIC: that of bpf_ktime_get_ns(), which programs read, and of Go's monotonic times.
+// Monotonic returns the time of CLOCK_MONOTONIC, which bpf_ktime_get_ns() and Go's monotonic times also use.
 func Monotonic() time.Duration {
 	var now unix.Timespec
-	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // does not fail with this clock
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // cannot fail with this clock
 	return time.Duration(now.Nano())
 }
 
-// SecondOf is a time, in nanoseconds of Unix time, as a second of Monotonic, rounded up. A time that has
-// passed is 1, as 0 stands for none.
+// SecondOf converts a Unix time in nanoseconds to seconds of Monotonic, rounded up. For a time in the past it may return 1. It never returns 0,
+// because 0 means that there is no time.
 func SecondOf(unixNano int64) uint32 {
 	var before, ahead time.Duration
-	for range 10 { // a process that waits for a CPU between two clocks would move the time by so much
+	for range 10 { // if the process loses the CPU between the two clock reads, the result is wrong by the time it waits
 		before = Monotonic()
 		ahead = time.Duration(unixNano - time.Now().UnixNano())
 		if Monotonic()-before < time.Millisecond {

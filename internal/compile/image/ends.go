@@ -10,9 +10,9 @@ import (
 	"unsafe"
 )
 
-// Ends are what a host has and answers to.
+// Ends are the MAC addresses, the IP addresses and the broadcast addresses of a host.
 type Ends struct {
-	MACs       []net.HardwareAddr // of its devices; those of other networks than Ethernet are left out
+	MACs       []net.HardwareAddr // of its devices; link-layer addresses other than Ethernet ones are ignored
 	Own        []netip.Prefix
 	Broadcasts []netip.Addr // IPv4
 }
@@ -34,9 +34,9 @@ const (
 	markBroadcast = 2
 )
 
-// Write writes them to the memory of the map HostEnds, while packets may come: these are answered by the old content or the new one, or are
-// left to the kernel. Beyond the first thousand MAC addresses and broadcast addresses no more are written: the former are then left to
-// the kernel, the latter are not known as such.
+// Write writes the ends to the memory of the map HostEnds, while packets may arrive. During the write, a packet is answered according to the old or
+// the new content, or it is left to the kernel. Write stores the first 1024 MAC addresses and broadcast addresses. Packets to further MAC addresses
+// are left to the kernel. Further broadcast addresses are not recognized.
 func (e Ends) Write(memory []byte) {
 	words, shown := e.words()
 	for i := range endWords {
@@ -51,7 +51,7 @@ func (e Ends) Write(memory []byte) {
 		atomic.StoreUint64(word64(memory, marksOffset+8*i), binary.NativeEndian.Uint64(marks[8*i:]))
 	}
 	for i := range shownMACs {
-		mac := uint64(math.MaxUint64) // of which the lower bits are those of no MAC address
+		mac := uint64(math.MaxUint64) // its lower bits are not those of any MAC address
 		if i < len(shown) {
 			mac = shown[i] << macShift
 		}
@@ -59,7 +59,7 @@ func (e Ends) Write(memory []byte) {
 	}
 }
 
-// words are the words of MAC addresses and of broadcast addresses in order, and the first MAC addresses in the order that was given.
+// words returns the MAC addresses and broadcast addresses as sorted words. shown has the first MAC addresses in the given order.
 func (e Ends) words() (words, shown []uint64) {
 	for _, mac := range e.MACs {
 		if len(mac) == 6 && mac[0]&1 == 0 && len(words) < endWords {
@@ -77,7 +77,8 @@ func (e Ends) words() (words, shown []uint64) {
 	return slices.Compact(words), shown
 }
 
-// marks has a byte for each value of the last bits of an address: markOwn if an own address ends so, markBroadcast if a broadcast address does.
+// marks returns a byte for each value of the last 12 bits of an address: markOwn if an own address ends with these bits, markBroadcast if a broadcast
+// address does.
 func (e Ends) marks() (marks [endMarks]byte) {
 	mark := func(a netip.Addr, bit byte) {
 		bytes := a.AsSlice()
@@ -88,7 +89,7 @@ func (e Ends) marks() (marks [endMarks]byte) {
 		case p.Addr().IsLoopback():
 		case p.IsSingleIP():
 			mark(p.Addr(), markOwn)
-		default: // its addresses may end in any way
+		default: // the addresses of a prefix may end with any bits
 			for i := range marks {
 				marks[i] |= markOwn
 			}
@@ -100,7 +101,7 @@ func (e Ends) marks() (marks [endMarks]byte) {
 	return marks
 }
 
-// word64 is a word of memory that programs read at the same time.
+// word64 returns a pointer to a word of memory that BPF programs read concurrently.
 func word64(memory []byte, offset int) *uint64 {
 	return (*uint64)(unsafe.Pointer(&memory[offset]))
 }

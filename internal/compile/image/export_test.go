@@ -1,10 +1,10 @@
 package image
 
-// BackEdges is backEdges.
+// BackEdges is backEdges, for tests of other packages.
 var BackEdges = backEdges
 
-// Fold is fold.
+// Fold is fold, for tests of other packages.
 var Fold = fold
 
-// Optional is optional.
+// Optional is optional, for tests of other packages.
 var Optional = optional

@@ -12,9 +12,9 @@ import (
 // constantsMap is the section of the C program's constants.
 const constantsMap = ".rodata"
 
-// fold replaces reads of constants by their values. The verifier knows the values anyway and removes dead branches, but
-// it keeps the reads, which would cost every packet. The number of instructions stays the same: a removed one becomes a
-// jump to the next, which the kernel removes (kernel/bpf/verifier.c, opt_remove_nops).
+// fold replaces reads of constants by their values. The verifier knows the values and removes dead branches, but it
+// keeps the reads, which would cost time for every packet. The number of instructions stays the same: a removed
+// instruction becomes a jump to the next one. The kernel removes such jumps (kernel/bpf/verifier.c, opt_remove_nops).
 func fold(insns asm.Instructions, constants map[string]*ebpf.VariableSpec) asm.Instructions {
 	known := constantBytes(constants)
 	out := make(asm.Instructions, 0, len(insns))
@@ -29,7 +29,7 @@ func fold(insns asm.Instructions, constants map[string]*ebpf.VariableSpec) asm.I
 	return out
 }
 
-// constantBytes are the bytes of the constants, by their offset in the section.
+// constantBytes returns the bytes of the constants by their offset in the section.
 func constantBytes(constants map[string]*ebpf.VariableSpec) map[uint32]byte {
 	known := map[uint32]byte{}
 	for _, v := range constants {
@@ -45,7 +45,7 @@ func constantBytes(constants map[string]*ebpf.VariableSpec) map[uint32]byte {
 // folder folds the constants of one function.
 type folder struct {
 	insns  asm.Instructions
-	target []bool // what is jumped to
+	target []bool // for each instruction: whether it is a jump target
 	known  map[uint32]byte
 }
 
@@ -71,8 +71,8 @@ func (f *folder) fold() asm.Instructions {
 	return f.insns
 }
 
-// follow folds what is read through the address that instruction i loads, as long as there is one way to go, and the
-// address itself if what it points to takes its place and nothing before needs it.
+// follow replaces the reads of the constant whose address instruction i loads, up to the first jump or jump target. It also replaces the load of the
+// address if the register is overwritten by such a read before any other instruction uses it.
 func (f *folder) follow(i int) {
 	address := f.insns[i]
 	needed := false
@@ -85,7 +85,7 @@ func (f *folder) follow(i int) {
 			f.put(j, asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource)})
 			return
 		case ok && value <= math.MaxUint32:
-			f.put(j, asm.Mov.Imm32(in.Dst, int32(uint32(value)))) // which clears the upper half
+			f.put(j, asm.Mov.Imm32(in.Dst, int32(uint32(value)))) // Mov.Imm32 clears the upper half
 		case in.Src == address.Dst:
 			needed = true
 		}

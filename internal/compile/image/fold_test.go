@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// TestFold checks which readings of a constant become its value, and that all others are left alone.
+// TestFold checks which loads of a constant are replaced by the constant's value. All other loads must stay.
 func TestFold(t *testing.T) {
 	constants := map[string]*ebpf.VariableSpec{
 		"count": {SectionName: ".rodata", Offset: 8, Value: []byte{1, 2, 3, 4, 5, 6, 7, 8}},

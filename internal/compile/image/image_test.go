@@ -15,8 +15,7 @@ import (
 
 var body = asm.Instructions{asm.Mov.Imm(asm.R0, 7), asm.Mov.Imm(asm.R0, 8), asm.Return()}
 
-// TestMapNames checks that the object has every map that the Go code names, but for those that only the generated rules
-// and user space know.
+// TestMapNames checks that the object has every map that the Go code names, except for maps that only the generated rules and user space use.
 func TestMapNames(t *testing.T) {
 	spec := image.Load()
 	for _, name := range []string{image.Counters, image.Filter4, image.Index4, image.Background4, image.Filter6, image.DynamicInfo,
@@ -69,11 +68,12 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// TestSpecEgress has the program for what leaves only where the policy needs it, and once in native and generic mode.
+// TestSpecEgress checks that a spec contains the program for outgoing packets only if the policy needs it. The programs for native and generic mode
+// must not both contain it.
 func TestSpecEgress(t *testing.T) {
 	for _, test := range []struct {
 		egress  bool
-		clients uint32 // 0: there is no map of them
+		clients uint32 // 0: there is no such map
 	}{{false, 0}, {true, 1 << 16}} {
 		spec, err := (&image.Image{Decide: body, Egress: test.egress}).Spec()
 		if err != nil {
@@ -96,7 +96,7 @@ func TestSpecEgress(t *testing.T) {
 	}
 }
 
-// functionOf is the part of a program that has a function's name in its type information.
+// functionOf returns the instructions of the function whose type information has the given name.
 func functionOf(insns asm.Instructions, name string) asm.Instructions {
 	start := slices.IndexFunc(insns, func(i asm.Instruction) bool {
 		fn := btf.FuncMetadata(&i)
@@ -109,7 +109,7 @@ func functionOf(insns asm.Instructions, name string) asm.Instructions {
 	return insns[start : start+1+end]
 }
 
-// TestSpecLeavesImage makes two specs of one image, as a reload does.
+// TestSpecLeavesImage checks that Spec does not change the image. It makes two specs from one image, as a reload does.
 func TestSpecLeavesImage(t *testing.T) {
 	im := image.Image{Decide: slices.Clone(body)}
 	for range 2 {

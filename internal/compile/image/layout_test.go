@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// structOf finds a C struct of the object.
+// structOf returns a C struct of the object.
 func structOf(t *testing.T, name string) *btf.Struct {
 	t.Helper()
 	var s *btf.Struct
@@ -26,7 +26,7 @@ func structOf(t *testing.T, name string) *btf.Struct {
 	return s
 }
 
-// members are the offsets of a struct's members in bytes.
+// members returns the offsets of a struct's members in bytes.
 func members(s *btf.Struct) map[string]int {
 	offsets := map[string]int{}
 	for _, m := range s.Members {
@@ -35,8 +35,8 @@ func members(s *btf.Struct) map[string]int {
 	return offsets
 }
 
-// TestStructPacket compares the C struct with the offsets that generated code uses. What it uses comes first and is all
-// 32-bit numbers; what follows is for C alone.
+// TestStructPacket compares the C struct with the offsets that generated code uses. The members that generated code uses come first, and are 32-bit
+// numbers. Only C uses the later members.
 func TestStructPacket(t *testing.T) {
 	s := structOf(t, "packet")
 	want := []struct {
@@ -67,7 +67,7 @@ func TestStructPacket(t *testing.T) {
 	}
 }
 
-// TestStructLayouts compares the C structs of what user space writes or reads with the layouts that the Go code documents.
+// TestStructLayouts compares the C structs that user space writes or reads with the layouts that the Go code documents.
 func TestStructLayouts(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -117,8 +117,8 @@ var (
 	define    = regexp.MustCompile(`(?m)^#define ([A-Z][A-Z0-9_]*) (\d+)ULL\b`)
 )
 
-// constants reads the constants of a C header that are plain numbers, not expressions. Those of functions that are all inlined leave no
-// trace in the object.
+// constants returns the constants of a C header that are plain numbers, not expressions. The object does not contain constants that only inlined
+// functions use.
 func constants(t *testing.T, file string) map[string]int {
 	t.Helper()
 	source, err := os.ReadFile("../../../bpf/" + file)
@@ -147,7 +147,7 @@ func constants(t *testing.T, file string) map[string]int {
 	return values
 }
 
-// number reads a number, or one that is shifted by another.
+// number parses a number, or a shift expression of two numbers.
 func number(text string) (n int, ok bool) {
 	var left int
 	if m := shift.FindStringSubmatch(text); m != nil {
@@ -158,7 +158,7 @@ func number(text string) (n int, ok bool) {
 	return int(read) << left, err == nil
 }
 
-// TestEnumCheck compares enum check, name by name, with the checks of package packet.
+// TestEnumCheck compares the names of enum check with the checks of package packet.
 func TestEnumCheck(t *testing.T) {
 	values := constants(t, "check.h")
 	if values["NUM_CHECKS"] != int(packet.NumChecks) || len(values) != int(packet.NumChecks)+1 {

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// TestLimitInfo writes a record at the offsets of the C struct, which TestStructLayouts compares, and reads it back.
+// TestLimitInfo writes a record with the offsets of the C struct, and reads it back. TestStructLayouts compares these offsets with the C struct.
 func TestLimitInfo(t *testing.T) {
 	want := image.LimitInfo{Cost: 1, Most: 2, Fresh: 3, Base: 4, Mask: 5, Left: 6, Right: 7, Bits: 1, Prefixes: 1}
 	want.Src[1].Lo, want.Dst[0].Hi = 8, 9

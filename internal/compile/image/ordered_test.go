@@ -6,8 +6,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// TestClearedInOrder finds atomic operations that clear bits and do not return the old value. On arm64 these order no memory
-// (Documentation/atomic_t.txt of Linux): the bit of a flow that another CPU notes meanwhile could be lost. No machine of the tests would show it.
+// TestClearedInOrder searches for atomic operations that clear bits and do not return the old value. On arm64 such operations do not order memory
+// accesses (Documentation/atomic_t.txt of Linux). The bit of a flow that another CPU records at the same time could be lost. No machine that runs the
+// tests would show this.
 func TestClearedInOrder(t *testing.T) {
 	cleared := 0
 	for name, p := range Load().Programs {

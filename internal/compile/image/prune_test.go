@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// TestOptional has a function and a constant of the C part for each entry of the list of optional functions. One that has got
-// another name would stay in every program, with what it asks of the kernel.
+// TestOptional checks that the C part has a function and a constant for each entry in the list of optional functions. Otherwise a renamed function
+// would stay in every program, together with the kernel features that it needs.
 func TestOptional(t *testing.T) {
 	spec := image.Load()
 	var functions []string
@@ -32,8 +32,8 @@ func TestOptional(t *testing.T) {
 	}
 }
 
-// TestNoForeignFunctions has a program that asks for nothing call no function of the kernel or of its modules, which a
-// kernel may lack.
+// TestNoForeignFunctions checks that a program without optional parts calls no function of the kernel or of its modules. A kernel may not have such a
+// function.
 func TestNoForeignFunctions(t *testing.T) {
 	im := image.Image{Decide: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}, Constants: map[string]any{"protects": true, "protect_host": true}}
 	spec, err := im.Spec()

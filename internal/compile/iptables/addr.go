@@ -10,10 +10,10 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// addresses is the condition on the source and the destination of a rule.
+// addresses returns the condition on the source and the destination of a rule.
 func (f *familyBuilder) addresses(r *ir.Rule) condition {
 	c := always()
-	if r.Until != 0 { // the last second in which it holds
+	if r.Until != 0 { // --datestop is the last second in which the rule holds
 		c = matching("-m time --datestop " + time.Unix(0, r.Until).Add(-time.Second).UTC().Format("2006-01-02T15:04:05"))
 	}
 	for side, matches := range match.Sides(r) {
@@ -24,7 +24,7 @@ func (f *familyBuilder) addresses(r *ir.Rule) condition {
 				c = c.and(f.askedAddress(m))
 				continue
 			case f.hops > 0:
-				m, _ = match.Elsewhere(f.pl.Program.Sets, m) // in none of no sets is every address
+				m, _ = match.Elsewhere(f.pl.Program.Sets, m) // without sets, a negated match holds for every address
 			}
 			if m.Not {
 				c = c.and(f.inNone(side, m.Sets))
@@ -61,7 +61,7 @@ func (f *familyBuilder) inNone(side int, sets []int) condition {
 	return all(a)
 }
 
-// How much of a family is in a set.
+// reach is the part of a family's addresses that a set contains: none, some or all.
 type reach uint8
 
 const (
@@ -83,7 +83,7 @@ func (f *familyBuilder) reach(set int) reach {
 	return reachSome
 }
 
-// size is the number of ranges, in IPv6 of prefixes, of this family in a set.
+// size returns the number of prefixes or ranges of this family in a set.
 func (f *familyBuilder) size(s *addrs.Set) int {
 	if f.family == packet.FamilyIPv4 {
 		return len(s.V4())
@@ -100,13 +100,14 @@ func (f *familyBuilder) prefixes(s *addrs.Set, yield func(netip.Prefix) bool) {
 	}
 }
 
-// first is the first prefix of a set in this family.
+// first returns the first prefix of a set in this family.
 func (f *familyBuilder) first(s *addrs.Set) (first netip.Prefix) {
 	f.prefixes(s, func(p netip.Prefix) bool { first = p; return false })
 	return first
 }
 
-// inSet tests an address: a prefix or a range that is written in a rule as such, all else by a set.
+// inSet returns the test that an address is in a set or, with not, that it is outside. If the set is written in a rule and is a single prefix or
+// range, it becomes a test of its own. All other sets become ipsets.
 func (f *familyBuilder) inSet(side int, set int, not bool) lineTests {
 	s := &f.sets[set]
 	if match.IsLocal(s) {
@@ -122,12 +123,12 @@ func (f *familyBuilder) inSet(side int, set int, not bool) lineTests {
 	return lineTests{match: []string{"-m set " + negated(not) + "--match-set " + f.ipsetName(set) + [2]string{" src", " dst"}[side]}}
 }
 
-// localAddr tests whether an address is the host's own or, with not, whether it is not.
+// localAddr returns the test that an address is the host's own or, with not, that it is not.
 func localAddr(side int, not bool) lineTests {
 	return lineTests{match: []string{"-m addrtype " + negated(not) + [2]string{"--src-type", "--dst-type"}[side] + " LOCAL"}}
 }
 
-// isPrefix reports whether a range is all of a prefix, with which it begins.
+// isPrefix reports whether a range, which begins with a prefix, equals that prefix.
 func isPrefix(r addrs.Range, p netip.Prefix) bool {
 	return uint64(r.Last)-uint64(r.First)+1 == 1<<(32-p.Bits())
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// The plan knows which checks iptables makes: those for which lines are written, in either family.
+// TestChecksPlanned checks that the plan has the right list of the checks that iptables can make: those for which the generator writes lines, in
+// either family.
 func TestChecksPlanned(t *testing.T) {
 	for c := range packet.NumChecks {
 		program := &ir.Program{

@@ -9,16 +9,16 @@ import (
 	"go4.org/netipx"
 )
 
-// lineTests is what one line of iptables tests: all of it must hold.
+// lineTests are the tests of one line of iptables. All of them must hold.
 type lineTests struct {
 	addrs  []addrTest
 	proto  string   // tcp, "! tcp" …; "" is any
-	header []string // options of the match of the protocol's name, of which a line has one
-	match  []string // other matches, with their -m, and -f
-	whole  bool     // a later fragment does not match
+	header []string // options of the match with the protocol's name; a line can use that match only once
+	match  []string // other matches with their -m, and the option -f
+	whole  bool     // the tests exclude later fragments
 }
 
-// addrTest asks that an address is in a prefix or, with not, that it is not.
+// addrTest tests whether an address is in a prefix or, with not, whether it is outside.
 type addrTest struct {
 	side   int // 0 is the source, 1 the destination
 	not    bool
@@ -31,7 +31,7 @@ func (a lineTests) and(b lineTests) lineTests {
 	}
 	a.addrs = slices.Concat(a.addrs, b.addrs)
 	a.header = slices.Concat(a.header, b.header)
-	if slices.Contains(a.match, notLater) || slices.Contains(a.match, isLater) { // iptables takes each once
+	if slices.Contains(a.match, notLater) || slices.Contains(a.match, isLater) { // iptables accepts each of them only once
 		b.match = slices.DeleteFunc(slices.Clone(b.match), func(m string) bool {
 			return (m == notLater || m == isLater) && slices.Contains(a.match, m)
 		})
@@ -41,14 +41,14 @@ func (a lineTests) and(b lineTests) lineTests {
 	return a
 }
 
-// never reports whether no packet can match: what is both a later fragment and none.
+// never reports whether no packet can match, because the tests require a later fragment and exclude later fragments.
 func (a lineTests) never() bool {
 	return slices.Contains(a.match, notLater) && slices.Contains(a.match, isLater)
 }
 
-// String is the tests in the form of iptables, with a space behind each.
+// String returns the tests in the syntax of iptables, with a space behind each.
 func (a lineTests) String() string {
-	var words, matches []string // those of the IP header itself come first
+	var words, matches []string // tests of the IP header itself come first
 	used := [2]bool{}
 	for _, addr := range a.addrs {
 		if used[addr.side] {
@@ -74,8 +74,8 @@ func (a lineTests) String() string {
 	return strings.Join(append(slices.Concat(words, localLast(matches)), ""), " ")
 }
 
-// localLast moves tests of the host's own addresses, for which the routing table is searched, behind those that cost less.
-// Limits and searches stay behind them: what they are asked of matches in all else.
+// localLast moves tests of the host's own addresses behind cheaper tests, because they search the routing table. Limits and text searches stay last,
+// so that they apply only to packets that match all other tests.
 func localLast(matches []string) []string {
 	for i := len(matches) - 2; i >= 0; i-- {
 		for j := i; j+1 < len(matches) && isLocalTest(matches[j]) && !isDear(matches[j+1]); j++ {
@@ -93,10 +93,10 @@ func isDear(match string) bool {
 	})
 }
 
-// headerMatch is the match that reads the header of a protocol.
+// headerMatch has the name of the match that reads the header of a protocol.
 var headerMatch = map[string]string{"tcp": "tcp", "udp": "udp", "icmp": "icmp", "ipv6-icmp": "icmp6"}
 
-// iprange says it with a match of which a line can have several.
+// iprange returns the test as a match iprange. A line can have several such matches.
 func (a addrTest) iprange() string {
 	r := netipx.RangeOfPrefix(a.prefix)
 	return rangeMatch(a.side, a.not, r.From(), r.To())
@@ -113,18 +113,18 @@ func negated(not bool) string {
 	return ""
 }
 
-// condition is a way to satisfy a rule: one of any holds, and none of not.
+// condition holds if at least one of any holds and none of not holds.
 type condition struct{ any, not []lineTests }
 
-// always holds for every packet, condition{} for none.
+// always returns a condition that holds for every packet. The zero value condition{} holds for no packet.
 func always() condition { return all(lineTests{}) }
 
 func all(a lineTests) condition { return condition{any: []lineTests{a}} }
 
-// matching holds when one match does.
+// matching returns the condition that all of the given matches hold.
 func matching(match ...string) condition { return all(lineTests{match: match}) }
 
-// and combines two conditions: each alternative of the one with each of the other.
+// and returns the condition that both c and d hold. It combines each alternative of c with each of d.
 func (c condition) and(d condition) condition {
 	out := condition{not: slices.Concat(c.not, d.not)}
 	for _, a := range c.any {
@@ -135,8 +135,8 @@ func (c condition) and(d condition) condition {
 	return out
 }
 
-// either takes the shorter of two ways to write a test: alternatives for it, or exceptions for its opposite. A rule
-// that passes takes more of the former, as its exceptions are dear.
+// either returns the shorter of two forms of a test. The first form is the alternatives is. The second form is the exceptions isNot, which are tests
+// of the opposite. If the rule passes packets, it prefers alternatives, because exceptions are expensive there.
 func (f *familyBuilder) either(is, isNot []lineTests) condition {
 	const enough = 32
 	if len(is) <= len(isNot) || f.passing && len(is) <= enough {

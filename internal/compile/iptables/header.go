@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// portTest tests a TCP or UDP port: by the protocol's own match, by multiport, or by a set of ports. In IPv6 the own
-// match does not do: iptables-nft makes an expression of it that takes a later fragment's data for a header.
+// portTest returns the lines that test a TCP or UDP port: by the protocol's own match, by multiport, or by a set of ports. In IPv6 the protocol's own
+// match cannot be used: iptables-nft translates it to an expression that reads the data of a later fragment as a header.
 func (f *familyBuilder) portTest(m ir.Match) []lineTests {
 	if f.asked != nil && m.Field == packet.DPort {
 		return f.askedPorts(m.Values)
@@ -20,7 +20,7 @@ func (f *familyBuilder) portTest(m ir.Match) []lineTests {
 	return []lineTests{f.packetPort(m)}
 }
 
-// packetPort is portTest for a port that is in the packet.
+// packetPort does the same as portTest, but only for the port in the packet, not for the original port of a translated packet.
 func (f *familyBuilder) packetPort(m ir.Match) lineTests {
 	word := map[packet.Field]string{packet.DPort: "dport", packet.SPort: "sport"}[m.Field]
 	rest := ranges.Complement(m.Values, packet.PortUDP)
@@ -48,7 +48,7 @@ func portSlots(values []ir.Range) (n int) {
 	return n
 }
 
-// flagLines are lines that together hold for some values of the TCP flags, each for other ones.
+// flagLines returns lines for the given values of the TCP flags. For each of these values exactly one line holds.
 func flagLines(values []ir.Range) (lines []lineTests) {
 	m := ir.Match{Values: values}
 	for _, c := range flagCubes(func(v uint32) bool { return m.Has(v) }) {
@@ -57,12 +57,13 @@ func flagLines(values []ir.Range) (lines []lineTests) {
 	return lines
 }
 
-// flagCube is the values of which the flags in mask are those in value.
+// flagCube is the set of flag values v with v&mask == value.
 type flagCube struct{ mask, value uint32 }
 
-const numFlags = 6 // that iptables tests: sixFlags says that the others do not matter
+const numFlags = 6 // the flags that iptables can test; sixFlags of package plan requires that the others do not matter
 
-// flagCubes are the fewest disjoint cubes, of those that halving gives, of the values that has reports.
+// flagCubes returns a list of disjoint cubes that together contain the values for which has returns true. It is the smallest list that repeated
+// halving can produce.
 func flagCubes(has func(uint32) bool) []flagCube {
 	known := map[flagCube][]flagCube{}
 	var split func(c flagCube) []flagCube
@@ -113,7 +114,7 @@ func flagText(flags uint32) string {
 	return strings.Join(words, ",")
 }
 
-// icmpLines are lines for types with all codes, and for single types and codes.
+// icmpLines returns lines for the given values of type and code: one line for each type with all codes, and one for each other type and code.
 func (f *familyBuilder) icmpLines(values []ir.Range) (lines []lineTests) {
 	for _, r := range values {
 		for v := r.First; v <= r.Last; {
@@ -130,7 +131,7 @@ func (f *familyBuilder) icmpLines(values []ir.Range) (lines []lineTests) {
 	return lines
 }
 
-// negation is the opposite of an ICMP test, in a form of which a line can have several.
+// negation returns the negated ICMP test, in a form that may occur several times in a line.
 func (a lineTests) negation() string {
 	if len(a.header) > 0 {
 		return "-m icmp ! " + a.header[0]
@@ -138,7 +139,7 @@ func (a lineTests) negation() string {
 	return strings.Replace(a.match[0], "--u32", "! --u32", 1)
 }
 
-// icmpLine tests a type, and a code if given. To the icmp match of IPv4 type 255 is any, so that takes u32.
+// icmpLine returns the test of a type, and of a code if one is given. The icmp match of IPv4 takes type 255 for any type, so u32 tests for that type.
 func (f *familyBuilder) icmpLine(kind uint32, code string) lineTests {
 	const any = 255
 	switch {
@@ -153,8 +154,8 @@ func (f *familyBuilder) icmpLine(kind uint32, code string) lineTests {
 	return lineTests{whole: true, header: []string{fmt.Sprintf("%s %d%s", option, kind, code)}}
 }
 
-// mssLines are lines for the MSS option of segments with SYN: the match holds for one range of sizes, or where there is none of them, and
-// drops a segment whose options go past the packet (net/netfilter/xt_tcpmss.c).
+// mssLines returns lines for the MSS option of segments with SYN. The match tcpmss tests for one range of sizes, or for a size outside it. It drops a
+// segment whose options extend beyond the packet (net/netfilter/xt_tcpmss.c).
 func mssLines(m ir.Match) (lines []lineTests) {
 	one := func(not bool, r ir.Range) {
 		lines = append(lines, lineTests{match: []string{"-m tcpmss " + negated(not) + "--mss " + rangeText(r, ":")}})

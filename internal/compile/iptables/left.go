@@ -8,13 +8,13 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// checkLines are the lines of each family for checks that rules cannot say. In IPv6, u32 finds the L4 header only when
-// no extension header is before it.
+// checkLines has the lines, by family, for checks that rules cannot express. In IPv6, u32 finds the L4 header only if
+// no extension header precedes it.
 var checkLines = map[packet.Check][2][]lineTests{
 	packet.Truncated:   {packet.FamilyIPv6: {{match: []string{`-m u32 --u32 "4>>8=0"`}}}}, // no payload, in front of hop-by-hop options
 	packet.SourceRoute: {packet.FamilyIPv6: {{match: []string{"-m rt --rt-type 0"}}}},
 	packet.TinyFragment: {packet.FamilyIPv4: {
-		{proto: "tcp", match: []string{`-m u32 --u32 "4&0x1FFF=1:2"`}}, // at 8 or 16 bytes, of a header of 20
+		{proto: "tcp", match: []string{`-m u32 --u32 "4&0x1FFF=1:2"`}}, // offsets of 8 or 16 bytes, within a header of 20
 		{proto: "tcp", match: []string{`-m u32 --u32 "4&0x3FFF=0x2000"`, // u32 finds nothing behind the packet's end
 			`-m u32 ! --u32 "0>>22&0x3C@16=0:0xFFFFFFFF"`}},
 	}},
@@ -33,12 +33,12 @@ var checkLines = map[packet.Check][2][]lineTests{
 
 const synOnly = "--tcp-flags SYN,ACK SYN"
 
-// both are lines of TCP that differ in how they exclude later fragments.
+// both returns TCP lines for both families. The two families need different tests to exclude later fragments.
 func both(a lineTests) [2][]lineTests {
 	return [2][]lineTests{{a.and(lineTests{match: []string{notLater}})}, {a.and(hasPorts)}}
 }
 
-// perFamily are lines that end with a u32 test of each family.
+// perFamily returns lines that end with a u32 test for each family.
 func perFamily(a lineTests, v4, v6 string) [2][]lineTests {
 	lines := both(a)
 	for family, text := range []string{v4, v6} {
@@ -52,7 +52,7 @@ const (
 	extensionsHide  = "IPv6 packets with extension headers are not looked into: u32 cannot step over them"
 )
 
-// checksLeft are the checks that are not done, or not on all packets, and what the kernel does by itself.
+// checksLeft has the checks that iptables does not make, or not for all packets. The text describes what the kernel itself does with such packets.
 var checksLeft = map[packet.Check]string{
 	packet.Truncated: "a packet shorter than its IP header says is dropped by the kernel before iptables sees it; one that " +
 		"ends within its L4 header by the first line that asks for a port, flags or an ICMP type, or by the protocol",
@@ -83,7 +83,7 @@ var checksLeft = map[packet.Check]string{
 	packet.IPChecksum:    beforeNetfilter,
 }
 
-// conditionNotes say what rules with payload and limits do otherwise than in XDP.
+// conditionNotes adds notes about rules with payload tests and limits whose effect differs from that in XDP.
 func (b *builder) conditionNotes(note func(string)) {
 	rules := b.pl.Program.Rules
 	if slices.ContainsFunc(rules, func(r ir.Rule) bool { return match.AsksText(&r) }) {

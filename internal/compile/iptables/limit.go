@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// over is the match that holds for what exceeds a limit, as iptables-save writes it. All lines with a limit share its table.
+// over returns the match for packets that exceed a limit, in the form of iptables-save. All lines with a limit share its table.
 func (f *familyBuilder) over(limit int) string {
 	l := &f.pl.Program.Limits[limit]
 	unit := map[time.Duration]string{time.Second: "sec", time.Minute: "min", time.Hour: "hour", 24 * time.Hour: "day"}[l.Per]
@@ -32,8 +32,8 @@ func (f *familyBuilder) over(limit int) string {
 		"--hashlimit-htable-expire %d%s", text, mode[1:], f.limitName(limit), buckets(plan.HeldPrefixes(l.Max)), plan.HeldPrefixes(l.Max), 1000*plan.Drained(l), masks)
 }
 
-// crowded is the match that holds for the packet that begins a connection more than there may be; see crowdLines in
-// codegen/nftables. Each line with it counts for itself.
+// crowded returns the match for a packet that opens a connection above the limit. crowdLines in package nftables has details. Each line with this
+// match has its own count.
 func (f *familyBuilder) crowded(c *ir.ConnLimit) string {
 	side, prefix := "saddr", c.Src
 	if prefix == nil {
@@ -43,11 +43,11 @@ func (f *familyBuilder) crowded(c *ir.ConnLimit) string {
 		c.Most, [2]int{prefix.V4, prefix.V6}[f.family], side)
 }
 
-// buckets is the size of a hash table for so many entries; hashlimit makes room for at least one entry a bucket.
+// buckets returns the number of buckets of a hash table for a number of entries. hashlimit makes space for at least one entry per bucket.
 func buckets(entries int) int { return min(max(entries/4, 1), 1<<16) }
 
-// limitName is the name of a limit's table, under which the kernel lists it in /proc/net/ipt_hashlimit. It begins with
-// that of all of ours, so that two generations have each their own; the kernel removes it with the last line that has it.
+// limitName returns the name of a limit's table, which the kernel lists in /proc/net/ipt_hashlimit. The name begins with the name of the ruleset, so
+// that two generations have separate tables. The kernel removes a table together with the last line that uses it.
 func (b *builder) limitName(limit int) string {
 	name, ok := b.limits[limit]
 	if !ok {
@@ -57,5 +57,5 @@ func (b *builder) limitName(limit int) string {
 	return name
 }
 
-// maxLimitName is the longest name of a table of hashlimit; the kernel takes those of a file (NAME_MAX), which are longer.
+// maxLimitName is the largest length of the name of a hashlimit table. The kernel's limit is that of a file name (NAME_MAX), which is larger.
 const maxLimitName = 31

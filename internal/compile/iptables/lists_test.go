@@ -16,8 +16,8 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestIptablesLists compares the lists of checks with what the decoder says: of all ports, and of the addresses at the
-// ends of each prefix and right beside them.
+// TestIptablesLists compares the lists of checks with the results of the decoder, for all ports, and for the addresses at the ends of each prefix
+// and adjacent to them.
 func TestIptablesLists(t *testing.T) {
 	s := subject.Lower(t, "checks: {profile: off, bogon-source: on, reflector-source: on}")
 	x, err := subject.ToIptables(s.Program)
@@ -63,7 +63,7 @@ func fails(t *testing.T, line string, c packet.Check) bool {
 	return spec.Packet().Failed.Has(c)
 }
 
-// entries are the prefixes that a restore file of ipset adds to sets whose names begin so.
+// entries returns the prefixes that a restore file of ipset adds to sets whose names begin with name.
 func entries(t *testing.T, restore, name string) (out []netip.Prefix) {
 	for line := range strings.Lines(restore) {
 		words := strings.Fields(line)
@@ -88,8 +88,7 @@ func within(list []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// TestIptablesLeft checks that each check is done, or left with a reason, and that what is done has a comment in the
-// lines.
+// TestIptablesLeft checks that each check is either made or left out with a reason. The lines of a check that is made have a comment.
 func TestIptablesLeft(t *testing.T) {
 	for c := range packet.NumChecks {
 		x, err := subject.ToIptables(subject.Lower(t, fmt.Sprintf("checks: {profile: off, %s: on}", c)).Program)
@@ -107,7 +106,7 @@ func TestIptablesLeft(t *testing.T) {
 	}
 }
 
-// TestIptablesCounts checks that each reason goes on from its count in one line of all.
+// TestIptablesCounts checks that the initial count of each reason is in exactly one line.
 func TestIptablesCounts(t *testing.T) {
 	s := subject.Lower(t, `
 checks: {profile: off, port-zero: on, ttl-zero: on}
@@ -142,7 +141,7 @@ rules: [{name: a, proto: [tcp, gre], not: {port: [22, 80]}, then: pass}, {name: 
 	}
 }
 
-// TestIptablesErrors checks what is said of what iptables cannot do.
+// TestIptablesErrors checks the errors for policies that iptables cannot implement.
 func TestIptablesErrors(t *testing.T) {
 	for _, tt := range []struct{ policy, want string }{
 		{"rules: [{name: tagged, vlan: 10, then: drop}]", `policy.yaml:2:9: rule "tagged": vlan: the VLAN tag is gone when IP has the packet`},
@@ -163,7 +162,7 @@ func TestIptablesErrors(t *testing.T) {
 	}
 }
 
-// exceptions is a policy with rules that pass and need a chain for what follows, n in IPv6.
+// exceptions returns a policy with n rules that pass packets. In IPv6, each needs a chain for the rules that follow it.
 func exceptions(n int) string {
 	text := "rules:\n"
 	for i := range n {

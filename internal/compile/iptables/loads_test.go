@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestIptablesLoads loads what the policies of all archives and random ones become with the real tools, and reads back
-// as many rules and sets as were written.
+// TestIptablesLoads compiles the policies of all archives and random policies, and loads them with the real tools. The kernel must then have as many
+// rules and sets as the input.
 func TestIptablesLoads(t *testing.T) {
 	for _, tool := range []string{"ipset", "iptables-legacy-restore", "iptables-nft-restore"} {
 		testutil.RequireTool(t, tool)
@@ -44,7 +44,7 @@ func TestIptablesLoads(t *testing.T) {
 	}
 }
 
-// loads reports whether a policy can be written for iptables, and loads it.
+// loads loads a policy with the iptables tools. It reports whether the policy can be expressed in iptables.
 func loads(t *testing.T, s *subject.Subject) bool {
 	x, err := subject.ToIptables(s.Program)
 	if err != nil {
@@ -69,7 +69,8 @@ func loads(t *testing.T, s *subject.Subject) bool {
 	return true
 }
 
-// savedLines are as many as ipset lists: one for each port, where the input has a line for a range of them.
+// savedLines returns the number of lines that ipset lists after it has read an input. It lists one line for each port, even if the input has a range
+// of ports in a single line.
 func savedLines(restore string) (n int) {
 	for line := range strings.Lines(restore) {
 		n++
@@ -84,7 +85,7 @@ func savedLines(restore string) (n int) {
 	return n
 }
 
-// emptied is the input of a restore that leaves the tables of a save without rules and chains.
+// emptied returns the restore input that removes all rules and chains from the saved tables.
 func emptied(saved string) string {
 	var b strings.Builder
 	for line := range strings.Lines(saved) {

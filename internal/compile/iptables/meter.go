@@ -5,9 +5,9 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// metered adds the lines of a condition of a rule with limits, or that only observes. Where a packet could satisfy it in
-// several ways, chains see to it that it is charged and counted once: the first leads to the second by -g, so that what
-// the second leaves goes on behind the rule.
+// metered adds the lines of a condition for a rule that has limits or only counts. If several alternatives of the condition can match one packet, two
+// chains ensure that the packet is charged and counted only once. The first chain leads to the second by -g. So a packet that the second chain does
+// not decide continues after the rule.
 func (f *familyBuilder) metered(t *table, r *ir.Rule, c condition, mark lineMark) {
 	simple := len(c.any) == 1 && len(c.not) == 0
 	if r.Connections != nil {
@@ -31,7 +31,8 @@ func (f *familyBuilder) metered(t *table, r *ir.Rule, c condition, mark lineMark
 	f.leading(t, r, c, last)
 }
 
-// leading adds the lines that lead to a chain what satisfies a condition, once. What the chain leaves goes on behind them.
+// leading adds lines that lead packets for which a condition holds to the chain last. Each packet gets there only once. Packets that this chain does
+// not decide continue after these lines.
 func (f *familyBuilder) leading(t *table, r *ir.Rule, c condition, last *chain) {
 	if len(c.any) == 1 && len(c.not) == 0 {
 		t.at.add("%s-j %s", c.any[0], last.name)
@@ -53,8 +54,8 @@ func (f *familyBuilder) leading(t *table, r *ir.Rule, c condition, last *chain) 
 	}
 }
 
-// counting adds the lines of a condition of a rule that counts connections. The line that counts stands in a chain by itself, to which all
-// lead that the rule matches, on whichever way, as the kernel counts for each line.
+// counting adds the lines of a condition for a rule that counts connections. The kernel keeps a separate count for each line. So the line that counts
+// is in a chain of its own, and all alternatives of the rule lead to this chain.
 func (f *familyBuilder) counting(t *table, r *ir.Rule, c condition, mark lineMark) {
 	last := f.crowds[r.Name]
 	if last == nil {
@@ -71,7 +72,7 @@ func (f *familyBuilder) counting(t *table, r *ir.Rule, c condition, mark lineMar
 	f.leading(t, r, c, last)
 }
 
-// sameProto is the protocol that all ways to satisfy a condition ask for, "" when they do not ask for one.
+// sameProto returns the protocol for which all alternatives of a condition test. It returns "" if they test for different protocols or none.
 func sameProto(c condition) (proto string) {
 	for i, a := range c.any {
 		if i > 0 && a.proto != proto {
@@ -82,8 +83,8 @@ func sameProto(c condition) (proto string) {
 	return proto
 }
 
-// exceeding adds the lines for what exceeds any limit of a rule, or for all when it has none. What only observes goes to
-// onward, or with "" on to the next line.
+// exceeding adds the lines for packets that exceed any limit of a rule. If the rule has no limits, the lines are for all packets. If the rule only
+// counts, onward is the target of these lines. "" means the next line.
 func (f *familyBuilder) exceeding(c *chain, a lineTests, r *ir.Rule, mark lineMark, onward string) {
 	matches := []lineTests{{}}
 	if len(r.Over) > 0 {
@@ -108,7 +109,7 @@ func (f *familyBuilder) exceeding(c *chain, a lineTests, r *ir.Rule, mark lineMa
 	}
 }
 
-// refuse records that iptables has no form for a rule.
+// refuse records the error that iptables cannot express a rule.
 func (f *familyBuilder) refuse(r *ir.Rule, key, cause, remedy string) {
 	if f.err == nil {
 		f.err = &plan.StageError{File: f.pl.Program.File, Rule: r.Name, Line: r.Line, Col: r.Col, Key: key, Cause: cause, Remedy: remedy}

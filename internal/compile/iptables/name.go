@@ -12,10 +12,10 @@ const (
 	maxSetName   = 31 // IPSET_MAXNAMELEN is 32
 )
 
-// nameSet are the names of chains or sets that are taken.
+// nameSet has the names of chains or sets that are in use.
 type nameSet map[string]bool
 
-// take returns a name like text that is not taken, of at most so many bytes.
+// take returns an unused name made from text, of at most most bytes.
 func (n nameSet) take(text string, most int) string {
 	name := shortName(text, most)
 	for i := 2; n[name]; i++ {
@@ -25,7 +25,7 @@ func (n nameSet) take(text string, most int) string {
 	return name
 }
 
-// shortName is text, or its beginning and a hash when it is too long.
+// shortName returns text or, if it is too long, its beginning and a hash.
 func shortName(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -36,10 +36,10 @@ func shortName(text string, most int) string {
 	return text[:most-len(suffix)] + suffix
 }
 
-// chainName is the name that a chain of ours would have, if it is not too long.
+// chainName returns the name of one of Floodwall's chains. The name may be too long.
 func (b *builder) chainName(what string) string {
 	return strings.ToUpper(b.o.Name) + "-" + strings.ReplaceAll(what, ":", "-")
 }
 
-// mainChain is the name of one of the chains that hooks lead to.
+// mainChain returns the name of one of the chains to which hooks lead.
 func (b *builder) mainChain(what string) string { return shortName(b.chainName(what), maxChainName) }

@@ -12,7 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// withPayload are the ways to satisfy a rule that asks for payload: for each kind of packets, whose payload is in one place.
+// withPayload returns the conditions of a rule that tests the payload. Each kind of packets has its own condition, because the position of the
+// payload depends on the kind.
 func (f *familyBuilder) withPayload(r *ir.Rule) (out []condition) {
 	for _, k := range match.PayloadKinds(r) {
 		payload := always()
@@ -20,7 +21,7 @@ func (f *familyBuilder) withPayload(r *ir.Rule) (out []condition) {
 			switch {
 			case k.Kind == match.LaterFragment && !m.Not:
 				payload = condition{}
-			case k.Kind == match.LaterFragment: // it has no payload
+			case k.Kind == match.LaterFragment: // a later fragment has no payload
 			case m.Not:
 				payload = payload.and(f.lacks(m, k.Kind))
 			default:
@@ -36,7 +37,7 @@ func (f *familyBuilder) withPayload(r *ir.Rule) (out []condition) {
 	return out
 }
 
-// has is the condition that the payload of a packet of a kind has what m asks for, Not aside.
+// has returns the condition that the payload of packets of a kind passes the tests of m. It ignores m.Not.
 func (f *familyBuilder) has(m ir.PayloadMatch, kind match.Kind) condition {
 	c := always()
 	for _, a := range m.At {
@@ -52,7 +53,7 @@ func (f *familyBuilder) has(m ir.PayloadMatch, kind match.Kind) condition {
 	return c.and(found)
 }
 
-// lacks is the opposite of has: any bytes are not there, or no text is.
+// lacks returns the opposite of has: at least one of the byte tests fails, or the payload contains none of the texts.
 func (f *familyBuilder) lacks(m ir.PayloadMatch, kind match.Kind) (c condition) {
 	for _, a := range m.At {
 		c.any = append(c.any, lineTests{match: []string{f.atMatch(a, kind, true)}})
@@ -68,18 +69,18 @@ func (f *familyBuilder) lacks(m ir.PayloadMatch, kind match.Kind) (c condition) 
 	return c
 }
 
-// searched tests whether the payload of a UDP packet is where the string match looks, which cannot step over IPv4 options
-// and IPv6 extension headers.
+// searched returns the test that the payload of a UDP packet is at the position where the string match searches. The string match cannot skip IPv4
+// options and IPv6 extension headers.
 func (f *familyBuilder) searched(not bool) string {
 	return "-m u32 " + negated(not) + [2]string{`--u32 "0>>24&0xF=5"`, `--u32 "3&0xFF=17"`}[f.family]
 }
 
-// ipHeader are the bytes of an IP header without options.
+// ipHeader is the size in bytes of an IP header without options, by family.
 var ipHeader = [2]int{packet.FamilyIPv4: 20, packet.FamilyIPv6: 40}
 
-// stringMatch searches for text in UDP packets without options. --to is where the text must end, since Linux 6.2 (net/core/
-// skbuff.c, skb_find_text); before, where it must begin. Boyer-Moore is faster but misses what lies in two of the pieces of
-// memory that a packet may have, so it is Knuth-Morris-Pratt.
+// stringMatch returns the match that searches for text in UDP packets without options. Since Linux 6.2, --to is the offset at which the text must end
+// (net/core/skbuff.c, skb_find_text). Before, it is the offset at which the text must begin. The algorithm Boyer-Moore would be faster, but it misses
+// a text that is split between two memory fragments of a packet. So the algorithm is Knuth-Morris-Pratt.
 func (f *familyBuilder) stringMatch(p ir.Pattern, not bool) string {
 	from := ipHeader[f.family] + match.L4Header
 	text := fmt.Sprintf("-m string %s--hex-string \"|%s|\" --algo kmp --from %d --to %d",
@@ -90,7 +91,7 @@ func (f *familyBuilder) stringMatch(p ir.Pattern, not bool) string {
 	return text
 }
 
-// atMatch tests bytes at a place in packets of a kind. In IPv6 it holds for no packet with extension headers.
+// atMatch returns the match for bytes at an offset in packets of a kind. In IPv6 it matches no packet with extension headers.
 func (f *familyBuilder) atMatch(a ir.At, kind match.Kind, not bool) string {
 	var tests []string
 	start, offset := "0>>22&0x3C@", int(a.Offset)
@@ -113,14 +114,14 @@ func (f *familyBuilder) atMatch(a ir.At, kind match.Kind, not bool) string {
 	return fmt.Sprintf(`-m u32 %s--u32 "%s"`, negated(not), strings.Join(tests, "&&"))
 }
 
-// extensions are the IPv6 extension headers that the packet decoder steps over.
+// extensions are the IPv6 extension headers that the packet decoder skips.
 var extensions = ranges.Normalize([]ir.Range{ranges.Span(0, 0), ranges.Span(43, 44), ranges.Span(51, 51), ranges.Span(60, 60)})
 
-// word tests up to four bytes, from byte i of an At on; offset is where that begins. u32 reads four at once, and all must
-// be in the packet: so the last ones are read together with what is before them, where anything is.
+// word returns the test of up to four bytes of an At, from byte i on. offset is the offset of the At. u32 reads four bytes at once, and all of them
+// must be in the packet. So the last bytes are read together with the bytes before them, if there are any.
 func word(a ir.At, i, offset int) string {
 	var mask, value uint32
-	start := max(min(i, len(a.Value)-4), -offset) // -offset: nothing is before them
+	start := max(min(i, len(a.Value)-4), -offset) // -offset: the packet has no bytes before the L4 header or payload
 	for n := range 4 {
 		mask, value = mask<<8, value<<8
 		if at := start + n; at >= i && at < len(a.Value) {

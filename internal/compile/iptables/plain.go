@@ -9,7 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// plain are the ways to satisfy a rule, addresses apart, that packets without an L4 header can match ("not port 22").
+// plain returns the conditions of a rule that also matches packets without an L4 header, such as "not port 22". They do not include the conditions on
+// addresses.
 func (f *familyBuilder) plain(r *ir.Rule) (out []condition) {
 	c := always()
 	for _, m := range r.Match {
@@ -30,13 +31,13 @@ func (f *familyBuilder) plain(r *ir.Rule) (out []condition) {
 
 func isFull(m ir.Match) bool { return len(ranges.Complement(m.Values, m.Field.Size())) == 0 }
 
-// refusal is a protocol of which a rule does not allow some packets, by tests of their header.
+// refusal is a protocol, with the packets of this protocol that a rule excludes by tests of the L4 header.
 type refusal struct {
 	kind  match.Kind
-	tests []ir.Match // the values that are not allowed, without the tag of the kind
+	tests []ir.Match // tests for the excluded packets, in values without the offset that encodes the kind
 }
 
-// refusals are those of the protocols that a rule allows.
+// refusals returns the refusals of the protocols that a rule allows.
 func (f *familyBuilder) refusals(r *ir.Rule, protos []ir.Range) (out []refusal) {
 	for kind := match.TCP; kind <= match.ICMPv6; kind++ {
 		if !slices.Contains(kind.Families(), f.family) || !ranges.Overlap(protos, kind.Proto()) {
@@ -55,22 +56,22 @@ func (f *familyBuilder) refusals(r *ir.Rule, protos []ir.Range) (out []refusal) 
 	return out
 }
 
-// refusedOf is the opposite of a test for the packets of a kind; none when it allows them all.
+// refusedOf returns the opposite of a test, for packets of a kind. It returns nil if all packets of the kind pass the test.
 func refusedOf(m ir.Match, kind match.Kind) []ir.Match {
 	opposite := ir.Match{Field: m.Field, Values: ranges.Complement(m.Values, m.Field.Size())}
 	tests, possible := match.KindTests(&ir.Rule{Match: []ir.Match{opposite}}, kind)
 	switch {
 	case !possible:
 		return nil
-	case len(tests) == 0: // all values of the kind
+	case len(tests) == 0: // the test fails for all packets of the kind
 		opposite.Values = kindComplement(ir.Match{Field: m.Field})
 		return []ir.Match{opposite}
 	}
 	return tests
 }
 
-// unrefused are the conditions on the protocol and its header. Protocols of which some packets are refused have one of
-// their own. When TCP and UDP have the same ports refused, no line needs to ask for the protocol.
+// unrefused returns the conditions on the protocol and its header. Each protocol with excluded packets has a condition of its own. If the excluded
+// ports of TCP and UDP are equal, no line needs to test the protocol.
 func (f *familyBuilder) unrefused(r *ir.Rule) (out []condition) {
 	protos := f.protosOf(r)
 	list := f.refusals(r, protos)
@@ -92,8 +93,7 @@ func (f *familyBuilder) unrefused(r *ir.Rule) (out []condition) {
 	return out
 }
 
-// protosOf are the protocols that a rule allows, in IPv6 with the extension headers, which are never what ip6tables
-// takes for the protocol.
+// protosOf returns the protocols that a rule allows. In IPv6 it adds the extension headers, because ip6tables never regards them as the protocol.
 func (f *familyBuilder) protosOf(r *ir.Rule) []ir.Range {
 	protos := slices.Clone(match.Values(r, packet.Proto))
 	if f.family == packet.FamilyIPv6 {
@@ -104,7 +104,7 @@ func (f *familyBuilder) protosOf(r *ir.Rule) []ir.Range {
 	return ranges.Normalize(protos)
 }
 
-// samePorts reports whether the refusals are the same ports for all protocols with ports that a rule allows.
+// samePorts reports whether a rule excludes the same ports for all protocols with ports that it allows.
 func (f *familyBuilder) samePorts(list []refusal, protos []ir.Range) bool {
 	have := 0
 	for _, proto := range [][]ir.Range{ranges.Of(packet.ProtoTCP), ranges.Of(packet.ProtoUDP)} {
@@ -121,8 +121,8 @@ func (f *familyBuilder) samePorts(list []refusal, protos []ir.Range) bool {
 
 func isPortField(f packet.Field) bool { return f == packet.DPort || f == packet.SPort }
 
-// without is the condition that packets of a protocol have no header, or one that is not refused. A set of ports that
-// is negated holds for packets without ports.
+// without returns the condition that a packet of a protocol has no header, or that its header is not excluded. A negated match of a set of ports
+// holds for packets without ports.
 func (f *familyBuilder) without(l refusal) condition {
 	c := always()
 	for _, m := range l.tests {
@@ -142,12 +142,12 @@ func (f *familyBuilder) without(l refusal) condition {
 	return c
 }
 
-// side is the end of a test of a port by a set.
+// side returns the last word of a set's test of a port: src or dst.
 func side(f packet.Field) string {
 	return map[packet.Field]string{packet.DPort: " dst", packet.SPort: " src"}[f]
 }
 
-// noPorts holds for packets without ports: TCP and UDP without a header, and all other protocols.
+// noPorts returns the condition that a packet has no ports. This includes TCP and UDP packets without a header, and all other protocols.
 func (f *familyBuilder) noPorts() condition {
 	return matching("-m set ! --match-set " + f.portSet(kindComplement(ir.Match{Field: packet.DPort})) + side(packet.DPort))
 }
@@ -164,7 +164,7 @@ func (f *familyBuilder) withoutFlags(m ir.Match) condition {
 	return c
 }
 
-// refusedSizes are segments with SYN that have one of some sizes in their MSS option.
+// refusedSizes returns lines that match segments with SYN whose MSS is one of the given values.
 func (f *familyBuilder) refusedSizes(m ir.Match) (lines []lineTests) {
 	syn := lineTests{proto: kindProto[match.TCP], header: []string{"--tcp-flags SYN SYN"}}
 	if f.family == packet.FamilyIPv4 {
@@ -178,7 +178,8 @@ func (f *familyBuilder) refusedSizes(m ir.Match) (lines []lineTests) {
 	return lines
 }
 
-// withoutTypes has the refused ICMP messages as exceptions in IPv6, where no test tells a later fragment.
+// withoutTypes returns the condition that excludes ICMP messages. In IPv6 the excluded messages are exceptions, because no test there recognizes a
+// later fragment.
 func (f *familyBuilder) withoutTypes(kind match.Kind, m ir.Match) condition {
 	refused := f.icmpLines(m.Values)
 	if f.family == packet.FamilyIPv6 {
@@ -209,8 +210,8 @@ func hasKinds(list []refusal, of ...match.Kind) bool {
 	})
 }
 
-// others is the condition on the protocol of packets of which none are refused, where some of TCP and of UDP are. That a
-// packet has no ports says it without chains: what is left of both then, later fragments, is not refused either.
+// others returns the condition on the protocols without excluded packets, if both TCP and UDP have excluded packets. The test that a packet has no
+// ports needs no chains. It also holds for later fragments of TCP and UDP, which are not excluded.
 func (f *familyBuilder) others(protos []ir.Range) condition {
 	icmp := map[uint32]match.Kind{packet.FamilyIPv4: match.ICMP, packet.FamilyIPv6: match.ICMPv6}[f.family]
 	switch {

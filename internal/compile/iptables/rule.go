@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// conditions are the ways to satisfy a rule in this family. Where the rule asks for a header, there is one for each
-// protocol that has it.
+// conditions returns the conditions of a rule in this family. A packet matches the rule if any of them holds. A rule that tests an L4 header has a
+// condition for each protocol with such a header.
 func (f *familyBuilder) conditions(r *ir.Rule) (out []condition) {
 	empty := func(m ir.Match) bool { return len(m.Values) == 0 }
 	if !(ir.Match{Values: match.Values(r, packet.Family)}).Has(f.family) || slices.ContainsFunc(r.Match, empty) {
@@ -43,18 +43,18 @@ func (f *familyBuilder) conditions(r *ir.Rule) (out []condition) {
 	return out
 }
 
-// headerless is the value of the fields of L4 headers in a packet without an L4 header.
+// headerless has the values of L4 header fields in a packet without an L4 header.
 var headerless = map[packet.Field]uint32{
 	packet.DPort: packet.PortNone, packet.SPort: packet.PortNone, packet.Flags: packet.FlagsNone, packet.ICMP: packet.ICMPNone,
 	packet.MSS: packet.MSSNone,
 }
 
-// asksHeader reports whether only packets with an L4 header can match.
+// asksHeader reports whether a rule matches only packets with an L4 header.
 func asksHeader(r *ir.Rule) bool {
 	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { no, ofL4 := headerless[m.Field]; return ofL4 && !m.Has(no) })
 }
 
-// header is the condition of packets with an L4 header of a kind.
+// header returns the condition for packets with an L4 header of a kind.
 func (f *familyBuilder) header(kind match.Kind, tests []ir.Match) condition {
 	c := f.kind(kind)
 	fragments := whole
@@ -77,7 +77,7 @@ func (f *familyBuilder) header(kind match.Kind, tests []ir.Match) condition {
 	return f.withHeader(kind, c, fragments)
 }
 
-// kindComplement are the other values of a field that has lost the tag of its kind.
+// kindComplement returns all other values of a field. The values do not include the offset that encodes the kind.
 func kindComplement(m ir.Match) []ir.Range {
 	size := map[packet.Field]uint32{
 		packet.DPort: packet.PortUDP, packet.SPort: packet.PortUDP, packet.Flags: packet.FlagsNone, packet.ICMP: packet.ICMPv6,
@@ -86,7 +86,7 @@ func kindComplement(m ir.Match) []ir.Range {
 	return ranges.Complement(m.Values, size)
 }
 
-// eitherHeader is either for tests of a header: a single line of the opposite is negated.
+// eitherHeader does the same as either, for tests of a header. If the opposite is a single line, it negates that line.
 func (f *familyBuilder) eitherHeader(kind match.Kind, is, isNot []lineTests) condition {
 	if len(isNot) == 1 && len(is) > 1 && len(isNot[0].header) == 1 {
 		not := isNot[0]
@@ -99,11 +99,11 @@ func (f *familyBuilder) eitherHeader(kind match.Kind, is, isNot []lineTests) con
 	return f.either(is, isNot)
 }
 
-// kindProto are the protocols of the kinds that have a header.
+// kindProto has the protocols of the kinds that have a header.
 var kindProto = map[match.Kind]string{match.TCP: "tcp", match.UDP: "udp", match.ICMP: "icmp", match.ICMPv6: "ipv6-icmp"}
 
-// kind tests the protocol of a kind and, in IPv4, that a header follows: the match of TCP drops a later fragment that
-// would overwrite a header (tcp_mt in the kernel's net/netfilter/xt_tcpudp.c), so it must not see those.
+// kind returns the test of the protocol of a kind and, in IPv4, the test that the packet has a header. The match tcp drops a later fragment that
+// would overwrite a header (tcp_mt in the kernel's net/netfilter/xt_tcpudp.c), so it must not be applied to later fragments.
 func (f *familyBuilder) kind(kind match.Kind) condition {
 	a := lineTests{proto: kindProto[kind]}
 	if f.family == packet.FamilyIPv4 {
@@ -112,7 +112,7 @@ func (f *familyBuilder) kind(kind match.Kind) condition {
 	return all(a)
 }
 
-// headerLines are lines for the values of a field, from which the tag of its kind is taken.
+// headerLines returns lines for the values of a field. The values do not include the offset that encodes the kind.
 func (f *familyBuilder) headerLines(m ir.Match) []lineTests {
 	switch m.Field {
 	case packet.DPort, packet.SPort:
@@ -123,14 +123,13 @@ func (f *familyBuilder) headerLines(m ir.Match) []lineTests {
 	return f.icmpLines(m.Values)
 }
 
-// whole are the packets that are no later fragments.
+// whole are the values of packet.Fragment for packets that are not later fragments.
 var whole = []ir.Range{match.WithHeader}
 
-// hasPorts holds for TCP and UDP with a header.
+// hasPorts is a test that TCP and UDP packets with a header pass.
 var hasPorts = lineTests{match: []string{"-m multiport --dports 0:65535"}}
 
-// withHeader adds the test of fragments to the condition of a header. Some tests of a header exclude later ones
-// already.
+// withHeader adds the test of fragments to a condition on a header. It adds none if the tests of the header already exclude later fragments.
 func (f *familyBuilder) withHeader(kind match.Kind, c condition, fragments []ir.Range) condition {
 	if !slices.Equal(fragments, whole) {
 		return c.and(f.fragment(fragments))

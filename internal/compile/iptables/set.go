@@ -14,8 +14,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Entries are the entries that stand for a prefix, and the name of the ipset that they belong into, "" when no rule asks
-// for addresses of that family. ipset has no entry for all addresses.
+// Entries returns the entries of an ipset that together represent a prefix, and the name of the ipset. The name is "" if no rule uses addresses of
+// that family. ipset has no entry for all addresses, so the prefix of all addresses becomes two entries.
 func (s Set) Entries(p netip.Prefix) (name string, entries []string) {
 	for _, half := range halves(p.Masked()) {
 		entries = append(entries, addrs.PrefixText(half))
@@ -26,10 +26,10 @@ func (s Set) Entries(p netip.Prefix) (name string, entries []string) {
 	return s.V6, entries
 }
 
-// familyEnding tells the two ipsets of a set apart.
+// familyEnding is the suffix of the names of a set's two ipsets.
 var familyEnding = [2]string{packet.FamilyIPv4: "-4", packet.FamilyIPv6: "-6"}
 
-// ipsetName is the name of the ipset of a set in this family, which is made when it is first asked for.
+// ipsetName returns the name of a set's ipset in this family. The first call creates the ipset.
 func (f *familyBuilder) ipsetName(set int) string {
 	base, ok := f.bases[set]
 	if !ok {
@@ -58,7 +58,7 @@ func (f *familyBuilder) makeSet(set int, name string) {
 		f.makeStatic(s.Static, name)
 	}
 	if set >= len(f.pl.Program.Sets) {
-		return // a list of a check
+		return // a list that belongs to a check, not to the program
 	}
 	made := f.out.Sets[set]
 	*[2]*string{&made.V4, &made.V6}[f.family] = name
@@ -69,7 +69,7 @@ func (f *familyBuilder) makeSet(set int, name string) {
 	f.out.Sets[set] = made
 }
 
-// maxTimeout is the longest time that ipset keeps an entry for (IPSET_MAX_TIMEOUT of the kernel, in seconds).
+// maxTimeout is the longest timeout of an ipset entry (IPSET_MAX_TIMEOUT of the kernel, in seconds).
 const maxTimeout = (1<<32 - 1) / 2 / 1000
 
 func (f *familyBuilder) makeDynamic(s *ir.Set, name string) {
@@ -82,8 +82,8 @@ func (f *familyBuilder) makeDynamic(s *ir.Set, name string) {
 	f.create(name, "hash:net", min(s.Max, 1<<18), 2*s.Max, fmt.Sprintf(" timeout %d comment", seconds))
 }
 
-// makeStatic makes a set of addresses, if possible, which is looked up once, and else one of prefixes, which is looked
-// up for each length that occurs. A set of addresses cannot have the unspecified one.
+// makeStatic creates a set of addresses if possible, because a test of such a set is a single lookup. Otherwise it creates a set of prefixes, which
+// takes a lookup for each prefix length that occurs. A set of addresses cannot contain the unspecified address.
 func (f *familyBuilder) makeStatic(s *addrs.Set, name string) {
 	var ranges []netipx.IPRange
 	var entries []netip.Prefix
@@ -104,7 +104,7 @@ func (f *familyBuilder) makeStatic(s *addrs.Set, name string) {
 	}
 }
 
-// halves are the two halves of the prefix of all addresses, which ipset cannot have.
+// halves returns the prefix itself. For the prefix of all addresses, it returns the two halves of the prefix, because ipset cannot store that prefix.
 func halves(p netip.Prefix) []netip.Prefix {
 	if p.Bits() > 0 {
 		return []netip.Prefix{p}
@@ -115,8 +115,8 @@ func halves(p netip.Prefix) []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(p.Addr(), 1), netip.PrefixFrom(upper, 1)}
 }
 
-// LiveSet is the line that makes a set whose entries are exchanged, with space for so many. Its timeout, which no entry has,
-// tells those who verify the set that its entries change.
+// LiveSet returns the line that creates a set whose entries are replaced at run time. entries is its capacity. The set has a timeout option that no
+// entry uses. By this option, the code that verifies sets recognizes a set whose entries change.
 func LiveSet(name string, six bool, entries int) string {
 	family := "inet"
 	if six {
@@ -125,7 +125,7 @@ func LiveSet(name string, six bool, entries int) string {
 	return fmt.Sprintf("create %s hash:net family %s hashsize %d maxelem %d timeout 0", name, family, hashSize(entries), max(2*entries, 1<<16))
 }
 
-// create writes the line that makes a hash, with a bucket for about four of the entries that are expected.
+// create writes the line that creates a hash set. It has about one bucket for four expected entries.
 func (f *familyBuilder) create(name, kind string, expected, most int, more string) {
 	fmt.Fprintf(&f.ipset, "create %s %s family %s hashsize %d maxelem %d%s\n",
 		name, kind, [2]string{"inet", "inet6"}[f.family], hashSize(expected), max(most, 1), more)
@@ -136,7 +136,7 @@ func hashSize(entries int) int {
 	return max(least, 1<<bits.Len(uint(entries/4)))
 }
 
-// portSet is the name of a set of ports, which serves both families and both protocols.
+// portSet returns the name of a set of ports. Both families and both protocols share the set.
 func (b *builder) portSet(values []ir.Range) string {
 	content := joinRanges(values, "-")
 	if name, ok := b.ports[content]; ok {

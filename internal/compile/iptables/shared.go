@@ -7,15 +7,15 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// searches reports whether lines look for texts. Each text takes a line, and each test before a text is asked again in its line.
+// searches reports whether all lines search for texts. Each text takes a line of its own, so the tests before a text would be repeated in each line.
 func searches(lines []lineTests) bool {
 	return len(lines) > 1 && !slices.ContainsFunc(lines, func(a lineTests) bool {
 		return !slices.ContainsFunc(a.match, func(m string) bool { return strings.HasPrefix(m, "-m string ") })
 	})
 }
 
-// parted takes from lines the tests that all of them have; left are the other tests of each. ok is false when the lines differ in
-// their addresses or in what one match must ask together, the protocol's.
+// parted splits lines into the tests that they share and, in left, the remaining tests of each line. ok is false if the lines differ in their
+// addresses, or in the options of the protocol's match. These cannot be split.
 func parted(lines []lineTests) (shared lineTests, left []lineTests, ok bool) {
 	shared = lines[0]
 	for _, a := range lines[1:] {
@@ -30,8 +30,8 @@ func parted(lines []lineTests) (shared lineTests, left []lineTests, ok bool) {
 	return shared, left, true
 }
 
-// texts adds the lines of a condition that looks for several texts, in a chain of their own behind what all of them ask for. It
-// reports false when that cannot be: what passes leaves our chains from the first of them only.
+// texts adds the lines of a condition that searches for several texts. The lines are in a chain of their own, behind the tests that they share. If
+// that is not possible, texts adds nothing and returns false: a rule that passes packets can leave Floodwall's chains only from the first chain.
 func (f *familyBuilder) texts(t *table, r *ir.Rule, c condition, mark lineMark) bool {
 	if r.Verdict == ir.Pass || len(c.not) > 0 || !searches(c.any) {
 		return false
@@ -43,7 +43,7 @@ func (f *familyBuilder) texts(t *table, r *ir.Rule, c condition, mark lineMark) 
 	own := t.chain(f.chainName(r.Name))
 	t.at.add("%s-j %s", shared, own.name)
 	for _, a := range left {
-		if r.Verdict == ir.Reject { // the answer depends on it
+		if r.Verdict == ir.Reject { // the answer depends on the protocol
 			a.proto = shared.proto
 		}
 		f.verdict(own, a, r.Verdict, mark)
@@ -51,8 +51,8 @@ func (f *familyBuilder) texts(t *table, r *ir.Rule, c condition, mark lineMark) 
 	return true
 }
 
-// byProtocol puts lines of a chain that stand together and are for packets of one protocol into a chain of their own, which the
-// packets of all others pass with one line. Lines of different protocols may change places. The lines must not return.
+// byProtocol moves adjacent lines for one protocol into a chain of their own, so that packets of other protocols skip them with one test. This may
+// change the order of lines of different protocols. The lines must not have the target RETURN.
 func (f *familyBuilder) byProtocol(t *table, c *chain) {
 	var out []chainLine
 	for lines := c.lines; len(lines) > 0; {
@@ -70,7 +70,7 @@ func (f *familyBuilder) byProtocol(t *table, c *chain) {
 	c.lines = out
 }
 
-// groups has the lines of each protocol called, where there are several.
+// groups moves the lines of each protocol into a called chain, if there are several.
 func (f *familyBuilder) groups(t *table, run []chainLine) (out []chainLine) {
 	for len(run) > 0 {
 		proto := lineProto(run[0])
@@ -93,7 +93,7 @@ func (f *familyBuilder) groups(t *table, run []chainLine) (out []chainLine) {
 	return out
 }
 
-// lineProto is the protocol that a line asks for first, "" when that is not the first of its tests.
+// lineProto returns the protocol of a line whose first test is the protocol, "" for other lines.
 func lineProto(l chainLine) string {
 	words := strings.Fields(l.text)
 	if len(words) < 2 || words[0] != "-p" {

@@ -9,10 +9,10 @@ import (
 	"github.com/floodwall/floodwall/internal/model/match"
 )
 
-// protect adds what stands before the verdict of a rule with SYNPROXY: nothing, at most stages.
+// protect adds the lines for SYNPROXY that precede the verdict of a rule. Most rules and stages have no such lines.
 func (f *familyBuilder) protect(t *table, rule int, r *ir.Rule, s plan.Stage) {
 	switch {
-	case f.asked != nil: // SYNPROXY has nothing to do with what conntrack has translated
+	case f.asked != nil: // SYNPROXY handles no packets whose destination NAT has translated
 	case f.pl.Untracks(rule, s):
 		syn := *r
 		syn.Match = match.Also(slices.Clone(r.Match), match.SYN)
@@ -24,7 +24,7 @@ func (f *familyBuilder) protect(t *table, rule int, r *ir.Rule, s plan.Stage) {
 	}
 }
 
-// synproxy adds the lines that give SYNPROXY what belongs to no connection, and drop what is not for it.
+// synproxy adds lines that pass packets without a connection to SYNPROXY, and lines that drop such packets if SYNPROXY cannot use them.
 func (f *familyBuilder) synproxy(t *table, r *ir.Rule) {
 	r = f.pl.Unconnected(r)
 	service := f.pl.Program.Protections[r.Protect-1].Service
@@ -45,9 +45,9 @@ func (f *familyBuilder) synproxy(t *table, r *ir.Rule) {
 	})
 }
 
-// proxied adds the chain for the ACKs by which SYNPROXY answers servers, of which nft.proxied tells more. No target of
-// iptables keeps the option from SYNPROXY's hook or sets its echo, so it goes before SYNPROXY can translate it. Linux takes
-// an ACK without. A server that has answered with a cookie then knows no option of the connection: windowsNote says so.
+// proxied adds the chain for the ACKs that SYNPROXY sends to servers. The method proxied of package nftables explains the problem. iptables has no
+// target that hides the timestamp option from SYNPROXY's hook or sets its echo. So the chain removes the option before SYNPROXY can translate it.
+// Linux accepts an ACK without the option. A server that has answered with a SYN cookie then does not know the connection's options (windowsNote).
 func (f *familyBuilder) proxied() {
 	if !f.pl.Proxies() {
 		return
@@ -61,7 +61,7 @@ func (f *familyBuilder) proxied() {
 	}
 }
 
-// synproxyTarget is the target with the options that are offered, as iptables-save writes it.
+// synproxyTarget returns the SYNPROXY target with the options that it offers, in the form of iptables-save.
 func (f *familyBuilder) synproxyTarget(found ir.Handshake) string {
 	target := "SYNPROXY"
 	if found.Options&ir.SACK != 0 {
@@ -76,8 +76,8 @@ func (f *familyBuilder) synproxyTarget(found ir.Handshake) string {
 	return target + fmt.Sprintf(" --mss %d", found.MSS[f.family])
 }
 
-// aside adds lines for what a rule matches, behind which packets go on. Where there are exceptions, the lines have a
-// chain of their own.
+// aside adds lines for the packets that a rule matches. After these lines, packets continue with the next line of the chain. If the condition has
+// exceptions, the lines are in a chain of their own.
 func (f *familyBuilder) aside(t *table, r *ir.Rule, add func(c *chain, a lineTests)) {
 	for _, c := range f.conditions(r) {
 		c.any = slices.DeleteFunc(c.any, lineTests.never)

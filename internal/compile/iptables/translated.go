@@ -10,7 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/match"
 )
 
-// asked has the words of conntrack for the destination that packets of a direction came in with, and the translation that changes it.
+// asked has the options of the conntrack match for the original destination of packets in one direction of a connection. translation is the kind of
+// NAT that changes that destination.
 type asked struct{ direction, translation, address, port string }
 
 var directions = []asked{
@@ -18,8 +19,8 @@ var directions = []asked{
 	{"REPLY", "SNAT", "--ctrepldst ", "--ctrepldstport "},
 }
 
-// translated begins a chain of the filter stage with lines for packets whose destination NAT has translated: chains of their
-// own have the rules for them, as in nftables. A packet leaves these by RETURN to where the first chain was called.
+// translated adds lines at the start of a filter chain that send packets with a translated destination to chains of their own, as in nftables. RETURN
+// in these chains returns a packet to the caller of the first chain.
 func (f *familyBuilder) translated(t *table) {
 	if !f.pl.SeesTranslated() {
 		return
@@ -34,8 +35,8 @@ func (f *familyBuilder) translated(t *table) {
 	f.asked, t.at, t.rests = nil, main, 0
 }
 
-// askedAddress is a condition on the destination that a packet came in with. It was the host's own. A set that is filled at run time,
-// and one of many prefixes, is asked for the destination that the packet has now; a note tells.
+// askedAddress returns a condition on the original destination of a packet, which was an address of the host. If a set is filled at run time or has
+// many prefixes, the translated destination is tested instead. A note tells the user so.
 func (f *familyBuilder) askedAddress(m ir.AddrMatch) condition {
 	m, decided := match.Here(f.pl.Program.Sets, m)
 	if decided {
@@ -51,7 +52,7 @@ func (f *familyBuilder) askedAddress(m ir.AddrMatch) condition {
 	return unless(m.Not, c.any)
 }
 
-// unless is the condition that one of some tests holds or, with not, that none does.
+// unless returns the condition that at least one of the tests holds or, with not, that none does.
 func unless(not bool, tests []lineTests) condition {
 	if not {
 		return condition{any: []lineTests{{}}, not: tests}
@@ -59,7 +60,7 @@ func unless(not bool, tests []lineTests) condition {
 	return condition{any: tests}
 }
 
-// askedSet are the tests of which one holds when the destination is in a set.
+// askedSet returns a list of tests. At least one of them holds if the original destination is in a set.
 func (f *familyBuilder) askedSet(set int) (list []lineTests) {
 	s := f.sets[set].Fixed()
 	switch {
@@ -75,7 +76,7 @@ func (f *familyBuilder) askedSet(set int) (list []lineTests) {
 	return list
 }
 
-// askedPorts are the lines for ports that packets came in with.
+// askedPorts returns the lines for original destination ports.
 func (f *familyBuilder) askedPorts(values []ir.Range) (lines []lineTests) {
 	for _, r := range values {
 		lines = append(lines, f.askedTest(f.asked.port+rangeText(r, ":")))
@@ -83,12 +84,12 @@ func (f *familyBuilder) askedPorts(values []ir.Range) (lines []lineTests) {
 	return lines
 }
 
-// askedTest is a test of conntrack's knowledge. What conntrack has translated has a header.
+// askedTest returns a test of the conntrack match. Translated packets always have an L4 header.
 func (f *familyBuilder) askedTest(test string) lineTests {
 	return lineTests{whole: true, match: []string{"-m conntrack " + test}}
 }
 
-// translatedNotes names the rules at filter that ask for a destination which conntrack cannot be asked for.
+// translatedNotes adds notes about rules of the filter stage that test a destination in a way that the conntrack match does not support.
 func (b *builder) translatedNotes(note func(text string)) {
 	if !b.pl.SeesTranslated() {
 		return
@@ -102,7 +103,7 @@ func (b *builder) translatedNotes(note func(text string)) {
 	}
 }
 
-// plainDestination reports whether a rule has a set or a limit of destinations that is asked for the one in the packet.
+// plainDestination reports whether a rule has a set or a limit of destinations for which the packet's translated destination is used.
 func (b *builder) plainDestination(r *ir.Rule) bool {
 	unknown := func(set int) bool {
 		return !match.IsLocal(&b.pl.Program.Sets[set]) && !plan.KnowsAsked(&b.pl.Program.Sets[set])

@@ -7,7 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// The plan knows which checks nftables makes: those that have lines here, and for which a table says that they are left.
+// TestChecksPlanned checks that the plan has the right list of the checks that nftables can make. This package writes lines for these checks, and
+// leaves out all others.
 func TestChecksPlanned(t *testing.T) {
 	for c := range packet.NumChecks {
 		if planned, made := plan.TargetNftables.Makes(c), checkTable[c].lines != nil; planned != made {

@@ -9,22 +9,22 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// checkTests is how a table makes a check.
+// checkTests has the tests of a check in a table.
 type checkTests struct {
-	lines  []string // each is failed by what it matches; none when nft has no tests for it
-	within []string // lines of a chain that packets come to for which the last of lines holds; nil: that line decides
-	header bool     // they read the L4 header
-	left   string   // what is not done, and what the kernel does about it; "" when it is whole
+	lines  []string // a packet that matches any of these lines fails the check; none if nft cannot make the check
+	within []string // lines of a chain for packets that match the last of lines; nil: that line alone decides
+	header bool     // the lines read the L4 header
+	left   string   // describes the part of the check that is missing, and the kernel's own handling of such packets; "" if nothing is missing
 }
 
-// isSYN is the beginning of tests of SYNs.
+// isSYN is the text with which tests of SYNs begin.
 const isSYN = "tcp flags & (syn|ack) == syn "
 
-// checkTable are what internal/model/packet says of the checks, in tests of nft. nft reads the first header of a kind only, has no
-// arithmetic, cannot compare two fields, and no test of it holds when what it reads is not there.
+// checkTable has the checks of internal/model/packet as tests of nft. nft reads only the first header of each kind, cannot calculate, and cannot
+// compare two fields. A test of nft fails if the data that it reads is not in the packet.
 var checkTable = [packet.NumChecks]checkTests{
 	packet.Truncated: {
-		lines: []string{"ip6 nexthdr 0 ip6 length 0"}, // the kernel takes the frame's length for that of the packet
+		lines: []string{"ip6 nexthdr 0 ip6 length 0"}, // the kernel then uses the length of the frame as the length of the packet
 		left: "at ingress the kernel drops what ends before its IP header says; an L4 header that is cut " +
 			"short matches no rule on ports, flags or types, and TCP, UDP and ICMP drop it",
 	},
@@ -32,12 +32,12 @@ var checkTable = [packet.NumChecks]checkTests{
 	packet.VLANDepth: {left: "nft cannot count tags: where checks or rules run at ingress, which sees IP behind one tag at most, " +
 		"a second tag fails it; rules elsewhere see the packet without its tags"},
 	packet.SourceMAC: {
-		lines: []string{"meta iiftype ether @ll,48,8 & 0x1 == 0x1"}, // of the address, only the byte with the bit is read
+		lines: []string{"meta iiftype ether @ll,48,8 & 0x1 == 0x1"}, // only the byte of the address with the group bit is read
 		left:  "frames that are not IP are not seen; ARP does not care about their source",
 	},
 	packet.TTLZero: {lines: []string{"ip ttl 0", "ip6 hoplimit 0"}},
 	packet.SourceRoute: {
-		lines:  []string{"rt type 0", "ip hdrlength != 5"}, // hardly a packet has options, and each search for one is dear
+		lines:  []string{"rt type 0", "ip hdrlength != 5"}, // few packets have options, so the header length excludes the expensive searches for options
 		within: []string{"ip option lsrr exists", "ip option ssrr exists"},
 		left: "options that the kernel cannot read, and a routing header behind another, are not found; unless " +
 			"accept_source_route is set, the kernel follows neither",
@@ -66,7 +66,7 @@ var checkTable = [packet.NumChecks]checkTests{
 		left:  "a second hop-by-hop or fragment header is not found; the kernel refuses the former",
 	},
 	packet.Land: {left: "nft cannot compare two fields; IPv4 drops packets that come in with an address of this host's own as source"},
-	packet.SourceAddress: {lines: []string{ // the bits that these IPv4 addresses share spare most packets the lookup, which is dear
+	packet.SourceAddress: {lines: []string{ // the test of the bits that these IPv4 addresses have in common saves most packets the expensive lookup
 		"ip saddr & 96.0.0.0 == 96.0.0.0 ip saddr { 127.0.0.0/8, 224.0.0.0/4, 255.255.255.255 }", "ip6 saddr { ::1, ff00::/8 }",
 	}},
 	packet.BogonSource: {lines: bogonTests},
@@ -102,7 +102,7 @@ var checkTable = [packet.NumChecks]checkTests{
 	packet.IPChecksum:      {left: "nft cannot add up a checksum; the kernel drops such packets when IP reads them"},
 }
 
-// shortTCP are the first fragments with IPv4 headers of all sizes that count less than 20 bytes behind them.
+// shortTCP returns tests for first fragments with less than 20 bytes after the IPv4 header. Each header length needs a test of its own.
 func shortTCP() (lines []string) {
 	for words := 5; words <= 15; words++ {
 		lines = append(lines, fmt.Sprintf("ip hdrlength %d ip length < %d ip frag-off & 0x1fff == 0", words, words*4+20))
@@ -118,8 +118,8 @@ func reflectorPorts() string {
 	return strings.Join(ports, ", ")
 }
 
-// bogonTests are those of bogon-source, less what may come from who has no address yet or speaks to the link only, and
-// NAT64 within ::/8.
+// bogonTests are the tests of the check bogon-source. They exclude packets of senders that have no address yet, packets with a link-local source, and
+// NAT64, which is within ::/8.
 var bogonTests = []string{
 	"ip saddr { 0.0.0.1-0.255.255.255, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, 172.16.0.0/12,\n\t\t\t" +
 		"192.0.0.0/24, 192.0.2.0/24, 192.168.0.0/16, 198.18.0.0/15, 198.51.100.0/24, 203.0.113.0/24, 224.0.0.0-255.255.255.255 }",
@@ -129,14 +129,14 @@ var bogonTests = []string{
 	"ip6 saddr { ::, fe80::/10 } meta l4proto != { udp, icmpv6 }",
 }
 
-// stageChecks are the checks that a stage makes: those that drop, and those that only count.
+// stageChecks are the checks that a stage makes: checks that drop packets, and checks that only count.
 type stageChecks struct{ dropping, observed []packet.Check }
 
 func (c stageChecks) all() []packet.Check { return slices.Concat(c.dropping, c.observed) }
 
 func readsL4(c packet.Check) bool { return checkTable[c].header }
 
-// checks are the enabled checks that a stage makes. Those that are not, or not whole, are noted at the first.
+// checks returns the enabled checks that a stage makes. At the first stage it also records the checks that are missing or incomplete.
 func (n *generator) checks(s plan.Stage) (at stageChecks) {
 	if n.plan.Target != plan.TargetNftables {
 		return at
@@ -158,7 +158,7 @@ func (n *generator) checks(s plan.Stage) (at stageChecks) {
 	return at
 }
 
-// checkLines are the lines of checks, which count and end with a verdict.
+// checkLines returns the lines of checks. Each line counts, and ends with a verdict.
 func (n *generator) checkLines(list []packet.Check, verdict string) (lines []guardLine) {
 	for _, c := range list {
 		if n.out.Checks[c] == "" {
@@ -182,7 +182,7 @@ func (n *generator) checkLines(list []packet.Check, verdict string) (lines []gua
 	return lines
 }
 
-// observe has a chain called that counts the first of some checks that a packet fails.
+// observe writes a call of a chain that makes checks that only count. The chain counts the first check in list that a packet fails.
 func (n *generator) observe(name string, list []packet.Check) {
 	if len(list) > 0 {
 		n.line("jump", n.called(name+"-observed", func() { n.plainGuards(n.checkLines(list, "return"), "") }))

@@ -11,14 +11,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// payloadLines are the lines of a rule that asks for payload.
+// payloadLines are the lines of a rule, which may include tests of the payload.
 type payloadLines struct {
-	except []ruleLine // of packets that do not match, whatever the others say
+	except []ruleLine // exceptions: a packet that matches one of them does not match the rule
 	lines  []ruleLine
 }
 
-// ways are the lines of a rule with what it asks of the payload. As no test of nft holds when what it reads is not
-// there, negated or not, what the payload must not have are exceptions.
+// ways returns the lines of a rule, including its tests of the payload. If the data that a test reads is not in the packet, the test of nft fails,
+// even if it is negated. So negated tests of the payload become exceptions.
 func (n *generator) ways(r *ir.Rule, p chainInput) (w payloadLines) {
 	if len(r.Payload) == 0 {
 		return payloadLines{lines: n.lines(r, p)}
@@ -45,10 +45,10 @@ func (n *generator) ways(r *ir.Rule, p chainInput) (w payloadLines) {
 	return w
 }
 
-// withTests adds to lines the tests of all payload matches that are negated, or that are not. They come first: behind a test
-// of the protocol, nft 1.0.6 lists bytes of its header as fields, and some of that means something else; where it knows no
-// header of the protocol, it aborts (src/payload.c, payload_expr_complete). A segment whose header says that it is shorter than
-// 20 bytes has no payload; the kernel would look for one within the header (net/netfilter/nft_payload.c, nft_payload_inner_offset).
+// withTests adds to lines the tests of all payload matches whose Not is equal to the parameter not. These tests come first. If they came after a test
+// of the protocol, nft 1.0.6 would list the bytes of the header as fields, and some of these have another meaning. For a protocol whose header it
+// does not know, nft aborts (src/payload.c, payload_expr_complete). A TCP segment whose data offset is less than 20 bytes has no payload, but the
+// kernel would search for one within the header (net/netfilter/nft_payload.c, nft_payload_inner_offset).
 func withTests(lines []ruleLine, kind match.Kind, payload []ir.PayloadMatch, not bool) []ruleLine {
 	var tests []string
 	whole := false
@@ -70,8 +70,8 @@ func withTests(lines []ruleLine, kind match.Kind, payload []ir.PayloadMatch, not
 	return out
 }
 
-// atTest writes a test of bytes in a packet of a kind. The payload of TCP is where its header ends, which nft knows from
-// Linux 5.16 on; that of the others has a fixed place.
+// atTest returns a test of bytes in packets of a kind. The payload of TCP begins at the end of a header of variable length. nft supports such offsets
+// from Linux 5.16 on. The payload of other protocols has a fixed offset.
 func atTest(a ir.At, kind match.Kind) string {
 	base, offset := "th", int(a.Offset)
 	switch {
@@ -88,8 +88,8 @@ func atTest(a ir.At, kind match.Kind) string {
 	return fmt.Sprintf("%s 0x%x", field, a.Value)
 }
 
-// act writes the lines that decide what a rule matches, as w says. Where one line does not do, because of exceptions or
-// because packets must be charged or counted once, a chain is called: it returns what the rule leaves to those after it.
+// act writes the lines of a rule, with its verdict. Exceptions need a called chain. So do packets that match several lines but must be charged or
+// counted only once. The called chain returns packets that the rule does not decide.
 func (n *generator) act(rule int, w payloadLines, count string, p chainInput) {
 	r := &n.plan.Program.Rules[rule]
 	if w.except == nil && (!match.Metered(r) || !match.Limited(r) && len(w.lines) == 1) {
@@ -99,7 +99,7 @@ func (n *generator) act(rule int, w payloadLines, count string, p chainInput) {
 		return
 	}
 	if w.except == nil && len(w.lines) == 1 {
-		if w.lines[0].text == "" && n.charges(rule) { // nothing would be asked twice
+		if w.lines[0].text == "" && n.charges(rule) { // no test would be repeated in the chain of the limits
 			n.overLimits(rule, count, p)
 			return
 		}
@@ -123,7 +123,7 @@ func (n *generator) act(rule int, w payloadLines, count string, p chainInput) {
 	}))
 }
 
-// finish writes a line that decides, or only counts.
+// finish writes a line that decides packets, or only counts them if the rule only observes.
 func (n *generator) finish(l ruleLine, count string, r *ir.Rule) {
 	if r.Observe {
 		n.line(l.text, count)
@@ -132,7 +132,7 @@ func (n *generator) finish(l ruleLine, count string, r *ir.Rule) {
 	n.decide(l, count, r.Verdict)
 }
 
-// over is the chain for what all else of a rule holds for: what exceeds any of its limits.
+// over returns the name of a chain for packets that pass all other tests of a rule. The chain decides packets that exceed any of the rule's limits.
 func (n *generator) over(rule int, count string, p chainInput) (chain string) {
 	key := overChain{rule, p.direction}
 	if chain, ok := n.overs[key]; ok {
@@ -147,12 +147,12 @@ func (n *generator) over(rule int, count string, p chainInput) (chain string) {
 	return n.overs[key]
 }
 
-// charges reports whether all that a rule does to a packet within its limits is to charge it: lines behind it go on.
+// charges reports whether packets within the limits of a rule are only charged, and then continue with the following lines.
 func (n *generator) charges(rule int) bool {
 	return !n.plan.Program.Rules[rule].Observe && !n.plan.Joined(rule+1)
 }
 
-// overLimits writes the lines of what exceeds any of a rule's limits.
+// overLimits writes lines that match packets above any limit of a rule.
 func (n *generator) overLimits(rule int, count string, p chainInput) {
 	r := &n.plan.Program.Rules[rule]
 	if r.Connections != nil {
@@ -167,13 +167,13 @@ func (n *generator) overLimits(rule int, count string, p chainInput) {
 	}
 }
 
-// overChain is a chain of over: that of a rule, for packets of a direction.
+// overChain is the key of a chain that over has written: the rule, and the direction of the packets.
 type overChain struct {
 	rule      int
 	direction string
 }
 
-// exceeded writes the lines of one limit. A packet must not be charged twice for TCP having an answer of its own.
+// exceeded writes the lines of one limit. For a reject, TCP and other protocols need different answers, but the packet must be charged only once.
 func (n *generator) exceeded(text, count string, r *ir.Rule) {
 	switch {
 	case r.Observe:
@@ -188,7 +188,8 @@ func (n *generator) exceeded(text, count string, r *ir.Rule) {
 	}
 }
 
-// called writes a chain that others call, before them, unless one has the same lines, and returns its name.
+// called writes a chain before the chains that call it, and returns its name. If a chain with the same lines already exists, called returns the name
+// of that chain.
 func (n *generator) called(name string, write func()) string {
 	main := n.writing
 	n.writing = &strings.Builder{}

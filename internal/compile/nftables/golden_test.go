@@ -6,5 +6,5 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestGolden compares what the compiler makes of policies for this target with archives. Those of several targets are in internal/compile.
+// TestGolden compares the output of the compiler for this target with archives. The archives for several targets are in internal/compile.
 func TestGolden(t *testing.T) { subject.Goldens(t) }

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// rateText writes a limit as nft's.
+// rateText returns a limit in the syntax of nft.
 func rateText(l *ir.Limit) string {
 	r, _ := plan.RateForNftables(l)
 	if l.Bits {
@@ -19,7 +19,7 @@ func rateText(l *ir.Limit) string {
 	return fmt.Sprintf("rate over %d/%s burst %d packets", r.Amount, r.Unit(), r.Burst)
 }
 
-// overLines are what follows the tests of a line to ask for a limit, one for each family when it is by prefixes.
+// overLines returns the statements that test a limit. They follow the other tests of a line. A limit by prefixes has one statement for each family.
 func (n *generator) overLines(limit int, p chainInput) []string {
 	l := &n.plan.Program.Limits[limit]
 	names, ok := n.out.Limits[limit]
@@ -38,8 +38,8 @@ func (n *generator) overLines(limit int, p chainInput) []string {
 	return lines
 }
 
-// addLimit defines what a limit is kept in: an object, or sets of prefixes, of which a full one has no room for further
-// prefixes, which then do not exceed the limit.
+// addLimit defines the object of a limit, or the sets for its prefixes. While such a set is full, no prefix can be added to it, and packets of
+// further prefixes do not exceed the limit.
 func (n *generator) addLimit(l *ir.Limit) (names [2]string) {
 	rate := rateText(l)
 	base := "rate-" + l.Rule
@@ -55,7 +55,7 @@ func (n *generator) addLimit(l *ir.Limit) (names [2]string) {
 	return names
 }
 
-// prefixSet defines a set that packets fill with prefixes of a family, and returns its name.
+// prefixSet defines a set of prefixes of a family that packets fill. It returns the name of the set.
 func (n *generator) prefixSet(base string, family uint32, src, dst *ir.Prefixes, size int, flags string) (name string) {
 	name = n.names.add(base + [...]string{packet.FamilyIPv4: "-v4", packet.FamilyIPv6: "-v6"}[family])
 	kind := addressTypes[family]
@@ -66,10 +66,10 @@ func (n *generator) prefixSet(base string, family uint32, src, dst *ir.Prefixes,
 	return name
 }
 
-// crowdLines are what follows the tests of a line to ask whether there are as many connections as a rule allows, one for each family.
-// Only the packet that begins one is asked, which the kernel has not confirmed yet: it would count a SYN that is repeated beside its own
-// connection for one too many while others, refused, are still in its list (net/netfilter/nf_conncount.c). The sets have no
-// timeout: the kernel removes prefixes without connections (net/netfilter/nft_connlimit.c, nft_connlimit_gc).
+// crowdLines returns the statements that test a rule's limit of connections, one for each family. They follow the other tests of a line. They test
+// only packets of connections that conntrack has not confirmed yet. Otherwise, a repeated SYN would count in addition to its own connection. It would
+// exceed the limit while refused connections are still in the kernel's list (net/netfilter/nf_conncount.c). The sets have no timeout, because the
+// kernel removes prefixes without connections (net/netfilter/nft_connlimit.c, nft_connlimit_gc).
 func (n *generator) crowdLines(rule int, p chainInput) (lines []string) {
 	r := &n.plan.Program.Rules[rule]
 	c := r.Connections
@@ -87,7 +87,7 @@ func (n *generator) crowdLines(rule int, p chainInput) (lines []string) {
 	return lines
 }
 
-// prefixKey are the prefixes of a packet's addresses.
+// prefixKey returns the expression for the prefixes of a packet's addresses.
 func prefixKey(src, dst *ir.Prefixes, family uint32, p chainInput) string {
 	var words []string
 	for side, prefix := range []*ir.Prefixes{src, dst} {
@@ -103,7 +103,7 @@ func prefixKey(src, dst *ir.Prefixes, family uint32, p chainInput) string {
 	return strings.Join(words, " . ")
 }
 
-// prefixMask is a prefix length as a mask, "" when it is the whole address.
+// prefixMask returns a prefix length as a mask. It returns "" if the prefix is the whole address.
 func prefixMask(p *ir.Prefixes, family uint32) string {
 	length := [...]int{packet.FamilyIPv4: p.V4, packet.FamilyIPv6: p.V6}[family]
 	if length == addressBits[family] {
@@ -112,10 +112,10 @@ func prefixMask(p *ir.Prefixes, family uint32) string {
 	return maskText(family, length)
 }
 
-// addressBits is how long addresses are, by family.
+// addressBits is the length of addresses in bits, by family.
 var addressBits = [...]int{packet.FamilyIPv4: 32, packet.FamilyIPv6: 128}
 
-// maskText is a prefix length as a mask.
+// maskText returns a prefix length as a mask.
 func maskText(family uint32, length int) string {
 	all := netip.AddrFrom4([4]byte{255, 255, 255, 255})
 	if family == packet.FamilyIPv6 {

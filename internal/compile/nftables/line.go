@@ -10,17 +10,16 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// l4Line is one line's part of a rule that is about what follows the IP header, for one family. All lines of a rule end
-// with its verdict, so a packet that could match several is counted once.
+// l4Line has the tests of one line for the L4 header, in one family. All lines of a rule end with its verdict, so a packet that matches several lines
+// is counted only once.
 type l4Line struct {
-	proto    []ir.Range // that the packet may have
-	fragment []ir.Range // which of a datagram's fragments it may be; nil is any that the chain has
-	header   []ir.Match // tests of ports, flags, types
+	proto    []ir.Range // the protocols of packets that can match
+	fragment []ir.Range // the values of packet.Fragment that can match; nil: all that reach the chain
+	header   []ir.Match // the tests of ports, flags and types
 }
 
-// fragmentSet are which fragments of datagrams come to a chain. The kernel reads ports, flags and types of a later
-// fragment at wherever they would be (net/netfilter/nf_tables_core.c, nft_payload_fast_eval), so chains with such tests
-// have none of them.
+// fragmentSet is the set of values of packet.Fragment for the packets that reach a chain. In a later fragment, the kernel would read data as ports,
+// flags and types (net/netfilter/nf_tables_core.c, nft_payload_fast_eval). So later fragments do not reach chains with such tests.
 type fragmentSet []ir.Range
 
 var (
@@ -29,7 +28,8 @@ var (
 	laterFragments = fragmentSet{match.LaterFragment.Fragment()}
 )
 
-// l4Lines are the lines that a rule needs in a chain of a family, as few as branches of kinds can be put together to.
+// l4Lines returns the lines that a rule needs in a chain, for one family. of is the set of fragments that reach the chain. Branches of the rule are
+// merged into one line if possible.
 func l4Lines(r *ir.Rule, family uint32, of fragmentSet) (lines []l4Line) {
 	for _, b := range match.Branches(r) {
 		line := l4Line{proto: match.AllProtocols, fragment: anyFragment}
@@ -58,7 +58,7 @@ func l4Lines(r *ir.Rule, family uint32, of fragmentSet) (lines []l4Line) {
 	return lines
 }
 
-// appendLine adds a line, or its protocols to one that is the same but for them.
+// appendLine adds a line to lines. If lines already has a line with the same tests for other protocols, appendLine adds the protocols to that line.
 func appendLine(lines []l4Line, line l4Line) []l4Line {
 	i := slices.IndexFunc(lines, func(l l4Line) bool {
 		return slices.Equal(l.fragment, line.fragment) && slices.EqualFunc(l.header, line.header, sameTest)
@@ -72,7 +72,7 @@ func appendLine(lines []l4Line, line l4Line) []l4Line {
 
 func sameTest(a, b ir.Match) bool { return a.Field == b.Field && slices.Equal(a.Values, b.Values) }
 
-// apartTCP makes lines of which each is for TCP alone or for other protocols.
+// apartTCP splits lines so that each line is either only for TCP or only for other protocols.
 func apartTCP(lines []l4Line) (out []l4Line) {
 	for _, l := range lines {
 		tcp := ranges.Common(l.proto, ranges.Of(packet.ProtoTCP), packet.Proto.Size())

@@ -14,13 +14,13 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// rules writes the rules of a chain, in their order. Where that spares a packet many of them, verdict maps select chains with
-// the rules that can match it.
+// rules writes the rules of a chain, in order. If that saves packets many tests, it writes verdict maps. These select chains that contain only the
+// rules that can match the packet.
 func (n *generator) rules(chain string, steps []plan.Step, s plan.Stage, p chainInput) {
 	list := make([]plan.Rule, len(steps))
 	for i, step := range steps {
 		list[i] = n.weighed(step, s, p)
-		if !step.Again { // the counters stand in the order of the rules
+		if !step.Again { // adds the counters in the order of the rules
 			n.count(step.Rule)
 		}
 	}
@@ -30,7 +30,7 @@ func (n *generator) rules(chain string, steps []plan.Step, s plan.Stage, p chain
 	})
 }
 
-// weighed is a rule of a chain, with the number of its lines.
+// weighed returns a rule of a chain together with its number of lines, as input for plan.Arrange.
 func (n *generator) weighed(step plan.Step, s plan.Stage, p chainInput) plan.Rule {
 	r := n.plan.Of(step, s)
 	out := plan.Rule{Rule: r, Fixed: r.Protect > 0}
@@ -44,7 +44,7 @@ func (n *generator) weighed(step plan.Step, s plan.Stage, p chainInput) plan.Rul
 	return out
 }
 
-// nodes writes rules and lookups, for packets of some protocols; nil is any.
+// nodes writes rules and lookups for packets of the given protocols. nil means all protocols.
 func (n *generator) nodes(chain string, p chainInput, nodes []plan.Node, protos []ir.Range, write ruleWriter) {
 	for _, node := range nodes {
 		if node.Lookup == nil {
@@ -55,10 +55,10 @@ func (n *generator) nodes(chain string, p chainInput, nodes []plan.Node, protos 
 	}
 }
 
-// ruleWriter writes a rule for packets of some protocols.
+// ruleWriter writes a rule for packets of the given protocols.
 type ruleWriter func(rule int, protos []ir.Range)
 
-// selected are the protocols of the packets for which a map selects a list, of those that come to the map.
+// selected returns the protocols of the packets for which a lookup selects a list. protos are the protocols of all packets that reach the lookup.
 func selected(l *plan.Lookup, list int, protos []ir.Range) []ir.Range {
 	if l.Key != plan.Proto {
 		return protos
@@ -77,7 +77,7 @@ func selected(l *plan.Lookup, list int, protos []ir.Range) []ir.Range {
 	return ranges.Normalize(out)
 }
 
-// lookup writes a verdict map, and the chains that it selects.
+// lookup writes a verdict map and the chains that the map selects.
 func (n *generator) lookup(chain string, p chainInput, l *plan.Lookup, protos []ir.Range, write ruleWriter) {
 	verdicts := make([]string, len(l.Lists))
 	for family, m := range l.Maps {
@@ -94,7 +94,7 @@ func (n *generator) lookup(chain string, p chainInput, l *plan.Lookup, protos []
 				})
 			}
 			key := keyText(l, family, p.direction)
-			if p.direction != "" && l.Key == plan.DPort { // nft does not take conntrack's port beside a protocol that differs
+			if p.direction != "" && l.Key == plan.DPort { // nft accepts the port from conntrack only together with one fixed protocol
 				proto, ports := portsText(e)
 				key, text = askedPort(protocolText(proto), p.direction), ports
 			}
@@ -110,7 +110,7 @@ func (n *generator) lookup(chain string, p chainInput, l *plan.Lookup, protos []
 	}
 }
 
-// The names of keys in remarks, and what stands before an element in the name of a chain.
+// The names of keys in remarks, and the prefixes for the names of chains that elements select.
 var (
 	keyNames = [...]string{
 		plan.Proto: "protocol", plan.DPort: "destination port", plan.SPort: "source port", plan.Src: "source",
@@ -121,8 +121,8 @@ var (
 	}
 )
 
-// keyText is what a map looks up, for packets of a direction when their destination has been translated. A set of protocols and
-// ports has no ranges.
+// keyText returns the key expression of a map. direction is the direction of packets whose destination has been translated, or "" for other packets.
+// A map of protocols and ports has no ranges.
 func keyText(l *plan.Lookup, family int, direction string) string {
 	switch l.Key {
 	case plan.Proto:
@@ -146,7 +146,7 @@ func keyText(l *plan.Lookup, family int, direction string) string {
 	return text
 }
 
-// elementText is the values of an element.
+// elementText returns the values of an element in the syntax of nft.
 func elementText(l *plan.Lookup, family int, e plan.Element) string {
 	switch l.Key {
 	case plan.Proto:
@@ -168,7 +168,7 @@ func elementText(l *plan.Lookup, family int, e plan.Element) string {
 	return string(appendRange(nil, netipx.IPRangeFrom(from, to)))
 }
 
-// portsText is an element of ports, and their protocol.
+// portsText returns the text of an element of ports, and their protocol.
 func portsText(e plan.Element) (proto uint32, text string) {
 	first, last := e.First.Number(), e.Last.Number()
 	proto = packet.ProtoTCP

@@ -15,14 +15,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// ruleLine is the tests of one line of a chain.
+// ruleLine has the tests of one line of a chain.
 type ruleLine struct {
 	text  string
-	own   bool       // nft tests the family by itself, because a test in text is of a header that only one family has
+	own   bool       // nft itself adds a test of the family, because text tests a header that exists only in one family
 	proto []ir.Range // the protocols that can match
 }
 
-// A term is one condition of a line, in the ways that together are all in which it can hold. None: it cannot.
+// A term is one condition of a line, as a list of alternatives. An empty list never holds.
 type term []ruleLine
 
 func way(text string) term { return term{{text: text}} }
@@ -33,34 +33,34 @@ func ownWay(format string, args ...any) term {
 
 var familyKeys = [...]string{packet.FamilyIPv4: "ip", packet.FamilyIPv6: "ip6"}
 
-// chainInput is what the lines of a chain depend on.
+// chainInput describes the packets that reach a chain.
 type chainInput struct {
 	fragments fragmentSet
-	ingress   bool   // the kernel drops there what it finds no protocol of (include/net/netfilter/nf_tables_ipv6.h)
-	hops      uint32 // how often packets have been forwarded: the kernel counts the TTL down before the forward hook
-	outside   term   // the test of the device that lines need; nil: packets of others do not come so far
+	ingress   bool   // at ingress, the kernel drops packets whose protocol it cannot find (include/net/netfilter/nf_tables_ipv6.h)
+	hops      uint32 // how often packets have been forwarded; the kernel decrements the TTL before the forward hook
+	outside   term   // the test of the device that each line needs; nil: only packets of the policy's devices reach the lines
 
-	// protos are the protocols that packets are known to have; nil: they can have any.
+	// protos are the only protocols that the packets can have. nil means that they can have any.
 	protos []ir.Range
 
-	// direction is that of the packets in their connection, "original" or "reply", when their destination has been translated:
-	// the chain then asks conntrack for the one that they came in with; "" when it is in the packet.
+	// direction is set for packets whose destination NAT has translated. It is their direction in the connection: "original" or "reply". The chain
+	// then reads the original destination from conntrack. If direction is "", the destination is read from the packet.
 	direction string
 }
 
-// unread reports whether later fragments come, among some fragments of datagrams, whose protocol `meta l4proto` may have nothing of.
+// unread reports whether the fragments in of include later fragments whose protocol `meta l4proto` may fail to read.
 func (p chainInput) unread(of fragmentSet) bool {
 	return !p.ingress && ir.Match{Values: of}.Has(packet.FragmentLater)
 }
 
-// forwarded is the same for packets that have been forwarded once.
+// forwarded returns p for packets that have been forwarded one more time.
 func (p chainInput) forwarded() chainInput {
 	p.hops++
 	return p
 }
 
-// known takes from a match what is known of the destination of packets: it is not the host's own when they are forwarded,
-// and was the host's own when it has been translated. decided reports whether the match holds for all of them then.
+// known simplifies a match by properties that the destinations of all packets have. The destination of forwarded packets is not an address of the
+// host. The original destination of translated packets was such an address. decided reports whether the match holds for all packets.
 func (p chainInput) known(pl *plan.Plan, side int, m ir.AddrMatch) (left ir.AddrMatch, decided bool) {
 	switch {
 	case side != match.DstSide || p.hops == 0 && p.direction == "":
@@ -71,12 +71,12 @@ func (p chainInput) known(pl *plan.Plan, side int, m ir.AddrMatch) (left ir.Addr
 	return match.Elsewhere(pl.Program.Sets, m)
 }
 
-// knowsProto reports whether all packets are known to have one of some protocols.
+// knowsProto reports whether all packets have one of the given protocols.
 func (p chainInput) knowsProto(protos []ir.Range) bool {
 	return p.protos != nil && len(plan.ProtosWithout(p.protos, protos)) == 0
 }
 
-// address is the key of an address, side 0 being the source, as the packet had it when it came in.
+// address returns the key for the packet's original source (side 0) or destination (side 1).
 func (p chainInput) address(side int, family uint32) string {
 	key := familyKeys[family] + [...]string{" saddr", " daddr"}[side]
 	if side == match.DstSide && p.direction != "" {
@@ -85,7 +85,7 @@ func (p chainInput) address(side int, family uint32) string {
 	return key
 }
 
-// lines are the lines that match what a rule does.
+// lines returns lines that together match the same packets as a rule.
 func (n *generator) lines(r *ir.Rule, p chainInput) (lines []ruleLine) {
 	var both [2][]ruleLine
 	families := ir.Match{Values: match.Values(r, packet.Family)}
@@ -109,8 +109,8 @@ func (n *generator) lines(r *ir.Rule, p chainInput) (lines []ruleLine) {
 	return lines
 }
 
-// explicit adds the test of the family where nft does not. In front of `meta l4proto icmp` nft 1.0.6 would leave it out of
-// what it lists.
+// explicit appends a test of the family, unless nft itself adds one. If the test came before `meta l4proto icmp`, nft 1.0.6 would omit it from its
+// listing.
 func (l ruleLine) explicit(family string) ruleLine {
 	if !l.own {
 		l.text = strings.TrimPrefix(l.text+" meta nfproto "+family, " ")
@@ -118,8 +118,8 @@ func (l ruleLine) explicit(family string) ruleLine {
 	return l
 }
 
-// familyLines are the lines of a rule for one family: each way of the addresses with each of protocol and header. Whether an
-// address is the host's own is asked late, as the routing table has to be searched for it, and the device last.
+// familyLines returns the lines of a rule for one family. They combine each alternative of the addresses with each alternative of protocol and
+// header. The test for the host's own addresses comes late, because it searches the routing table. The test of the device comes last.
 func (n *generator) familyLines(r *ir.Rule, family uint32, p chainInput) (lines []ruleLine) {
 	var before, behind, local []term
 	for side, matches := range match.Sides(r) {
@@ -148,11 +148,11 @@ func (n *generator) familyLines(r *ir.Rule, family uint32, p chainInput) (lines 
 		local = append(local, p.outside)
 	}
 	l4 := l4Lines(r, family, p.fragments)
-	answers := r.Verdict == ir.Reject && !match.Limited(r) // else a chain of the limits does
-	if answers {                                           // what answers names its protocol: nft would add it to what it lists
+	answers := r.Verdict == ir.Reject && !match.Limited(r) // with limits, the chain of the limits answers
+	if answers {                                           // a line that answers must name its protocol, because nft would add it to its listing
 		p.protos = nil
 	}
-	if answers || p.direction != "" && match.Tests(r, packet.DPort) { // nft takes conntrack's port for one protocol alone
+	if answers || p.direction != "" && match.Tests(r, packet.DPort) { // nft accepts the port from conntrack for one protocol only
 		l4 = apartTCP(l4)
 	}
 	for _, l := range l4 {
@@ -164,12 +164,12 @@ func (n *generator) familyLines(r *ir.Rule, family uint32, p chainInput) (lines 
 	return lines
 }
 
-// untilTest holds until a time, as nft lists it with TZ=UTC: it compares the wall clock.
+// untilTest returns the test that the time is before until, by the wall clock. It has the form of nft's listing with TZ=UTC.
 func untilTest(until int64) string {
 	return fmt.Sprintf("meta time < %q", time.Unix(0, until).UTC().Format(time.DateTime))
 }
 
-// product are all combinations of one way of each term.
+// product returns all combinations that contain one alternative of each term.
 func product(terms []term) term {
 	out := term{{}}
 	for _, t := range terms {
@@ -184,7 +184,8 @@ func product(terms []term) term {
 	return out
 }
 
-// term is the condition that an address of a family is in one of some sets, or in none.
+// term returns the condition that an address of a family is in one of the sets of m. If m is negated, it returns the condition that the address is in
+// none of them.
 func (s *setTable) term(m ir.AddrMatch, key, rule string, family uint32) term {
 	var ways term
 	for _, set := range m.Sets {
@@ -193,7 +194,7 @@ func (s *setTable) term(m ir.AddrMatch, key, rule string, family uint32) term {
 	if !m.Not {
 		return ways
 	}
-	one := make([]term, len(ways)) // all must hold
+	one := make([]term, len(ways)) // all of these tests must hold
 	for i := range ways {
 		one[i] = term{ways[i]}
 		if ways[i].text == never {
@@ -203,10 +204,11 @@ func (s *setTable) term(m ir.AddrMatch, key, rule string, family uint32) term {
 	return product(one)
 }
 
-// never stands for a test that no packet passes.
+// never is the text of a test that no packet can match.
 const never = "never"
 
-// tests are the ways in which an address can be in a set or, with not, the tests that all hold when it is not.
+// tests returns alternatives. At least one of them holds for an address in the set. If not is set, it returns tests that all hold for an address
+// outside of the set.
 func (s *setTable) tests(set int, key, rule string, family uint32, not bool) term {
 	operator := ""
 	if not {
@@ -238,7 +240,7 @@ func (s *setTable) tests(set int, key, rule string, family uint32, not bool) ter
 	return s.lookups(set, key, rule, family)
 }
 
-// lookups are tests of the sets of the table that together are one of the policy.
+// lookups returns tests of the sets of the table that together hold one set of the policy.
 func (s *setTable) lookups(set int, key, rule string, family uint32) (ways term) {
 	for _, name := range s.use(set, rule).of(family) {
 		if name != "" {
@@ -248,7 +250,7 @@ func (s *setTable) lookups(set int, key, rule string, family uint32) (ways term)
 	return ways
 }
 
-// isWhole reports whether a range is all addresses of its family.
+// isWhole reports whether a range contains all addresses of its family.
 func isWhole(r netipx.IPRange) bool {
 	return r == netipx.RangeOfPrefix(netip.PrefixFrom(r.From(), 0))
 }

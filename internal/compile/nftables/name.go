@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// names are the names that are taken in a table.
+// names are the names in use in a table.
 type names map[string]bool
 
-// add takes a name that is an identifier to nft (letters, digits and _ - . in it, a letter first, at most 255 bytes
-// with what is added to it) and that nothing else has.
+// add returns a name made from text that is not in use yet, and marks it as used. It is a valid identifier of nft: it consists of letters, digits and
+// _ - . and begins with a letter. With suffixes that are added later, it has at most 255 bytes.
 func (n names) add(text string) string {
 	const most = 200
 	name := strings.Map(letter, text)

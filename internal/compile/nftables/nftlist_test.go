@@ -12,7 +12,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// listLines are n lines of single addresses, of which every sixteenth has a neighbour, an aligned one or not, and other lines.
+// listLines returns n lines with single addresses, followed by the lines in more. For every sixteenth address, an adjacent address is also in the
+// list. Some of these pairs are aligned.
 func listLines(n int, more ...string) string {
 	var b strings.Builder
 	for i := range n {
@@ -24,8 +25,8 @@ func listLines(n int, more ...string) string {
 	return b.String() + strings.Join(more, "\n")
 }
 
-// TestNftLists has the kernel hold lists of addresses in hashes, also where some are neighbours, and ranges beside many addresses in a set of
-// their own; and compares counters with Eval for addresses in the lists and beside them.
+// TestNftLists checks that the kernel stores lists of addresses in hashes, even if some addresses are adjacent. If a list has many addresses and also
+// ranges, the ranges must be in a separate set. The test compares counters with Eval for addresses in the lists and next to them.
 func TestNftLists(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {
@@ -60,7 +61,7 @@ func TestNftLists(t *testing.T) {
 	}
 }
 
-// heldSets says which sets of addresses the kernel has in a table, by their names, and in which form.
+// heldSets returns the names and the forms of the sets of addresses that a table in the kernel has.
 func heldSets(t *testing.T, table string) string {
 	t.Helper()
 	var list []string
@@ -79,7 +80,7 @@ func heldSets(t *testing.T, table string) string {
 	return strings.Join(list, ", ")
 }
 
-// besideLists are frames whose addresses are in the lists or right beside what is in them.
+// besideLists returns frames whose addresses are in the lists or adjacent to entries.
 func besideLists(t *testing.T, w *subject.Wire) (frames [][]byte) {
 	t.Helper()
 	var text strings.Builder
@@ -99,7 +100,7 @@ func besideLists(t *testing.T, w *subject.Wire) (frames [][]byte) {
 	return frames
 }
 
-// address is an address as FramesOf reads it beside a port.
+// address returns an address in the notation that FramesOf reads before a port.
 func address(a string) string {
 	if strings.Contains(a, ":") {
 		return "[" + a + "]"

@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestNftLookups has tables with verdict maps count random packets from a wire, as TestNftCounts has. The rules ask mostly for
-// the same keys, with values that overlap, so that maps select chains of several rules.
+// TestNftLookups checks how tables with verdict maps count random packets from a wire, in the same way as TestNftCounts. Most rules test the same
+// keys, and their values overlap. So the maps select chains with several rules.
 func TestNftLookups(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {
@@ -53,7 +53,7 @@ func TestNftLookups(t *testing.T) {
 	}
 }
 
-// overlapping is a policy with rules of which most ask for the same one to three keys.
+// overlapping returns a policy in which most rules test the same one to three keys.
 func overlapping(w *subject.Writer, rules int) string {
 	family := 0
 	address := func() string {
@@ -67,7 +67,7 @@ func overlapping(w *subject.Writer, rules int) string {
 		case 0, 1, 2, 3:
 			p, _ := a.Prefix(a.BitLen() - subject.Choose(w, 1, 8, 8, 10))
 			return strconv.Quote(p.String())
-		case 4: // at both ends of all addresses
+		case 4: // ranges that contain the first or the last address
 			return strconv.Quote([2]string{subject.Choose(w, "0.0.0.0/1", "128.0.0.0/1", "255.0.0.0/8"), subject.Choose(w, "::/2", "8000::/1")}[family])
 		case 5, 6:
 			return strconv.Quote(host + "-" + [2]string{"10.0.3.255", "2001:db8::3:ffff"}[family])
@@ -92,7 +92,7 @@ func overlapping(w *subject.Writer, rules int) string {
 		},
 		func() string { return "proto: " + w.Proto() },
 	}
-	usual := 1 + w.IntN(7) // bits, of the first three
+	usual := 1 + w.IntN(7) // number of bits, of the lowest three
 	b := "default: " + subject.Choose(w, "pass", "drop") + "\nreplies: drop\nchecks: off\nrules:\n"
 	for i := range rules {
 		b += fmt.Sprintf("  - {name: r%d, ", i)

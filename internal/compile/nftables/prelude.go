@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// guardLine is a line of a chain before its rules: a check's, or one that sends later fragments elsewhere.
+// guardLine is a line before the rules of a chain: a line of a check, or a line that sends later fragments to another chain.
 type guardLine struct {
 	remark string
 	text   string   // its tests
-	words  []string // what follows them
+	words  []string // the rest of the line
 }
 
-// A packetKind is a kind of packets that some lines are for. Packets of two kinds of the same field are never the same ones, so
-// their lines may change places.
+// A packetKind is a class of packets to which a line applies. No packet belongs to two kinds of the same field. So lines for two such kinds may be
+// reordered.
 type packetKind struct {
 	field string
-	name  string // of the chain with such lines
-	test  string // that all such packets pass, and others seldom; "": lines need none
+	name  string // part of the name of the chain for such lines
+	test  string // a test that all packets of the kind pass, and few others; "": lines need no such test
 }
 
-// kindOf is the kind of packets that a line can match, without a field when it is for packets of several.
+// kindOf returns the kind of packets that a line can match. The kind has no field if the line can match several kinds.
 func kindOf(text string) packetKind {
 	first, rest, _ := strings.Cut(strings.TrimPrefix(text, "meta l4proto "), " ")
 	ipv6 := func(word string) bool { return slices.Contains([]string{"ip6", "frag", "exthdr", "rt"}, word) }
@@ -37,7 +37,8 @@ func kindOf(text string) packetKind {
 	return packetKind{}
 }
 
-// within are lines for packets of the kind in a chain of theirs: with a port of any protocol, nft does not ask for it again.
+// within rewrites lines for a chain that only packets of the kind reach. In tests of ports it replaces the protocol by th, so that nft does not test
+// the protocol again.
 func (k packetKind) within(lines []guardLine) []guardLine {
 	lines = slices.Clone(lines)
 	for i := range lines {
@@ -50,8 +51,8 @@ func (k packetKind) within(lines []guardLine) []guardLine {
 	return lines
 }
 
-// guards writes lines before the rules of a chain, such that a packet is asked for few of them: those that only packets of one
-// kind can match stand in a chain of their own. Lines that could match the same packet stay in their order.
+// guards writes the lines that precede the rules of a chain, in such a way that a packet is tested against few of them. Lines that only packets of
+// one kind can match are in a chain of their own. Lines that can match the same packet keep their order.
 func (n *generator) guards(chain string, lines []guardLine) {
 	remark := ""
 	for len(lines) > 0 {
@@ -70,8 +71,8 @@ func (n *generator) guards(chain string, lines []guardLine) {
 	}
 }
 
-// take takes from a run of lines those whose packets are of the kind of the first one. Lines for all packets of IPv4, and for
-// its fragments alone, stay in their order.
+// take splits a run of lines into the lines of the same kind as the first line, and the others. Lines for all IPv4 packets and lines for IPv4
+// fragments keep their order.
 func take(run []guardLine, field string) (same, others []guardLine) {
 	first := kindOf(run[0].text)
 	if field == "" {
@@ -91,7 +92,7 @@ func take(run []guardLine, field string) (same, others []guardLine) {
 	return same, others
 }
 
-// guardsOf writes lines for packets of one kind, behind a line with a remark, and returns that of the last line.
+// guardsOf writes lines for packets of one kind. remark is the remark of the previous line. It returns the remark of the last line.
 func (n *generator) guardsOf(chain string, lines []guardLine, remark string) string {
 	kind := kindOf(lines[0].text)
 	if len(lines) == 1 || kind.test == "" {
@@ -101,7 +102,7 @@ func (n *generator) guardsOf(chain string, lines []guardLine, remark string) str
 	return ""
 }
 
-// plainGuards writes lines in their order, each remark once.
+// plainGuards writes lines in order. Consecutive lines with the same remark get the remark only once. It returns the remark of the last line.
 func (n *generator) plainGuards(lines []guardLine, remark string) string {
 	for _, l := range lines {
 		if l.remark != remark {

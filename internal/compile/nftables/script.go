@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// script puts the table together.
+// script returns the text of the whole table.
 func (n *generator) script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# A firewall as Floodwall wrote it for nftables. It can be kept and changed without Floodwall:
@@ -40,7 +40,7 @@ func (n *generator) script() string {
 	return b.String()
 }
 
-// wrap writes a comment in lines of some length.
+// wrap writes text as a comment that is wrapped into lines.
 func wrap(b *strings.Builder, text string) {
 	const most = 110
 	column := 0

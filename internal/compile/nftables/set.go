@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// setTable are the sets that the rules of a table ask for.
+// setTable has the sets that the rules of a table use.
 type setTable struct {
 	program  *ir.Program
 	names    names
@@ -22,16 +22,17 @@ type setTable struct {
 	contents map[int]setContent
 }
 
-// setContent is what a set that never changes holds of each family.
+// setContent is the content of a set that never changes, by family.
 type setContent [2]familyContent
 
-// familyContent has ranges in ascending order, which neither overlap nor touch, and the same as the sets of the table hold it (divided).
+// familyContent has the ranges of a family in ascending order. They neither overlap nor touch. parts has the same ranges, divided among the sets of
+// the table (see divided).
 type familyContent struct {
 	ranges []netipx.IPRange
 	parts  [2][]netipx.IPRange
 }
 
-// content reads a set that never changes.
+// content returns the content of a set that never changes.
 func (s *setTable) content(set int) setContent {
 	c, ok := s.contents[set]
 	if !ok {
@@ -68,7 +69,8 @@ func ranges6(s *addrs.Set) (out []netipx.IPRange) {
 	return out
 }
 
-// use puts a set into the table, unless it is there, and returns its names. rule names a set that has no name.
+// use adds a set to the table unless the table already has it. It returns the names of the set. If the set has no name in the policy, it is named
+// after the rule.
 func (s *setTable) use(set int, rule string) Set {
 	if have, ok := s.named[set]; ok {
 		return have
@@ -92,7 +94,7 @@ func (s *setTable) use(set int, rule string) Set {
 	return out
 }
 
-// partNames names the sets for a family of a set that never changes.
+// partNames returns the names of the table's sets for one family of a set that never changes.
 func (s *setTable) partNames(name, family string, parts [2][]netipx.IPRange) (first, nets string) {
 	if len(parts[0]) > 0 {
 		first = s.names.add(name + "-" + family)
@@ -103,12 +105,12 @@ func (s *setTable) partNames(name, family string, parts [2][]netipx.IPRange) (fi
 	return first, nets
 }
 
-// manyAddresses is how many addresses a list must have beside ranges for a hash of their own. A packet is then asked for twice; a tree takes
-// longer than both only when it is large.
+// manyAddresses is the number of addresses from which a list with ranges gets a separate hash for its addresses. A packet then needs two lookups,
+// which only pays off for a large list: there, two lookups are faster than one lookup in a tree.
 const manyAddresses = 1000
 
-// divided is the content of a family in the sets that hold it: addresses alone, which nftables finds by a hash, or all in one tree, or, of many
-// addresses and some ranges, both.
+// divided divides the content of a family among the sets of the table. If there are only addresses, they form a hash. Addresses and ranges together
+// form a tree. If there are many addresses and some ranges, the addresses form a hash and the ranges form a tree.
 func divided(content []netipx.IPRange) (parts [2][]netipx.IPRange) {
 	addresses, ranges := plan.Addresses(content)
 	if len(content) == 1 || len(ranges) > 0 && len(addresses) < manyAddresses {
@@ -117,7 +119,7 @@ func divided(content []netipx.IPRange) (parts [2][]netipx.IPRange) {
 	return [2][]netipx.IPRange{addresses, ranges}
 }
 
-// of are the names of the sets for a family, "" where there is none.
+// of returns the names of the sets for a family. "" means that there is none.
 func (n Set) of(family uint32) [2]string {
 	return [...][2]string{packet.FamilyIPv4: {n.V4, n.Nets4}, packet.FamilyIPv6: {n.V6, n.Nets6}}[family]
 }
@@ -130,7 +132,7 @@ func (s *setTable) write(b *strings.Builder) {
 			for family, name := range []string{names.V4, names.V6} {
 				s.writeDynamic(b, set, name, family, "timeout", 1)
 			}
-			// Before Linux 6.15 each end of an interval counts.
+			// Before Linux 6.15 each end of an interval counts as an element.
 			for family, name := range []string{names.Nets4, names.Nets6} {
 				s.writeDynamic(b, set, name, family, "interval,timeout", 2)
 			}
@@ -152,8 +154,8 @@ func (s *setTable) write(b *strings.Builder) {
 
 var addressTypes = [...]string{packet.FamilyIPv4: "ipv4_addr", packet.FamilyIPv6: "ipv6_addr"}
 
-// writeDynamic declares a set with space for twice its entries: those that have expired take space until the kernel collects them, and new
-// ones come before those go that give way. Floodwall keeps to the max.
+// writeDynamic writes the declaration of a set with space for twice its max. Expired entries take space until the kernel collects them, and a new
+// entry is added before the entry that it replaces is removed. Floodwall itself enforces max.
 func (s *setTable) writeDynamic(b *strings.Builder, set int, name string, family int, flags string, ends int) {
 	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n\t\tsize %d\n\t\tflags %s\n", name, addressTypes[family], 2*s.program.Sets[set].Max*ends, flags)
 	if timeout := s.program.Sets[set].Dynamic.Timeout; timeout > 0 {
@@ -162,7 +164,7 @@ func (s *setTable) writeDynamic(b *strings.Builder, set int, name string, family
 	b.WriteString("\t}\n\n")
 }
 
-// durationText writes seconds as nft does.
+// durationText formats seconds in the form of nft.
 func durationText(seconds int64) (text string) {
 	for _, unit := range []struct {
 		letter string
@@ -176,13 +178,13 @@ func durationText(seconds int64) (text string) {
 	return text
 }
 
-// writeStatic writes a set with its elements. One of addresses alone is a hash, which is faster than intervals.
+// writeStatic writes a set with its elements. A set that has only addresses is a hash, which is faster than a set of intervals.
 func writeStatic(b *strings.Builder, name string, family int, content []netipx.IPRange, intervals bool) {
 	fmt.Fprintf(b, "\tset %s {\n\t\ttype %s\n", name, addressTypes[family])
 	if intervals || slices.ContainsFunc(content, func(r netipx.IPRange) bool { return r.From() != r.To() }) {
 		b.WriteString("\t\tflags interval\n")
 	}
-	if len(content) == 0 { // it is filled later
+	if len(content) == 0 { // the elements are added later
 		b.WriteString("\t}\n\n")
 		return
 	}

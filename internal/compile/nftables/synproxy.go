@@ -12,14 +12,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// protect writes what stands before the verdict of a rule with SYNPROXY: nothing, at most stages.
+// protect writes the lines for SYNPROXY that precede the verdict of a rule. Most rules and stages have no such lines.
 //
-// SYNPROXY of nftables checks the checksum of an IPv6 packet as if it were IPv4, unless the device has done so, or its GRO
-// (net/netfilter/nft_synproxy.c, nft_synproxy_do_eval). Packets of a device that does neither are dropped.
+// SYNPROXY of nftables verifies the checksum of an IPv6 packet as if it were an IPv4 packet, unless the device or its GRO has verified the checksum
+// (net/netfilter/nft_synproxy.c, nft_synproxy_do_eval). So IPv6 packets of a device without checksum offload and GRO are dropped.
 func (n *generator) protect(rule int, s plan.Stage, p chainInput) {
 	r := n.plan.Program.Rules[rule]
 	switch {
-	case p.direction != "": // SYNPROXY has nothing to do with what conntrack has translated
+	case p.direction != "": // SYNPROXY handles no packets whose destination NAT has translated
 	case n.plan.Untracks(rule, s):
 		r.Match = match.Also(slices.Clone(r.Match), match.SYN)
 		for _, l := range n.lines(&r, p) {
@@ -30,7 +30,7 @@ func (n *generator) protect(rule int, s plan.Stage, p chainInput) {
 	}
 }
 
-// synproxy writes the lines that give SYNPROXY what belongs to no connection, and drop what is not for it.
+// synproxy writes lines that pass packets without a connection to SYNPROXY, and lines that drop such packets if SYNPROXY cannot use them.
 func (n *generator) synproxy(r *ir.Rule, p chainInput) {
 	r = n.plan.Unconnected(r)
 	counters := n.proxy(r.Protect)
@@ -52,7 +52,7 @@ func (n *generator) synproxy(r *ir.Rule, p chainInput) {
 	}
 }
 
-// proxy are the counters of a protection, which are added to the table once.
+// proxy returns the counters of a protection. The first call for a protection adds them to the table.
 func (n *generator) proxy(number int) plan.ProxyCounters {
 	counters, ok := n.out.Proxies[number-1]
 	if !ok {
@@ -66,22 +66,22 @@ func (n *generator) proxy(number int) plan.ProxyCounters {
 	return counters
 }
 
-// Where the kind of the timestamp option is in the ACKs by which SYNPROXY answers servers, which have no other option
-// (include/net/netfilter/nf_synproxy.h, synproxy_build_options of net/netfilter/nf_synproxy_core.c): two NOPs stand before
-// it. hiddenKind is a kind for experiments (RFC 4727, section 7), which nothing on this host reads.
+// The position of the timestamp option's kind in the ACKs that SYNPROXY sends to servers. In these ACKs it is the only option, after two NOPs
+// (include/net/netfilter/nf_synproxy.h, synproxy_build_options of net/netfilter/nf_synproxy_core.c). hiddenKind is an option kind for experiments
+// (RFC 4727, section 7) that no code on this host reads.
 const (
 	stampKind  = "@th,176,8"
 	stampAlone = "@th,160,32"
 	hiddenKind = "0xfd"
 )
 
-// proxied writes the chains around SYNPROXY's own hook at postrouting, for the ACKs by which SYNPROXY answers servers. The
-// hook takes such an ACK for the client's and translates its echo of the server's timestamp a second time
-// (net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook). A server of Linux 6.15 or later refuses that echo
-// (net/ipv4/tcp_minisocks.c, tcp_check_req). A server that has answered with a cookie, as its backlog is full, reads the
-// options of the connection and the offset of its own timestamps from the echo (net/ipv4/syncookies.c, cookie_v4_check), so
-// no other value does, and neither does an ACK without the option. So the option has another kind while it passes the hook.
-// Packets from nowhere with an address of others are SYNPROXY's. The checksum is made later.
+// proxied writes the chains before and after SYNPROXY's own hook at postrouting, for the ACKs that SYNPROXY sends to servers. The hook takes such an
+// ACK for an ACK of the client. It translates the echo of the server's timestamp a second time (net/netfilter/nf_synproxy_core.c,
+// ipv4_synproxy_hook). A server with Linux 6.15 or later rejects the wrong echo (net/ipv4/tcp_minisocks.c, tcp_check_req). A server that has answered
+// with a SYN cookie, because its backlog is full, reads the options of the connection and the offset of its own timestamps from the echo
+// (net/ipv4/syncookies.c, cookie_v4_check). So the server needs the original echo, and removing the option is not enough. Therefore the option gets
+// another kind while the packet passes the hook. Two properties identify the packets of SYNPROXY: they have no input device, and their source is not
+// an address of this host. The kernel computes the checksum later.
 func (n *generator) proxied() {
 	if !n.plan.Proxies() {
 		return
@@ -100,7 +100,7 @@ func (n *generator) proxied() {
 	}
 }
 
-// synproxyText is the statement, with the options that are offered.
+// synproxyText returns the synproxy statement, with the options that it offers.
 func synproxyText(mss uint16, found ir.Handshake) string {
 	words := []string{fmt.Sprintf("synproxy mss %d", mss)}
 	if found.Options&ir.WindowScaling != 0 {

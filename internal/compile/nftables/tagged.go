@@ -10,12 +10,12 @@ import (
 // taggedCounter is the counter of the table for tagged frames.
 const taggedCounter = "check-vlan-depth"
 
-// tagged is a table of family netdev, "" where none is needed: it drops IP behind more than one VLAN tag.
+// tagged returns a table of family netdev that drops IP packets behind more than one VLAN tag. It returns "" if the table is not needed.
 //
-// The ingress hook of family inet sees a frame once, when the kernel has taken the first tag off, and lets by what is not
-// IP then. Behind the hook the kernel takes off the other tags: those of VID 0 again and again, others for VLAN devices that
-// stand on each other (net/core/dev.c, __netif_receive_skb_core). So a packet behind two tags would meet no rule at ingress.
-// Family netdev sees the frame at the same place whatever its type is. Frames of other protocols pass, as everywhere.
+// The ingress hook of family inet sees a frame once, after the kernel has removed the first tag. It ignores the frame if it is not an IP packet then.
+// After the hook, the kernel removes the other tags: any number of tags with VID 0, and further tags for stacked VLAN devices (net/core/dev.c,
+// __netif_receive_skb_core). So no rule at ingress would see a packet behind two tags. Family netdev sees every frame at the same place, whatever its
+// type is. Frames of other protocols pass, as everywhere.
 func (n *generator) tagged() string {
 	if !n.plan.Program.Checks.Has(packet.VLANDepth) || !n.plan.Stands(plan.StageIngress) {
 		return ""

@@ -2,14 +2,13 @@ package nftables
 
 import "github.com/floodwall/floodwall/internal/compile/plan"
 
-// directions are those of packets in their connection, as ct names them, with the translation that changes the destination of a
-// packet: of the destination on the way there, of the source on the way back.
+// directions are the directions of packets in their connection, in the words of ct. Each has the kind of NAT that changes a packet's destination:
+// dnat in the original direction, snat in the reply direction.
 var directions = []struct{ name, status string }{{"original", "dnat"}, {"reply", "snat"}}
 
-// translated begins a chain at filter with lines for packets whose destination NAT has translated. Chains of their own have
-// the rules for them, which ask conntrack for the destination that the packets came in with: that of the connection, in the
-// packet's direction. The source is the packet's still (net/netfilter/nf_nat_core.c, nf_nat_packet: the source is translated
-// behind filter).
+// translated writes lines at the start of a filter chain that send packets with a translated destination to chains of their own. The rules in these
+// chains read the original destination from conntrack: the destination of the connection, in the packet's direction. The source is still that of the
+// packet, because the kernel translates the source after filter (net/netfilter/nf_nat_core.c, nf_nat_packet).
 func (n *generator) translated(steps []plan.Step, p chainInput) {
 	if !n.plan.SeesTranslated() {
 		return

@@ -7,14 +7,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// untracked writes the chains that keep packets out of conntrack: those of a service by its port, which comes in from
-// outside as destination and goes back as source, from this host or, through it, from the one that serves. A packet with
-// the port as source that comes in from outside, or from another device for this host, is no such answer: it may belong
-// to a connection that this host began. One that comes in by another device for a third one is taken for an answer, as
-// it is not routed yet: connections between other devices to a server with that port are tracked in one direction.
-// A service that this host serves has no such answer: NAT may send connections of another port on to that port of a container.
+// untracked writes the chains that exempt packets from conntrack. A service is exempt by its port. The port is the destination of packets from
+// outside, and the source of the answers, which come from this host or through it from the host of the service. A packet with that source port that
+// arrives from outside, or from another device for this host, is not such an answer: it may belong to a connection that this host has opened. A
+// packet that arrives by another device for a third host counts as an answer, because it is not routed yet. So connections between other devices to a
+// server with that port are tracked in one direction only. A service of this host itself has no such forwarded answers: NAT may redirect connections
+// of another port to that port of a container.
 //
-// What is named otherwise is exempted by itself and in the other direction, whatever device it passes, so conntrack sees no side of it.
+// Other exempt traffic is exempt in both directions, on all devices, so conntrack sees neither direction.
 func (n *generator) untracked() {
 	if n.plan.Program.Untracked.None() {
 		return
@@ -32,7 +32,7 @@ func (n *generator) untracked() {
 	})
 }
 
-// untrackedChain writes the chain of a hook; device is the key for the one that a packet has there.
+// untrackedChain writes the chain of a hook. device is the key for the packet's device at that hook. service writes the lines of a service.
 func (n *generator) untrackedChain(name, hook, device string, service func(ir.UntrackedService)) {
 	n.chain(name, hook+" priority "+priorityRaw)
 	if n.plan.Program.Untracked.Loopback {
@@ -46,15 +46,15 @@ func (n *generator) untrackedChain(name, hook, device string, service func(ir.Un
 	n.end()
 }
 
-// notrack writes the lines for a service's ports in a field, with a last test that may be empty. The chain goes on behind
-// them. It has no fragments: where conntrack is in use, it has put them together before.
+// notrack writes the lines for the ports of a service in the field port. last is an additional test, or "". After these lines, packets continue with
+// the next line. If conntrack is in use, no fragments reach the chain, because conntrack has reassembled them.
 func (n *generator) notrack(device string, s ir.UntrackedService, port packet.Field, last string) {
 	for _, l := range n.lines(&ir.Rule{Match: []ir.Match{{Field: port, Values: s.Ports}}}, chainInput{fragments: firstFragment}) {
 		n.line(device, l.text, last, "notrack")
 	}
 }
 
-// untrackedFlows writes the lines for what is exempted in both directions.
+// untrackedFlows writes the lines for traffic that is exempt in both directions.
 func (n *generator) untrackedFlows() {
 	u := &n.plan.Program.Untracked
 	if u.All {
@@ -75,7 +75,7 @@ func (n *generator) untrackedFlows() {
 		var written []string
 		for _, r := range []*ir.Rule{flow, &back} {
 			for _, l := range n.lines(r, chainInput{fragments: firstFragment}) {
-				if !slices.Contains(written, l.text) { // of a protocol alone both directions are one
+				if !slices.Contains(written, l.text) { // if a rule tests only the protocol, both directions give the same line
 					written = append(written, l.text)
 					n.line(l.text, "notrack")
 				}

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// valuesText writes a test of a value of a domain of a size: = or !=, whichever is shorter, with one value or a list.
+// valuesText returns a test for values of a domain from 0 to size-1. It uses = or !=, whichever is shorter, with a single value or a list.
 func valuesText(values []ir.Range, size uint32, text func(uint32) string) string {
 	operator := ""
 	if others := ranges.Complement(values, size); len(others) > 0 && len(others) < len(values) {
@@ -23,7 +23,7 @@ func valuesText(values []ir.Range, size uint32, text func(uint32) string) string
 	return operator + listText(words)
 }
 
-// separateText is valuesText without ranges, which nft does not have for parts of a byte.
+// separateText does the same as valuesText, but without ranges. nft does not support ranges for parts of a byte.
 func separateText(values []ir.Range, size uint32) string {
 	each := func(ranges []ir.Range) (words []string) {
 		for _, r := range ranges {
@@ -40,7 +40,7 @@ func separateText(values []ir.Range, size uint32) string {
 	return listText(in)
 }
 
-// rangeWords writes a range: short ones of values that have names one by one.
+// rangeWords returns the words of a range. A short range of named values becomes one word for each value.
 func rangeWords(r ir.Range, text func(uint32) string) (words []string) {
 	const short = 6
 	named := r.Last-r.First < short
@@ -57,7 +57,7 @@ func rangeWords(r ir.Range, text func(uint32) string) (words []string) {
 	return []string{fmt.Sprintf("%d-%d", r.First, r.Last)}
 }
 
-// listText writes one word as it is, several as a set.
+// listText returns one word unchanged, and several words as a set.
 func listText(words []string) string {
 	if len(words) == 1 {
 		return words[0]
@@ -65,7 +65,7 @@ func listText(words []string) string {
 	return blockText(words)
 }
 
-// blockText writes words as a set or a map, in lines of some length.
+// blockText returns words as a set or a map, wrapped into lines.
 func blockText(words []string) string {
 	const most = 100
 	var b strings.Builder
@@ -90,7 +90,7 @@ func blockText(words []string) string {
 
 func numberText(v uint32) string { return fmt.Sprint(v) }
 
-// protocolText names the protocols that everyone knows.
+// protocolText returns the name of a well-known protocol, and the number of any other.
 func protocolText(v uint32) string {
 	if name, ok := map[uint32]string{packet.ProtoICMP: "icmp", packet.ProtoTCP: "tcp", packet.ProtoUDP: "udp", packet.ProtoICMPv6: "icmpv6"}[v]; ok {
 		return name
@@ -100,7 +100,7 @@ func protocolText(v uint32) string {
 
 var flagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"}
 
-// flagsText writes the flags of TCP, as | joins them.
+// flagsText returns the names of TCP flags, joined by |.
 func flagsText(v uint32) string {
 	var names []string
 	for bit, name := range flagNames {
@@ -114,7 +114,7 @@ func flagsText(v uint32) string {
 	return strings.Join(names, "|")
 }
 
-// flagsTest writes a test of the flags byte: of the bits that matter, against what they must be or must not be.
+// flagsTest returns a test of the flags byte. The test masks the relevant bits, and compares them with the allowed or the forbidden values.
 func flagsTest(values []ir.Range) string {
 	has := func(v uint32) bool { return ir.Match{Values: values}.Has(v) }
 	mask := uint32(0)
@@ -161,8 +161,8 @@ var (
 	}
 )
 
-// icmpTests write a test of type and code, which are type<<8|code: one for all types with any code, and one for each
-// type with some.
+// icmpTests returns tests of the type and code. The values are type<<8|code. One test is for all types of which every code is allowed. Each other
+// type has a test of its own.
 func icmpTests(key string, names map[uint32]string, values []ir.Range) (tests []string) {
 	name := func(v uint32) string {
 		if n, ok := names[v]; ok {

@@ -8,31 +8,30 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Rule is a rule of a list.
+// Rule is an element of the list that Arrange takes.
 type Rule struct {
 	Rule  *ir.Rule
-	Lines int  // how many tests it is for a packet that it does not match; 0: it cannot match in this list
-	Fixed bool // it stays out of lookups
+	Lines int  // the number of tests for a packet that does not match; 0: the rule cannot match any packet that reaches this list
+	Fixed bool // Arrange must not put the rule into a lookup
 }
 
-// Node is a place in an arranged list: a rule, or a lookup that stands for several.
+// Node is an element of an arranged list: a rule, or a lookup that replaces several rules.
 type Node struct {
-	Rule   int // its index in the list that was arranged
+	Rule   int // index of the rule in the list that was passed to Arrange
 	Lookup *Lookup
 }
 
-// Lookup selects by a key one of some lists of rules, or none. A packet that the selected list does not decide goes on
-// behind the lookup.
+// Lookup selects one list of rules, or none, by the value of a key. A packet that the selected list does not decide continues after the lookup.
 type Lookup struct {
 	Key   Key
-	Known int     // the protocol that packets are known to have, -1 where there is none; it matters to ports
-	Maps  [2]*Map // of each family where the key is an address, else only the first; nil: it selects nothing
+	Known int     // the IP protocol that all packets have here, -1 if unknown; the meaning of port keys depends on it
+	Maps  [2]*Map // one for each address family if the key is an address, otherwise only the first; nil: no value selects a list
 	Lists [][]Node
-	Cost  int // an estimate: as many rules that a packet does not match cost it as much
+	Cost  int // the estimated cost, in units of a rule that a packet does not match
 }
 
-// Asked are the rules of an arranged list that stand in lookups, with the number of rules for which a packet is asked instead:
-// the first rule of a lookup has what the lookup costs, the others have 0.
+// Asked maps each rule that is part of a lookup, by its index, to a cost in rules. The first rule of a lookup has the cost of the lookup. The others
+// have 0.
 func Asked(nodes []Node) map[int]int {
 	asked := map[int]int{}
 	for _, n := range nodes {
@@ -45,7 +44,7 @@ func Asked(nodes []Node) map[int]int {
 	return asked
 }
 
-// mark enters the rules of a lookup with 0, and returns the first of them.
+// mark sets the cost of each rule of a lookup to 0, and returns the first rule.
 func (l *Lookup) mark(asked map[int]int) (first int) {
 	first = math.MaxInt
 	for _, list := range l.Lists {
@@ -61,23 +60,23 @@ func (l *Lookup) mark(asked map[int]int) (first int) {
 	return first
 }
 
-// The estimated costs of lookups, in rules that a packet does not match (measured on nftables: docs/design/netfilter.md).
+// The estimated costs of lookups, in units of a rule that a packet does not match (measured on nftables: docs/design/netfilter.md).
 const (
 	hashCost     = 2
-	joinedCost   = 3 // of a protocol and a port
+	joinedCost   = 3 // of a lookup by a protocol and a port
 	intervalCost = 6
 	otherFamily  = 1
 )
 
-// A lookup is made where it spares a packet some rules, of lists of a few rules where that is possible. The lists
-// may have more rules together than there are, as several can have the same rule, by a factor.
+// A lookup must save a packet at least leastSpared rules. Neighboring values share a list as long as the list has at most listRules rules. A rule may
+// be in several lists. The lists together may have up to mostCopies times as many rules as the lookup replaces.
 const (
 	leastSpared = 3
 	listRules   = 4
 	mostCopies  = 2
 )
 
-// Arrange arranges a list of rules.
+// Arrange arranges a list of rules so that a packet is tested against few of them.
 func Arrange(sets []ir.Set, rules []Rule) []Node {
 	a := &arranger{sets: sets, rules: rules}
 	for k := range a.values {
@@ -106,19 +105,19 @@ type arranger struct {
 	values [numKeys][]keyValues // by rule
 }
 
-// keyValues are what a rule asks of a key.
+// keyValues are the values of a key for which a rule tests.
 type keyValues struct {
 	of   [2][]span
 	asks bool
 }
 
-// place is what is known of the packets that come to a list.
+// place has the known properties of the packets that reach a list.
 type place struct {
 	proto int // -1: not known
 	used  [numKeys]bool
 }
 
-// list arranges rules, and estimates what they cost a packet.
+// list arranges rules. It also estimates their cost for a packet, in rules.
 func (a *arranger) list(rules []int, p place) (nodes []Node, cost int) {
 	for len(rules) > 0 {
 		best, spared, length, tried := a.best(rules, p)
@@ -128,7 +127,7 @@ func (a *arranger) list(rules []int, p place) (nodes []Node, cost int) {
 			rules = rules[length:]
 			continue
 		}
-		// Where a long run of rules cannot be looked up, one that begins a little later hardly can.
+		// If a long run of rules cannot become a lookup, a run that begins a little later is unlikely to become one.
 		alone := min(len(rules), 1+tried/8)
 		for _, r := range rules[:alone] {
 			nodes = append(nodes, Node{Rule: r})
@@ -139,8 +138,8 @@ func (a *arranger) list(rules []int, p place) (nodes []Node, cost int) {
 	return nodes, cost
 }
 
-// best is the lookup that spares the most rules, of those that begin at the first rule, with the number of rules that it stands
-// for; tried is the largest such number.
+// best returns the lookup that saves the most rules, among those that begin with the first rule. spared is the number of saved rules. length is the
+// number of rules that the lookup replaces. tried is the largest number of rules for which a lookup was tried.
 func (a *arranger) best(rules []int, p place) (best *Lookup, spared, length, tried int) {
 	spared = leastSpared - 1
 	for k := range numKeys {
@@ -157,7 +156,7 @@ func (a *arranger) best(rules []int, p place) (best *Lookup, spared, length, tri
 	return best, spared, length, tried
 }
 
-// run is how many of the first rules ask for a key.
+// run returns the number of rules at the start of the list that all test for values of a key.
 func (a *arranger) run(rules []int, k Key, p place) int {
 	known := p.proto == packet.ProtoTCP || p.proto == packet.ProtoUDP
 	if p.used[k] || k.isPort() && p.proto >= 0 && !known || k == Proto && p.proto >= 0 {
@@ -177,8 +176,8 @@ func (a *arranger) lines(rules []int) (n int) {
 	return n
 }
 
-// lookup makes the lookup of a key for rules, and estimates what it costs a packet, in rules: the lookup itself and, as many
-// packets have a value that selects nothing, half of the longest list.
+// lookup creates the lookup of a key for rules. It also estimates the lookup's cost for a packet, in rules. This is the cost of the lookup itself and
+// half the cost of the most expensive list, because many packets have a value that selects no list.
 func (a *arranger) lookup(rules []int, k Key, p place) (l *Lookup, cost int) {
 	l = &Lookup{Key: k, Known: p.proto}
 	lists := newLists()
@@ -200,10 +199,10 @@ func (a *arranger) lookup(rules []int, k Key, p place) (l *Lookup, cost int) {
 	switch {
 	case l.Maps == [2]*Map{}:
 		return nil, 0
-	case l.Joined() && l.Maps[0].Intervals: // of two fields at once: a packet takes microseconds
+	case l.Joined() && l.Maps[0].Intervals: // intervals over two fields take microseconds per packet
 		return nil, 0
 	}
-	copies, longest := 0, 0 // of rules, in all lists; and the cost of the dearest list
+	copies, longest := 0, 0 // the rules in all lists, and the cost of the most expensive list
 	for i, list := range lists.rules {
 		copies += a.lines(list)
 		inner := p
@@ -222,7 +221,7 @@ func (a *arranger) lookup(rules []int, k Key, p place) (l *Lookup, cost int) {
 	return l, l.Cost
 }
 
-// Joined reports whether a lookup by ports has to look at the protocol as well.
+// Joined reports whether a lookup by port must also test the protocol.
 func (l *Lookup) Joined() bool {
 	if l.Known >= 0 || !l.Key.isPort() {
 		return false
@@ -231,7 +230,7 @@ func (l *Lookup) Joined() bool {
 	return !one
 }
 
-// OnlyProto is the protocol of all ports that a lookup selects something for, if it is one.
+// OnlyProto returns the protocol of all ports for which a lookup selects a list. one is false if there are two protocols.
 func (l *Lookup) OnlyProto() (proto uint32, one bool) {
 	e := l.Maps[0].Elements
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestArrange has random packets go through arranged lists of random rules. The first rule that matches must be the one of
-// the whole list, and few others must be asked.
+// TestArrange decides random packets by arranged lists of random rules. The first matching rule must be the same as in the original list, and few
+// rules that do not match may be tested.
 func TestArrange(t *testing.T) {
 	lists, lookups, asked, whole := testutil.Scaled(150, 30_000), 0, 0, 0
 	r := testutil.Random(t)
@@ -48,7 +48,7 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// visit is a packet's way through an arranged list.
+// visit is the evaluation of one packet in an arranged list.
 type visit struct {
 	program        *ir.Program
 	pkt            *packet.Packet
@@ -112,10 +112,10 @@ func addressed(a netip.Addr, family int) func(plan.Element) bool {
 	}
 }
 
-// generator makes rules and packets of few values, so that they often meet.
+// generator makes rules and packets from few values, so that packets often match.
 type generator struct {
 	*rand.Rand
-	keys int // bits: which keys most rules ask for
+	keys int // a bit mask of the keys that most rules test
 }
 
 var fields = []packet.Field{packet.DPort, packet.SPort}

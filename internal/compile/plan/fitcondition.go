@@ -8,10 +8,10 @@ import (
 	"github.com/floodwall/floodwall/internal/model/match"
 )
 
-// onlyXDP is why netfilter cannot do what belongs to the DNS guard.
+// onlyXDP is the reason why netfilter cannot implement the DNS guard.
 const onlyXDP = "netfilter does not read DNS messages"
 
-// unfitCondition is unfit for what a rule asks for and does beside addresses, fields and the verdicts of all targets.
+// unfitCondition does the same as Unfit, for all tests and actions of a rule except addresses, fields, and the verdicts that all targets support.
 func (pl *Plan) unfitCondition(r *ir.Rule, s Stage) (key, why string) {
 	if s == StageXDP {
 		return "", ""
@@ -36,14 +36,14 @@ func (pl *Plan) unfitCondition(r *ir.Rule, s Stage) (key, why string) {
 			return "over", why
 		}
 	}
-	if r.Sample > 0 { // what bans has samples for its evidence
+	if r.Sample > 0 { // a rule with a ban needs samples as evidence
 		return "sample", "only XDP hands packets to user space"
 	}
 	return "", ""
 }
 
-// unfitLimit is why a stage cannot serve a limit, "" when it can. At ingress a packet still has what fills its frame,
-// which the kernel cuts off when IP reads it (net/ipv4/ip_input.c, ip_rcv_core), so bytes are counted behind that.
+// unfitLimit returns the reason why a stage cannot implement a limit. It returns "" if it can. At ingress a packet still has the padding of its
+// frame. The kernel removes the padding when IP receives the packet (net/ipv4/ip_input.c, ip_rcv_core). So limits of bits need a later stage.
 func (pl *Plan) unfitLimit(r *ir.Rule, l *ir.Limit, s Stage) (why string) {
 	switch {
 	case l.Ban != nil:
@@ -58,8 +58,9 @@ func (pl *Plan) unfitLimit(r *ir.Rule, l *ir.Limit, s Stage) (why string) {
 	return capabilities[pl.Target].limit(l)
 }
 
-// unfitConnections is why a stage cannot count the connections of a rule, "" when it can or need not. XDP sees neither what this host
-// sends nor when a connection is over, and its table of proved connections does not say whose they are.
+// unfitConnections returns the reason why a stage cannot count the connections of a rule. It returns "" if it can, or if the rule counts none. XDP
+// sees neither the packets that this host sends nor the end of a connection. Its table of proved connections does not contain the client of a
+// connection.
 func (pl *Plan) unfitConnections(r *ir.Rule, s Stage) (why string) {
 	c := r.Connections
 	switch {
@@ -87,13 +88,13 @@ func (pl *Plan) unfitPayload(r *ir.Rule, m ir.PayloadMatch, s Stage) (key, why s
 	return "", ""
 }
 
-// foldsMore reports whether the kernel's string match would find text in more spellings than it has: it takes each byte of
-// Latin-1 that is a letter for the same in both cases (lib/textsearch.c and lib/ctype.c).
+// foldsMore reports whether the kernel's string match would find more spellings of a text than ir.Pattern allows. The kernel ignores the case of all
+// Latin-1 letters, not only of ASCII letters (lib/textsearch.c and lib/ctype.c).
 func foldsMore(p ir.Pattern) bool {
 	return p.NoCase && slices.ContainsFunc(p.Text, func(b byte) bool { return b >= 0xc0 })
 }
 
-// unguarded adds an error for each service that has a guard which the target cannot do.
+// unguarded adds an error for each service whose guard the target cannot implement.
 func (pl *Plan) unguarded(errs *StageErrors) {
 	if pl.Target == TargetXDP {
 		return

@@ -8,18 +8,18 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// freedom is how far rules may be moved behind the earliest stages that can serve them.
+// freedom decides which rules may move to stages later than their earliest one.
 type freedom struct {
-	base  *Plan // with all as early as can be
+	base  *Plan // the plan in which each rule runs at its earliest stage
 	mix   cost.Mix
-	parts []bool // of each rule: it says the same of fragments and of what they are put together to
+	parts []bool // for each rule: its decision is the same for fragments and for the reassembled datagram
 }
 
 func freedomOf(base *Plan, mix cost.Mix) *freedom {
 	return &freedom{base, mix, fragmentsAlike(base.Program.Rules)}
 }
 
-// may reports whether a rule may run at a stage behind its earliest one.
+// may reports whether a rule may run at a stage that is later than its earliest stage.
 func (f *freedom) may(rule int, stage Stage) bool {
 	p := f.base.Program
 	r := &p.Rules[rule]
@@ -29,7 +29,7 @@ func (f *freedom) may(rule int, stage Stage) bool {
 	return stage != StageFilter || !f.mix.NAT && f.parts[rule]
 }
 
-// permits reports whether all rules of a plan are where they may be, also those that had to follow others.
+// permits reports whether all rules of a plan are at permitted stages. This includes the rules that had to follow other rules.
 func (f *freedom) permits(pl *Plan) bool {
 	for i, place := range pl.Rules {
 		if pl.after(place.Stage, f.base.Rules[i].Stage) && !f.may(i, place.Stage) {
@@ -39,14 +39,13 @@ func (f *freedom) permits(pl *Plan) bool {
 	return true
 }
 
-// Permits reports whether Place, which made pl, could have chosen another plan of the same program instead. What was
-// permitted with another mix is not any more when addresses are translated, or when packets begin to take ways round the
-// later stages.
+// Permits reports whether Place could have chosen the plan other of the same program in place of pl. A plan that was permitted for an earlier mix of
+// packets may no longer be permitted, if addresses are now translated or packets now bypass the later stages.
 func (pl *Plan) Permits(other *Plan) bool { return pl.free.permits(other) }
 
-// steady reports whether a rule says the same of a packet at all stages that can serve it, whatever happens in between: it
-// has no conditions, and does not ask for the length, which conntrack changes when it puts fragments together, nor for the
-// TTL, which is tested by the kernel before a packet is forwarded.
+// steady reports whether a rule decides a packet in the same way at all stages that can run it, whatever the kernel does between them. Such a rule
+// has no conditions. It does not test the length, which conntrack changes when it reassembles fragments. It does not test the TTL, which the kernel
+// decrements before it forwards a packet.
 func steady(r *ir.Rule) bool {
 	changes := func(m ir.Match) bool {
 		return m.Field == packet.Length || m.Field == packet.TTL || m.Field == packet.Fragment
@@ -55,17 +54,17 @@ func steady(r *ir.Rule) bool {
 		!slices.ContainsFunc(r.Match, changes)
 }
 
-// none is the value that later fragments have in the fields of transport headers.
+// none has the value of L4 header fields in later fragments.
 var none = map[packet.Field]uint32{
 	packet.DPort: packet.PortNone, packet.SPort: packet.PortNone, packet.Flags: packet.FlagsNone, packet.ICMP: packet.ICMPNone,
 }
 
-// fragmentsAlike finds the rules that may run behind conntrack, which puts fragments together, as well as before it. Where a
-// rule asks for ports, a datagram whose first fragment it drops never gets whole, so it is gone in either place. Where one
-// matches later fragments as well, and a rule before it decides otherwise by ports, only the whole datagram tells.
+// fragmentsAlike returns, for each rule, whether its effect is the same before and after conntrack, which reassembles fragments. If a rule that tests
+// ports drops a first fragment, the datagram is never complete. So it is lost in both cases. If a rule also matches later fragments, and an earlier
+// rule with another verdict tests ports, only the reassembled datagram shows which rule matches.
 func fragmentsAlike(rules []ir.Rule) []bool {
 	alike := make([]bool, len(rules))
-	asked := map[ir.Verdict]bool{} // by a rule so far that asks for ports or the like, and has this verdict
+	asked := map[ir.Verdict]bool{} // verdicts of the earlier rules that test ports or other fields of the L4 header
 	for i := range rules {
 		r := &rules[i]
 		asks, matchesLater := false, true

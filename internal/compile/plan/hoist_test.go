@@ -14,10 +14,9 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestHoistKeepsMeaning has random packets pass the stages of plans for random policies, in which rules are where Hoist puts
-// them, where random placements say, behind random stages, or where random costs are least: each must get the verdict of Eval,
-// be counted once, at a rule with that verdict that matches it, be charged to the same limits, and be observed by the same
-// rules.
+// TestHoistKeepsMeaning sends random packets through the stages of plans for random policies. Rules are placed by Hoist, by random placements, after
+// random stages, or by random costs. Each packet must get the verdict of Eval. It must be counted once, at a matching rule with that verdict. It must
+// be charged to the same limits and counted by the same rules that only count.
 func TestHoistKeepsMeaning(t *testing.T) {
 	_, seed := subject.Seeded(t)
 	planned := map[string]int{}
@@ -41,7 +40,7 @@ func TestHoistKeepsMeaning(t *testing.T) {
 				pkt := packet.Decode(frame)
 				pkt.Value[packet.State] = uint32(r.IntN(int(packet.State.Size())))
 				if target != plan.TargetXDP && pkt.Value[packet.Fragment] == packet.FragmentLater {
-					pkt.Value[packet.State] = packet.StateNew // conntrack gives a state to whole datagrams only
+					pkt.Value[packet.State] = packet.StateNew // conntrack assigns a state only to complete datagrams
 				}
 				if wrong := follow(s, pl, &pkt); wrong != "" {
 					t.Fatalf("policy %d, %s: %x state %d: %s\n%s%s", i, target, frame, pkt.Value[packet.State], wrong,
@@ -58,10 +57,11 @@ func TestHoistKeepsMeaning(t *testing.T) {
 	t.Logf("plans: %v", planned)
 }
 
-// effects are what rules do besides deciding: limits that are asked, each of which may charge, and rules that observe.
+// effects are the effects of rules other than verdicts. They are the limits that are tested, each of which may charge the packet, and the rules that
+// only count.
 type effects []string
 
-// world has every other packet exceed every other limit.
+// world returns a World in which every second packet exceeds every second limit.
 func (e *effects) world(s *subject.Subject, names []ir.Rule) ir.World {
 	return ir.World{
 		Member: s.Has,
@@ -73,14 +73,14 @@ func (e *effects) world(s *subject.Subject, names []ir.Rule) ir.World {
 	}
 }
 
-// follow takes a packet along the stages of a plan, and says what is wrong with what becomes of it.
+// follow sends a packet through the stages of a plan. It returns a text about the mistake in the result, or "" if there is none.
 func follow(s *subject.Subject, pl *plan.Plan, pkt *packet.Packet) string {
 	verdict := ir.Pass
-	var counted []int // rules, -1 the default
+	var counted []int // indices of rules; -1 is the default
 	var got, wanted effects
 	for _, stage := range subject.StagesOf[pl.Target] {
 		if stage == plan.StageFilter && pl.Uses(stage) && pkt.Value[packet.Fragment] == packet.FragmentLater {
-			return "" // conntrack has put its datagram together, and that is asked
+			return "" // conntrack has reassembled the datagram, and the test checks the datagram
 		}
 		rule, v, again := at(s, pl, stage, pkt, &got)
 		if rule != nothing && !again {
@@ -100,7 +100,7 @@ func follow(s *subject.Subject, pl *plan.Plan, pkt *packet.Packet) string {
 		return fmt.Sprintf("%v, want %v: %s", got, wanted, s.Program.ReasonName(reason))
 	case verdict != want:
 		return fmt.Sprintf("got %s, want %s %s", verdict, want, s.Program.ReasonName(reason))
-	case len(counted) == 0 && !(reason.Kind == ir.ReasonRule && s.Program.Rules[reason.Index].Reply): // it may have waited
+	case len(counted) == 0 && !(reason.Kind == ir.ReasonRule && s.Program.Rules[reason.Index].Reply): // a rule for replies may have made it wait
 		return "not counted"
 	case len(counted) > 1 && !slices.ContainsFunc(counted, func(rule int) bool { return rule >= 0 && early(s, &s.Program.Rules[rule]) }):
 		return fmt.Sprintf("counted at %v", counted)
@@ -108,8 +108,8 @@ func follow(s *subject.Subject, pl *plan.Plan, pkt *packet.Packet) string {
 	return ""
 }
 
-// early reports whether a rule asks for what later stages do not know, know otherwise, or must not ask twice, so that they may count its
-// packets again.
+// early reports whether a rule tests a property that later stages do not have, read differently, or must not test twice. Later stages may then count
+// the rule's packets again.
 func early(s *subject.Subject, r *ir.Rule) bool {
 	local := func(i int) bool { d := s.Program.Sets[i].Dynamic; return d != nil && d.Local }
 	for _, m := range slices.Concat(r.Src, r.Dst) {
@@ -120,10 +120,10 @@ func early(s *subject.Subject, r *ir.Rule) bool {
 	return r.Reply || len(r.Over)+len(r.Payload) > 0 || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.VLAN || m.Field == packet.Fragment })
 }
 
-// nothing is the number of no rule, where a stage has none for a packet.
+// nothing takes the place of a rule's index if no rule of a stage decides a packet.
 const nothing = -2
 
-// at is what a stage does with a packet.
+// at returns the decision of a stage about a packet.
 func at(s *subject.Subject, pl *plan.Plan, stage plan.Stage, pkt *packet.Packet, e *effects) (rule int, v ir.Verdict, again bool) {
 	for _, step := range pl.At(stage) {
 		r := *pl.Of(step, stage)
@@ -147,7 +147,7 @@ func placements(pl *plan.Plan) string {
 	return b.String()
 }
 
-// TestPlaces says where rules of one policy go, and why not earlier.
+// TestPlaces checks the stages of the rules of one policy, and the reasons why they are not earlier.
 func TestPlaces(t *testing.T) {
 	const text = `
 default: drop
@@ -184,8 +184,8 @@ rules:
 	}
 }
 
-// TestHeldBack has rules that reject, and would run at ingress, behind rules that ask for the host's own addresses, which ingress
-// cannot: they run at raw, where the earlier rule is asked again, and so does what comes behind them.
+// TestHeldBack checks rules that reject packets and that could run at ingress. They follow rules that test the host's own addresses, which ingress
+// cannot do. So they must run at raw, where the earlier rules are tested again. The rules after them must also run there.
 func TestHeldBack(t *testing.T) {
 	const own = "{name: own, to: local, port: tcp/22, then: pass}"
 	const away = "{name: away, to: 10.9.0.0/24, then: reject}"
@@ -215,8 +215,8 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
-// TestFamiliesApart has rules that share no packet, as one is about sources of one family and the other about destinations of
-// the other: neither keeps the other from its stage.
+// TestFamiliesApart checks two rules that cannot match the same packet. One is for sources of one family, and the other is for destinations of the
+// other family. Neither may affect the stage of the other.
 func TestFamiliesApart(t *testing.T) {
 	for _, behind := range []string{
 		"{name: behind, to: 2001:db8::/32, proto: udp, fragment: [none, first], then: drop}",
@@ -234,8 +234,8 @@ func TestFamiliesApart(t *testing.T) {
 	}
 }
 
-// TestFloodBeforeFilter has a protected UDP service in front of rules at filter. Of all that pass its packets the last is repeated there, which charges
-// nothing.
+// TestFloodBeforeFilter checks a protected UDP service that precedes rules at filter. Only the last rule that passes packets of the service must be
+// repeated at filter, because that rule charges no limit.
 func TestFloodBeforeFilter(t *testing.T) {
 	for _, late := range []string{
 		"default: drop\nrules: [{name: many, port: tcp/80, over: {connections: 20, per: from}, then: drop}]\n",
@@ -259,7 +259,7 @@ func TestFloodBeforeFilter(t *testing.T) {
 	}
 }
 
-// TestOwnSourceBeforeReject has no packet answered before it has passed the check own-source.
+// TestOwnSourceBeforeReject checks that a rule rejects only packets that have passed the check own-source.
 func TestOwnSourceBeforeReject(t *testing.T) {
 	const rules = "rules: [{name: closed, port: tcp/25, then: reject}, {name: shut, port: tcp/26, then: drop}]\n"
 	for _, tt := range []struct {
@@ -288,7 +288,7 @@ func TestOwnSourceBeforeReject(t *testing.T) {
 	}
 }
 
-// TestNoPlace has rules that a target has no stage for.
+// TestNoPlace checks the errors for rules for which a target has no stage.
 func TestNoPlace(t *testing.T) {
 	for _, tt := range []struct{ target, rules, rule, key string }{
 		{"iptables", "{name: tagged, vlan: 5, then: drop}", "tagged", "vlan"},

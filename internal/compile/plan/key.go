@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// Key is what a lookup reads of a packet.
+// Key is the field of a packet whose value selects a list in a lookup.
 type Key uint8
 
 // The keys.
@@ -26,19 +26,19 @@ const (
 	numKeys
 )
 
-// IsAddress reports whether a key is an address, which has values of each family.
+// IsAddress reports whether a key is an address. Its values then depend on the family.
 func (k Key) IsAddress() bool { return k == Src || k == Dst }
 
 func (k Key) isPort() bool { return k == DPort || k == SPort }
 
-// A rule that has more spans, or that leaves more protocols, is not looked up by that key.
+// A rule that allows more ranges of a key, or more protocols, does not take part in lookups by that key.
 const (
 	mostSpans     = 64
 	mostProtocols = 8
 )
 
-// valuesOf are the values of a key, by families where it is an address, that packets have which a rule can match. ok is false
-// when the rule does not ask for the key, or for too many values.
+// valuesOf returns the values of a key in packets that a rule can match, for each address family if the key is an address. ok is false if the rule
+// does not test the key, or allows too many values.
 func valuesOf(sets []ir.Set, r *ir.Rule, k Key) (values [2][]span, ok bool) {
 	switch k {
 	case Proto:

@@ -8,22 +8,22 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Map says which list a value selects.
+// Map maps the values of a key to lists of rules.
 type Map struct {
-	// Intervals reports whether elements are ranges of values. Else they are blocks of 1<<Size values, which all have a
-	// multiple of that as their first one, and a packet's value is looked up without its lowest bits.
+	// Intervals reports whether the elements are ranges of values. Otherwise the elements are blocks of 1<<Size values, each aligned to its size. The
+	// lowest Size bits of a packet's value are removed before the lookup.
 	Intervals bool
 	Size      int
 	Elements  []Element // in ascending order; they do not overlap
 }
 
-// Element is a range of values, both ends included, and the list that they select, by its index in Lookup.Lists.
+// Element is a range of values, both ends included, that selects a list: an index in Lookup.Lists.
 type Element struct {
 	First, Last Value
 	List        int
 }
 
-// A map of blocks may have so many elements for each rule.
+// blocksPerRule is the largest number of elements that a map of blocks may have for each range of values.
 const blocksPerRule = 16
 
 // part is a range of values for which the same rules can match.
@@ -32,15 +32,16 @@ type part struct {
 	rules []int // in ascending order
 }
 
-// end is where the rules that can match change, from one value to the next: at opens says whether one more can.
+// end is a value at which the set of rules that can match changes. From this value on, a rule can match if opens is true, and can no longer match if
+// opens is false.
 type end struct {
 	at    Value
 	rule  int
 	opens bool
 }
 
-// parts cuts the values of a key at all ends of what rules ask for. ok is false when many rules ask for the same values, so
-// that the parts together would have far more rules than there are.
+// parts splits the values of a key at the ends of all ranges for which rules test. ok is false if many rules test for the same values. The parts
+// together would then have far more rules than there are.
 func (a *arranger) parts(rules []int, k Key, p place, family int) (parts []part, ok bool) {
 	ends, most := a.ends(rules, k, p, family)
 	var open []int // in ascending order
@@ -70,7 +71,7 @@ func (a *arranger) parts(rules []int, k Key, p place, family int) (parts []part,
 	return parts, true
 }
 
-// ends are the ends of what rules ask for, in ascending order, and the last value that any of them asks for.
+// ends returns the ends of all ranges for which rules test, in ascending order. most is the largest value in any of these ranges.
 func (a *arranger) ends(rules []int, k Key, p place, family int) (ends []end, most Value) {
 	limit := span{Value{}, whole6.last}
 	switch {
@@ -101,13 +102,13 @@ func (a *arranger) ends(rules []int, k Key, p place, family int) (ends []end, mo
 // lists are the lists of rules that a lookup selects.
 type lists struct {
 	rules  [][]int
-	proto  []int // of each, the protocol that packets have, -1 when it is not known
+	proto  []int // by list: the IP protocol of its packets, -1 if unknown
 	number map[string]int
 }
 
 func newLists() *lists { return &lists{number: map[string]int{}} }
 
-// add returns the number of a list.
+// add returns the index of a list. It adds the list if it is new.
 func (l *lists) add(rules []int, proto int) int {
 	key := binary.AppendVarint(nil, int64(proto))
 	for _, r := range rules {
@@ -123,8 +124,8 @@ func (l *lists) add(rules []int, proto int) int {
 	return n
 }
 
-// newMap makes the map of some parts; nil when there are none. Neighbouring parts share a list while it has few rules, but for
-// protocols: what follows wants to know them.
+// newMap returns the map of parts, or nil if there are none. Adjacent parts share a list while the list has few rules. If the key is Proto, parts do
+// not share lists, because the lookups in a list need to know the protocol.
 func newMap(parts []part, l *lists, k Key, family int) *Map {
 	if len(parts) == 0 {
 		return nil
@@ -152,9 +153,10 @@ func newMap(parts []part, l *lists, k Key, family int) *Map {
 	return m
 }
 
-// shape makes elements blocks, where they are not too many, and else as large as can be.
+// shape splits the elements into blocks if that does not make too many elements. Otherwise it joins adjacent elements to intervals that are as large
+// as possible.
 func (m *Map) shape(k Key, family int) {
-	width := 0 // beyond which no block is: ports and protocols are looked up as they are
+	width := 0 // the largest possible Size; 0 for ports and protocols, for which all bits are looked up
 	if k.IsAddress() {
 		width = [...]int{packet.FamilyIPv4: 32, packet.FamilyIPv6: 128}[family]
 	}
@@ -186,7 +188,7 @@ func (m *Map) shape(k Key, family int) {
 	m.Elements = out
 }
 
-// join makes neighbours that select the same list one element.
+// join merges neighbouring elements that select the same list.
 func (m *Map) join() {
 	out := m.Elements[:1]
 	for _, e := range m.Elements[1:] {

@@ -1,5 +1,5 @@
-// This file has what the code generators for nftables and iptables share: what a check or a protection becomes in either, and how many
-// prefixes a limit holds.
+// This file has code that the generators for nftables and iptables share: for checks, for protections, and for the number of prefixes that a limit
+// holds.
 
 package plan
 
@@ -15,31 +15,33 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// DiffersForwarded reports whether a rule at filter differs for packets for this host and those on their way through: the kernel
-// lowers the TTL of these before the hook (net/ipv4/ip_forward.c, net/ipv6/ip6_output.c), and their destination is none of
+// DiffersForwarded reports whether the text of a rule at filter must differ between packets to this host and forwarded packets. The kernel decrements
+// the TTL of forwarded packets before the hook (net/ipv4/ip_forward.c, net/ipv6/ip6_output.c), and the destination of forwarded packets is not one of
 // the host's own addresses.
 func DiffersForwarded(pl *Plan, r *ir.Rule) bool {
 	return TestsTTL(r) || slices.ContainsFunc(r.Dst, func(m ir.AddrMatch) bool { return match.HasLocal(pl.Program.Sets, m) })
 }
 
-// TestsTTL reports whether a rule asks for the TTL.
+// TestsTTL reports whether a rule tests the TTL.
 func TestsTTL(r *ir.Rule) bool {
 	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.TTL })
 }
 
-// HeldPrefixes are how many prefixes a limit with this max has space for on netfilter, where entries take memory only when they are used.
+// HeldPrefixes returns the capacity in prefixes of a limit in netfilter. limit is the max of the policy. In netfilter, entries take memory only while
+// they are in use.
 func HeldPrefixes(limit int) int {
 	const usual = 1 << 17
 	return cmp.Or(limit, usual)
 }
 
-// ProxyCounters name the counters of a protection whose connections begin at SYNPROXY.
+// ProxyCounters has the names of the counters of a protection that uses SYNPROXY.
 type ProxyCounters struct {
-	Proxied string // what was given to it: SYNs, unless XDP answers them, and the packets that come back
-	Invalid string // what belongs to no connection and is not for it
+	Proxied string // packets that are passed to SYNPROXY: SYNs, unless XDP answers them, and the next packets of the clients
+	Invalid string // packets that belong to no connection and that SYNPROXY does not get
 }
 
-// HandshakeOf is what is known of a protection.
+// HandshakeOf returns the handshake parameters of a protection. number is the number of the protection, counted from 1. The parameters come from
+// protect, or are the usual ones if protect is empty.
 func HandshakeOf(pl *Plan, protect []ir.Handshake, number int) ir.Handshake {
 	if number <= len(protect) {
 		return protect[number-1]
@@ -47,19 +49,19 @@ func HandshakeOf(pl *Plan, protect []ir.Handshake, number int) ir.Handshake {
 	return ir.UsualHandshake(&pl.Program.Protections[number-1], 0)
 }
 
-// LeftCheck is a check that a policy enables and a target does not do.
+// LeftCheck is a check that a policy enables and a target does not make.
 type LeftCheck struct {
 	Check packet.Check
-	Why   string // why the target cannot, and what the kernel does about such packets itself
+	Why   string // why the target cannot make the check, and the kernel's own handling of such packets
 }
 
-// ProtosWithout are the protocols of a that are not in b.
+// ProtosWithout returns the protocols of a that are not in b.
 func ProtosWithout(a, b []ir.Range) []ir.Range {
 	return ranges.Common(a, ranges.Complement(b, packet.Proto.Size()), packet.Proto.Size())
 }
 
-// Addresses takes the addresses out of ranges that do not overlap. A hash of addresses alone is faster to make and to ask than what holds
-// ranges, so ranges of a few neighbours are written out, unless they were to double the list.
+// Addresses splits a list of ranges, which must not overlap, into single addresses and larger ranges. A hash of addresses is faster to build and to
+// query than a set of ranges. So short ranges become single addresses, unless this would double the length of the list.
 func Addresses(list []netipx.IPRange) (addresses, ranges []netipx.IPRange) {
 	const few = 8
 	written := 0
@@ -82,7 +84,7 @@ func Addresses(list []netipx.IPRange) (addresses, ranges []netipx.IPRange) {
 	return addresses, ranges
 }
 
-// upTo is how many addresses a range has, 0 when it has more than so many.
+// upTo returns the number of addresses in a range. It returns 0 if the range has more than most.
 func upTo(r netipx.IPRange, most int) int {
 	n := 1
 	for a := r.From(); a != r.To(); a = a.Next() {
@@ -93,5 +95,5 @@ func upTo(r netipx.IPRange, most int) int {
 	return n
 }
 
-// MaxBeforeVLAN is the longest name of a device that VLAN devices can have in front of theirs (IFNAMSIZ).
+// MaxBeforeVLAN is the largest length of a device name for which the name of its VLAN device (`NAME.ID`) is valid (IFNAMSIZ).
 const MaxBeforeVLAN = 13

@@ -10,28 +10,29 @@ import (
 	"github.com/floodwall/floodwall/internal/model/match"
 )
 
-// Costs are the predictions by which a plan was chosen.
+// Costs are the predicted costs on which the choice of a plan was based.
 type Costs struct {
 	Predicted cost.Prediction `json:"predicted"` // of the plan
-	Earliest  cost.Prediction `json:"earliest"`  // of the plan with all as early as can be
-	Others    []Alternative   `json:"others"`    // the best of those that were not chosen, the cheapest first
+	Earliest  cost.Prediction `json:"earliest"`  // of the plan with each rule at its earliest stage
+	Others    []Alternative   `json:"others"`    // the cheapest plans that were not chosen, in ascending order of cost
 }
 
-// Alternative is what a plan would have cost.
+// Alternative is a plan that was considered, and its predicted cost.
 type Alternative struct {
-	What      string          `json:"what"` // which rules run where: "all at filter"
+	What      string          `json:"what"` // describes the placement: "all at filter"
 	Predicted cost.Prediction `json:"predicted"`
 }
 
-// Place is Hoist, but for rules whose placement is auto: it looks for the stages at which all of it costs least, on a
-// host with these costs, with packets as observed. A rule is moved only
-//   - where Hoist's property holds, which keeps all verdicts,
-//   - when it drops or passes by addresses and fields that are the same at all stages it can move to,
-//   - to stages that its packets come to, and
-//   - when the policy's default is pass: what moves behind a default that drops would be dropped by that.
+// Place is Hoist with a choice of stages by cost: for rules whose placement is auto, it searches for the stages at
+// which the whole program costs least, by the cost model m of the host and the observed mix of packets. It moves a rule
+// only
+//   - if the conditions of Hoist hold, which keep all verdicts,
+//   - if the rule drops or passes by addresses and fields that have the same values at all stages to which it can move,
+//   - to stages that its packets reach, and
+//   - if the policy's default is pass: a default that drops would drop the packets of a rule that moves behind it.
 //
-// Without a model, or when no packets were observed, all is as Hoist says. It tries some dozens of plans, less for thousands
-// of rules: each rule with many packets by itself, those together that save something, and all.
+// Without a model, or without observed packets, Place returns the plan of Hoist. It tries some dozens of plans, fewer for thousands of rules: it
+// moves each rule with many packets alone, the rules that save work together, and all rules.
 func Place(p *ir.Program, t Target, m *cost.Model, mix cost.Mix) (*Plan, error) {
 	base, err := Hoist(p, t)
 	if err != nil {
@@ -56,14 +57,14 @@ func Place(p *ir.Program, t Target, m *cost.Model, mix cost.Mix) (*Plan, error) 
 type search struct {
 	base, best *Plan
 	free       *freedom
-	cheapest   Alternative // that is best
+	cheapest   Alternative // the chosen plan and its cost
 	model      *cost.Model
 	mix        cost.Mix
-	tried      map[string]bool // by the stages of all rules
+	tried      map[string]bool // the plans that were tried; the key is the stages of all rules
 	rejected   []Alternative
 }
 
-// run tries moves from the best plan so far, until a round over all stages has found no better one.
+// run tries moves from the best plan so far. It ends when a round over all stages has found no better plan.
 func (s *search) run() {
 	const rounds = 3
 	for range rounds {
@@ -77,7 +78,7 @@ func (s *search) run() {
 	}
 }
 
-// toStage tries to move rules to a stage: all of them, all but the few that decide most packets, and those few.
+// toStage tries to move three groups of rules to a stage: all rules, all except the few that decide most packets, and only those few.
 func (s *search) toStage(stage Stage) {
 	movable := s.movable(stage)
 	if len(movable) == 0 {
@@ -97,7 +98,8 @@ func (s *search) toStage(stage Stage) {
 	}
 }
 
-// most is how many rules are told apart by their packets, fewer in long policies, whose plans take longer to make.
+// most returns the largest number of rules that a try moves because of their packet counts. It is lower for long policies, because their plans take
+// longer to compute.
 func (s *search) most() int {
 	if len(s.base.Rules) > 1000 {
 		return 2
@@ -105,7 +107,7 @@ func (s *search) most() int {
 	return 16
 }
 
-// movable are the rules that may run at a stage and do not.
+// movable returns the rules that may run at a stage but currently run at another one.
 func (s *search) movable(stage Stage) (list []int) {
 	for i, place := range s.base.Rules {
 		if s.best.Rules[i].Stage == stage || s.base.after(place.Stage, stage) || !s.free.may(i, stage) {
@@ -118,14 +120,14 @@ func (s *search) movable(stage Stage) (list []int) {
 	return list
 }
 
-// hottest are the rules that drop packets, those with most of them first.
+// hottest returns the rules that drop packets, in descending order of their packet counts.
 func (s *search) hottest(rules []int) []int {
 	list := slices.DeleteFunc(slices.Clone(rules), func(i int) bool { return s.dropped(i) == 0 })
 	slices.SortStableFunc(list, func(a, b int) int { return cmp.Compare(s.dropped(b), s.dropped(a)) })
 	return list
 }
 
-// dropped is the number of packets that a rule drops.
+// dropped returns the number of packets that a rule drops.
 func (s *search) dropped(i int) uint64 {
 	if r := &s.base.Program.Rules[i]; r.Verdict == ir.Drop {
 		return s.mix.Rules[r.Name]
@@ -133,7 +135,7 @@ func (s *search) dropped(i int) uint64 {
 	return 0
 }
 
-// saving are the rules that save work at a stage where fewer packets come to them, those that save most first.
+// saving returns the rules that would cost less at a stage because fewer packets reach them there, in descending order of the saving.
 func (s *search) saving(rules []int, stage Stage) []int {
 	gain := map[int]float64{}
 	for _, i := range rules {
@@ -144,7 +146,7 @@ func (s *search) saving(rules []int, stage Stage) []int {
 	return list
 }
 
-// gain estimates the nanoseconds that a rule saves when it moves, from what it asks of packets by itself.
+// gain estimates the nanoseconds that moving a rule saves, from the cost of its own tests alone.
 func (s *search) gain(i int, stage Stage) float64 {
 	r := &s.base.Program.Rules[i]
 	each, matched := s.base.asked(r, cost.All)
@@ -160,7 +162,7 @@ func (s *search) gain(i int, stage Stage) float64 {
 	return alone(s.best.Rules[i].Stage, s.mix.Arrived) - alone(stage, come)
 }
 
-// withBefore are rules and those before them that would force them to follow.
+// withBefore returns rules together with the earlier rules that conflict with them. Without these earlier rules, the move would be undone.
 func (s *search) withBefore(rules []int) []int {
 	p := s.base.Program
 	out := slices.Clone(rules)
@@ -175,7 +177,7 @@ func (s *search) withBefore(rules []int) []int {
 	return slices.Compact(out)
 }
 
-// names lists a few rules.
+// names returns a text with the names of a few of the rules.
 func (s *search) names(rules []int) string {
 	if len(rules) > 2 {
 		return fmt.Sprintf("%q and %d more", s.base.Program.Rules[rules[0]].Name, len(rules)-1)
@@ -187,7 +189,8 @@ func (s *search) names(rules []int) string {
 	return text
 }
 
-// try makes the best plan so far with some rules at another stage, and keeps it when it is better.
+// try computes a variant of the best plan so far, with some rules at another stage. It keeps the variant if it is cheaper. what describes the
+// variant.
 func (s *search) try(what string, rules []int, stage Stage) {
 	from := make([]Stage, len(s.base.Rules))
 	copy(from, s.best.From)
@@ -209,7 +212,7 @@ func (s *search) try(what string, rules []int, stage Stage) {
 	s.judge(Alternative{what, pl.Predict(s.model, s.mix)}, pl)
 }
 
-// judge keeps the cheaper of a plan and the best so far.
+// judge compares a plan with the best plan so far, and keeps the cheaper one.
 func (s *search) judge(a Alternative, pl *Plan) {
 	if a.Predicted.CPU < s.cheapest.Predicted.CPU {
 		s.best, s.cheapest, a = pl, a, s.cheapest
@@ -217,11 +220,11 @@ func (s *search) judge(a Alternative, pl *Plan) {
 	s.rejected = append(s.rejected, a)
 }
 
-// overtaken reports whether a rule with packets would lose them to one behind it with the same verdict: of that nothing is
-// predicted.
+// overtaken reports whether a rule that has packets would lose them to a later rule with the same verdict. The cost model does not predict that
+// effect.
 func (s *search) overtaken(pl *Plan) bool {
 	rules := pl.Program.Rules
-	var early []int // rules that others could have been moved behind
+	var early []int // rules that may now come before rules that precede them in the policy
 	for j, place := range pl.Rules {
 		if place.Stage != StageFilter && !rules[j].Observe {
 			early = append(early, j)
@@ -240,14 +243,14 @@ func (s *search) overtaken(pl *Plan) bool {
 	return false
 }
 
-// others are the cheapest of the plans that were not chosen.
+// others returns the cheapest plans that were not chosen.
 func (s *search) others() []Alternative {
 	const most = 3
 	slices.SortStableFunc(s.rejected, func(a, b Alternative) int { return cmp.Compare(a.Predicted.CPU, b.Predicted.CPU) })
 	return s.rejected[:min(len(s.rejected), most)]
 }
 
-// explain adds the figures to why rules are where they are.
+// explain adds the predicted costs to the reasons of the assignments.
 func (s *search) explain() {
 	if len(s.rejected) == 0 {
 		return

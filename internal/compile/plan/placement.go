@@ -7,11 +7,12 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// begin is the earliest stage that can serve rule i, whatever the other rules are, from the stage on that its placement or pl.From names.
+// begin returns the earliest stage that can run rule i, regardless of other rules. The stage is not before the one that the rule's placement or
+// pl.From names.
 func (pl *Plan) begin(i int) (Assignment, *StageError) {
 	r := &pl.Program.Rules[i]
 	place, err := pl.earliest(r)
-	if err != nil || r.Protect > 0 { // a protection has a place of its own
+	if err != nil || r.Protect > 0 { // a protection has a stage of its own
 		return place, err
 	}
 	if h, ok := pl.held[i]; ok {
@@ -32,8 +33,8 @@ func (pl *Plan) begin(i int) (Assignment, *StageError) {
 	return pl.later(r, place, from, why), nil
 }
 
-// later is the place of a rule if it must not run before a stage: place itself if that is behind the stage, or if no later stage can serve
-// the rule.
+// later returns the assignment of a rule that must not run before the stage from. It returns place unchanged if place is not before from, or if no
+// stage from there on can run the rule.
 func (pl *Plan) later(r *ir.Rule, place Assignment, from Stage, why string) Assignment {
 	if !pl.after(from, place.Stage) {
 		return place
@@ -45,7 +46,8 @@ func (pl *Plan) later(r *ir.Rule, place Assignment, from Stage, why string) Assi
 	return Assignment{Stage: at, Why: why}
 }
 
-// stageNamed returns a stage by its name, or the next stage that the target has. "" returns "".
+// stageNamed returns the stage with a name. If the target does not have that stage, it returns the next one that the target has. For the name "" it
+// returns "".
 func (pl *Plan) stageNamed(name string) Stage {
 	if name == "" {
 		return ""
@@ -53,7 +55,7 @@ func (pl *Plan) stageNamed(name string) Stage {
 	return pl.Target.stages()[slices.IndexFunc(pl.Target.stages(), func(s Stage) bool { return !pl.after(Stage(name), s) })]
 }
 
-// misplaced is the error of a rule whose placement names a stage that cannot serve it.
+// misplaced returns the error that a rule's placement names a stage that cannot run the rule.
 func (pl *Plan) misplaced(r *ir.Rule, placement, key, reason string) *StageError {
 	remedy := "leave placement out"
 	if i := slices.IndexFunc(pl.Target.stages(), func(s Stage) bool { k, _ := pl.Unfit(r, s); return k == "" }); i >= 0 {
@@ -62,7 +64,7 @@ func (pl *Plan) misplaced(r *ir.Rule, placement, key, reason string) *StageError
 	return pl.refuse(r, placement, fmt.Sprintf("that stage cannot serve %s: %s", key, reason), remedy)
 }
 
-// PlacementNotes say which placements name a stage that a target lacks.
+// PlacementNotes returns notes about placements that name a stage that the target does not have.
 func PlacementNotes(p *ir.Program, t Target) (notes []string) {
 	pl := Plan{Target: t, Program: p}
 	lacks := func(of ir.Placement) bool {

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// anyPlan plans a program as one of the ways there are says.
+// anyPlan plans a program in a random way.
 func anyPlan(r *rand.Rand, p *ir.Program, target plan.Target) (*plan.Plan, error) {
 	switch r.IntN(4) {
 	case 0:
@@ -31,7 +31,7 @@ func anyPlan(r *rand.Rand, p *ir.Program, target plan.Target) (*plan.Plan, error
 	return plan.Place(p, target, randomModel(r), randomMix(r, p))
 }
 
-// randomModel is a model in which nothing need be cheaper than anything.
+// randomModel returns a cost model with random costs.
 func randomModel(r *rand.Rand) *cost.Model {
 	ns := func() float64 { return 1000 * r.Float64() * r.Float64() }
 	m := &cost.Model{Reach: map[string]float64{}, Conntrack: ns(), Route: ns(), Work: map[string]cost.Work{}}
@@ -56,7 +56,7 @@ func randomMix(r *rand.Rand, p *ir.Program) cost.Mix {
 	return mix
 }
 
-// measured is a model with figures as on the machine of EXPERIMENTS: a router with a full table of routes.
+// measured returns a cost model with figures like those of the machine of EXPERIMENTS: a router with a full routing table.
 func measured() *cost.Model {
 	work := cost.Work{Hook: 15, Rule: 8, Set: 25, Limit: 60, Local: 35}
 	m := &cost.Model{
@@ -69,18 +69,18 @@ func measured() *cost.Model {
 	return m
 }
 
-// published is the policy of the article, which drops the packets of one source that are for the router itself.
+// published is the policy of the article. It drops packets from one source to the router itself.
 const published = "checks: off\nrules: [{name: x, from: 198.51.100.1, to: local, proto: udp, port: 5001, then: drop}]\n"
 
-// The article's tests: 280,000 packets a second for the router that are all dropped, and 155 million that are forwarded in
-// ten minutes, while 58,604 are dropped.
+// The tests of the article. In one, 280,000 packets per second arrive for the router and are all dropped. In the other, 155 million packets are
+// forwarded in ten minutes, while 58,604 packets are dropped.
 var (
 	attacked   = cost.Mix{Seconds: 600, Arrived: 168_000_000, Rules: map[string]uint64{"x": 168_000_000}}
 	forwarding = cost.Mix{Seconds: 600, Arrived: 155_058_604, Forwarded: 155_000_000, Rules: map[string]uint64{"x": 58_604}}
 )
 
-// TestPlacements says where rules go that ask for a stage, by the policy or by themselves, and what is said of a stage that
-// the target lacks.
+// TestPlacements checks the stages of rules with a placement of the policy or of their own. It also checks the message about a stage that the target
+// does not have.
 func TestPlacements(t *testing.T) {
 	const rules = `
 rules:
@@ -106,7 +106,7 @@ rules:
 	} {
 		s := subject.Lower(t, "placement: "+string(cmp.Or(tt.placement, "auto"))+rules)
 		if s.Program.Placement = tt.placement; tt.placement == "xdp" {
-			s.Program.Rules[0].Placement = "xdp" // said once more, of a rule
+			s.Program.Rules[0].Placement = "xdp" // now the rule itself has a placement
 			tt.notes++
 		}
 		pl, err := plan.Hoist(s.Program, tt.target)
@@ -127,7 +127,8 @@ rules:
 	}
 }
 
-// TestDefaultPlaced has the default of a policy follow its placement when it drops: or no rule would have its packets.
+// TestDefaultPlaced checks that a default that drops runs at the placement of the policy. At an earlier stage, it would drop the packets before the
+// rules see them.
 func TestDefaultPlaced(t *testing.T) {
 	for def, want := range map[string]plan.Stage{"drop": plan.StageFilter, "pass": plan.StageIngress} {
 		s := subject.Lower(t, "placement: filter\ndefault: "+def)
@@ -137,7 +138,8 @@ func TestDefaultPlaced(t *testing.T) {
 	}
 }
 
-// TestPlacePublished has the article's rule where the article's measurements want it, whatever it was that was observed.
+// TestPlacePublished checks that the article's rule is placed at the cheapest stage according to the article's measurements, for each of the two
+// mixes of packets.
 func TestPlacePublished(t *testing.T) {
 	s := subject.Lower(t, published)
 	for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
@@ -163,8 +165,8 @@ func place(t *testing.T, p *ir.Program, target plan.Target, mix cost.Mix) *plan.
 	return pl
 }
 
-// TestPlaceCrosses has the share of dropped packets grow: the rule moves once, to raw, and the cost that is predicted is
-// never above that of either stage fixed.
+// TestPlaceCrosses increases the share of dropped packets. The rule must move once, to raw. The predicted cost must never be above the cost with the
+// rule fixed at either stage.
 func TestPlaceCrosses(t *testing.T) {
 	s := subject.Lower(t, published)
 	var moved []string
@@ -191,7 +193,7 @@ func TestPlaceCrosses(t *testing.T) {
 	}
 }
 
-// TestPlaceKeeps lists what Place must not move, though all is cheaper at filter.
+// TestPlaceKeeps checks rules that Place must not move, although all rules would cost less at filter.
 func TestPlaceKeeps(t *testing.T) {
 	nat, bypassed := forwarding, forwarding
 	nat.NAT, bypassed.Bypassed = true, true
@@ -221,8 +223,8 @@ func TestPlaceKeeps(t *testing.T) {
 	}
 }
 
-// TestPlaceFragments has rules that drop later fragments. Where conntrack puts datagrams together, a rule before them that
-// asks for ports decides some of these as a whole: then they stay where fragments are still apart.
+// TestPlaceFragments checks the stage of rules that drop later fragments. After conntrack has reassembled a datagram, an earlier rule that tests
+// ports and passes packets could decide these fragments. The rules must then stay at a stage before reassembly.
 func TestPlaceFragments(t *testing.T) {
 	const drops = "{name: x, from: 198.51.100.1, to: local, proto: udp, then: drop}"
 	for before, want := range map[string]plan.Stage{
@@ -242,7 +244,8 @@ func TestPlaceFragments(t *testing.T) {
 	}
 }
 
-// TestPlaceApart has two rules of which one drops a flood: only the other moves, and it comes back when the flood is its.
+// TestPlaceApart checks two rules, one of which drops a flood. Only the other rule may move. When the flood matches that rule instead, it must move
+// back.
 func TestPlaceApart(t *testing.T) {
 	s := subject.Lower(t, `
 checks: off
@@ -264,7 +267,8 @@ rules:
 	}
 }
 
-// TestPlaceMany places 5,000 rules, or 10,000 with FLOODWALL_LONG=1. Trying each by itself, or comparing each with each in every plan, would take minutes.
+// TestPlaceMany places 5,000 rules, or 10,000 with FLOODWALL_LONG=1. Trying each rule separately, or comparing all pairs in each plan, would take
+// minutes.
 func TestPlaceMany(t *testing.T) {
 	r, _ := subject.Seeded(t)
 	var b strings.Builder
@@ -287,7 +291,7 @@ func TestPlaceMany(t *testing.T) {
 	}
 }
 
-// TestPlaceLookups has the cost model see that rules in verdict maps cost together what a few do.
+// TestPlaceLookups checks that the predicted cost of many rules in verdict maps equals that of a few rules.
 func TestPlaceLookups(t *testing.T) {
 	predicted := func(rules int) float64 {
 		text := "checks: off\nrules:\n"

@@ -10,11 +10,10 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// minPrecision is the least time of one packet, in units of time, if times are rounded to whole units: the rate is then at most 1% too
-// high.
+// minPrecision is the shortest time per packet, in whole units of time, for which rounding raises the rate by at most 1%.
 const minPrecision = 100
 
-// NftablesRate is a limit in the terms of nftables: packets, or bytes, in a unit of time, and so many more at once.
+// NftablesRate is a limit in the form of nftables: packets or bytes per unit of time, and a burst.
 type NftablesRate struct {
 	Amount uint64
 	Per    time.Duration
@@ -37,9 +36,9 @@ func (r NftablesRate) Unit() string {
 	return ""
 }
 
-// RateForNftables returns the rate of a limit in nftables, or the reason why nftables cannot express it. The kernel has a token bucket that
-// counts nanoseconds (net/netfilter/nft_limit.c): full at first, with space for the burst; packets that exceed it take nothing. That is
-// ir.Limit, except that the time of a packet, or of its bytes, is rounded to whole nanoseconds.
+// RateForNftables returns the rate of a limit in nftables, or the reason why nftables cannot express it. The kernel has a token bucket that counts
+// nanoseconds (net/netfilter/nft_limit.c). The bucket is full at first and has space for the burst. Packets above the limit take no tokens. ir.Limit
+// is the same bucket, except that the kernel rounds the time of a packet or of its bytes to whole nanoseconds.
 func RateForNftables(l *ir.Limit) (r NftablesRate, why string) {
 	if l.Bits {
 		return bytesForNftables(l)
@@ -54,8 +53,8 @@ func RateForNftables(l *ir.Limit) (r NftablesRate, why string) {
 	return NftablesRate{l.Rate, l.Per, l.Burst}, ""
 }
 
-// bytesForNftables does this for a limit of bits. The kernel's bucket has space for the bytes of one unit of time plus the burst. So the
-// shortest unit with a whole number of bytes is best.
+// bytesForNftables does the same as RateForNftables, for a limit of bits. The kernel's bucket has space for the bytes of one unit of time plus the
+// burst. So the shortest unit with a whole number of bytes is best.
 func bytesForNftables(l *ir.Limit) (r NftablesRate, why string) {
 	r = NftablesRate{Amount: l.Rate / 8, Per: l.Per}
 	burst := l.Burst / 8
@@ -77,7 +76,7 @@ func bytesForNftables(l *ir.Limit) (r NftablesRate, why string) {
 	return r, ""
 }
 
-// unfitNftables is the reason why nftables cannot express a limit, "" if it can.
+// unfitNftables returns the reason why nftables cannot express a limit. It returns "" if it can.
 func unfitNftables(l *ir.Limit) (why string) {
 	_, why = RateForNftables(l)
 	return why
@@ -89,11 +88,11 @@ func overflows(a, b uint64) bool {
 	return high > 0
 }
 
-// unfitIptables is the reason why hashlimit cannot express a limit, "" if it can. Its bucket is that of ir.Limit: full at first, with space
-// for the burst; packets that exceed it take nothing. But it is filled once a tick of the kernel's clock (HZ), and the time of a packet is
-// rounded to whole microseconds (net/netfilter/xt_hashlimit.c).
+// unfitIptables returns the reason why hashlimit cannot express a limit. It returns "" if it can. Its token bucket is that of ir.Limit: it is full at
+// first and has space for the burst, and packets above the limit take no tokens. But the bucket is filled once per tick of the kernel's clock (HZ),
+// and the time of a packet is rounded to whole microseconds (net/netfilter/xt_hashlimit.c).
 func unfitIptables(l *ir.Limit) (why string) {
-	const most = 1_000_000 // XT_HASHLIMIT_BURST_MAX, and XT_HASHLIMIT_SCALE_v2 a second
+	const most = 1_000_000 // XT_HASHLIMIT_BURST_MAX, and XT_HASHLIMIT_SCALE_v2 per second
 	each := uint64(l.Per/time.Microsecond) / l.Rate
 	switch {
 	case l.Bits:
@@ -108,13 +107,14 @@ func unfitIptables(l *ir.Limit) (why string) {
 	return ""
 }
 
-// Drained is the time, in whole seconds, after which the burst of a limit is forgotten: a prefix is then as if it were new.
+// Drained returns the time, in whole seconds, after which the bucket of an idle prefix is full again. Such a prefix need not be remembered, because
+// it is then like a new prefix.
 func Drained(l *ir.Limit) int64 {
 	seconds := float64(l.Burst) / float64(l.Rate) * l.Per.Seconds()
 	return int64(seconds) + 2
 }
 
-// RateNotes warns of rates that are at least a thousandth too high because the time of a packet is rounded to whole units.
+// RateNotes returns notes about rates that become too high by at least a thousandth, because the time of a packet is rounded to whole units.
 func RateNotes(p *ir.Program, target Target) (notes []string) {
 	unit := time.Nanosecond
 	if target == TargetIptables {

@@ -7,11 +7,11 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// StageError says that a rule has no stage.
+// StageError is the error for a rule that has no possible stage.
 type StageError struct {
-	File      string // of the policy; "" when it has none
+	File      string // of the policy; "" if it has none
 	Rule      string
-	Line, Col int // in the policy; 0 when it is not known
+	Line, Col int // in the policy; 0 if unknown
 	Key       string
 	Cause     string
 	Remedy    string
@@ -21,16 +21,16 @@ func (e *StageError) Error() string {
 	return (&ir.Program{File: e.File}).Place(e.Line, e.Col) + e.Text()
 }
 
-// Text is the error without its place.
+// Text returns the error without its position.
 func (e *StageError) Text() string { return fmt.Sprintf("rule %q: %s: %s", e.Rule, e.Key, e.Cause) }
 
-// Hint is the remedy.
+// Hint returns the remedy.
 func (e *StageError) Hint() string { return e.Remedy }
 
-// StageErrors are those of all rules that have no stage.
+// StageErrors are the errors of all rules that have no possible stage.
 type StageErrors []*StageError
 
-// Error is the first few, in one line.
+// Error returns the first few errors, in one line.
 func (es StageErrors) Error() string {
 	const most = 3
 	var texts []string
@@ -43,7 +43,7 @@ func (es StageErrors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Unwrap gives the single errors to errors.As.
+// Unwrap returns the individual errors, for errors.As.
 func (es StageErrors) Unwrap() []error {
 	errs := make([]error, len(es))
 	for i, e := range es {
@@ -52,14 +52,14 @@ func (es StageErrors) Unwrap() []error {
 	return errs
 }
 
-// add adds an error, if it is one.
+// add appends e unless it is nil.
 func (es *StageErrors) add(e *StageError) {
 	if e != nil {
 		*es = append(*es, e)
 	}
 }
 
-// once is the first error of each place: a service is several rules.
+// once returns the first error for each position. A service becomes several rules, so several errors may have the same position.
 func (es StageErrors) once() (first StageErrors) {
 	seen := map[[2]int]bool{}
 	for _, e := range es {
@@ -72,7 +72,7 @@ func (es StageErrors) once() (first StageErrors) {
 	return first
 }
 
-// refuse is the error of a rule.
+// refuse returns a StageError for a rule.
 func (pl *Plan) refuse(r *ir.Rule, key, cause, remedy string) *StageError {
 	return &StageError{pl.Program.File, r.Name, r.Line, r.Col, key, cause, remedy}
 }

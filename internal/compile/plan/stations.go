@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Predict is the cost of the plan with a mix of packets, which may differ from the mix it was made for.
+// Predict returns the cost of the plan for a mix of packets. This mix may differ from the one for which the plan was made.
 func (pl *Plan) Predict(m *cost.Model, mix cost.Mix) cost.Prediction {
 	return m.Predict(string(pl.Target), pl.stations(), mix)
 }
@@ -20,7 +20,7 @@ func (pl *Plan) Same(o *Plan) bool {
 	return pl.Target == o.Target && same(pl.Default, o.Default) && slices.EqualFunc(pl.Rules, o.Rules, same)
 }
 
-// stations are the work of the plan for packets, in the terms of package cost.
+// stations returns the work that packets cause in the plan, in the types of package cost.
 func (pl *Plan) stations() (list []cost.Station) {
 	for _, s := range pl.Target.stages() {
 		if !pl.Stands(s) {
@@ -39,8 +39,8 @@ func (pl *Plan) stations() (list []cost.Station) {
 	return list
 }
 
-// Stands reports whether packets meet anything of ours at a stage: rules, checks, the default, or the program in XDP, which
-// stays for what else it does.
+// Stands reports whether Floodwall has any code at a stage: rules, checks, the default, or the XDP program. The XDP program is always there, because
+// it has other tasks, too.
 func (pl *Plan) Stands(s Stage) bool {
 	return s == StageXDP || pl.CheckedAt(s) || pl.Default.At(s) || pl.Uses(s)
 }
@@ -57,14 +57,14 @@ func allChecks(of packet.CheckSet) (list []packet.Check) {
 func (pl *Plan) station(s Stage, flow cost.Flow, steps []Step) cost.Station {
 	out := cost.Station{Stage: string(s), Flow: flow, Steps: make([]cost.Step, 0, len(steps)+1)}
 	out.Steps = append(out.Steps, cost.Step{Each: pl.once(s, steps)})
-	if flow == cost.Forwarded { // what is for this host alone stands in the input chain
+	if flow == cost.Forwarded { // rules that match only packets to this host are in the input chain
 		steps = slices.DeleteFunc(slices.Clone(steps), func(step Step) bool { return pl.flow(&pl.Program.Rules[step.Rule]) == cost.Local })
 	}
 	lookups := pl.lookups(s, steps)
 	for i, step := range steps {
 		r := pl.Of(step, s)
 		one := cost.Step{Rule: r.Name, Flow: pl.flow(r), Drops: r.Verdict != ir.Pass && !r.Observe}
-		if r.Observe || step.Wait { // its packets go on
+		if r.Observe || step.Wait { // its packets continue with the next step
 			one.Rule = ""
 		}
 		switch {
@@ -82,8 +82,7 @@ func (pl *Plan) station(s Stage, flow cost.Flow, steps []Step) cost.Station {
 	return out
 }
 
-// lookups are the steps of a stage in nftables that verdict maps replace, by their index, with the number of rules that a packet is tested
-// against in their place.
+// lookups returns the steps of a stage in nftables that are replaced by verdict maps, by index. The value is the cost of the replacement, in rules.
 func (pl *Plan) lookups(s Stage, steps []Step) map[int]int {
 	if s == StageXDP || pl.Target == TargetIptables {
 		return nil
@@ -96,12 +95,12 @@ func (pl *Plan) lookups(s Stage, steps []Step) map[int]int {
 	return Asked(Arrange(pl.Program.Sets, list))
 }
 
-// tabled is the number of rules in XDP from which on further ones cost nothing: a packet then selects rows of tables, which cost about as
-// much as this many rules in sequence.
+// tabled is the number of rules in XDP above which further rules add no cost. The program then looks up rows of tables, which costs about as much as
+// this many rules in sequence.
 const tabled = 40
 
-// once is the work of a stage for each packet before its rules. In XDP: the classes of both addresses, and their dynamic sets. In nftables:
-// the tests for packets from outside and for later fragments, unless rules make them.
+// once returns the work that a stage does for each packet before its rules. In XDP it is the lookup of the classes and dynamic sets of both
+// addresses. In nftables it is the tests for packets from outside and for later fragments, unless the rules make these tests.
 func (pl *Plan) once(s Stage, steps []Step) (a cost.Asked) {
 	switch {
 	case s == StageXDP:
@@ -126,19 +125,19 @@ func (pl *Plan) once(s Stage, steps []Step) (a cost.Asked) {
 	return a
 }
 
-// asked is the work of a rule in netfilter for each packet, and for those that match all its other tests: tests for the host's own
-// addresses, which are written last, and limits.
+// asked returns the work of a rule in netfilter. each is the work for every packet. matched is the additional work for packets that pass the tests in
+// each: the tests for the host's own addresses, which come last, and the limits.
 func (pl *Plan) asked(r *ir.Rule, flow cost.Flow) (each, matched cost.Asked) {
 	each.Rules = 1
 	for side, matches := range match.Sides(r) {
 		for _, m := range matches {
 			for _, set := range m.Sets {
 				switch s := &pl.Program.Sets[set]; {
-				case match.IsLocal(s) && side == match.DstSide && flow == cost.Forwarded: // known, and so not asked
+				case match.IsLocal(s) && side == match.DstSide && flow == cost.Forwarded: // forwarded packets are in another chain, so there is no test
 				case match.IsLocal(s):
 					matched.Locals++
 				case s.Dynamic != nil:
-					each.Sets += 2 // addresses and prefixes
+					each.Sets += 2 // one for addresses and one for prefixes
 				case s.Name != "" || s.Static.Size() > Inline:
 					each.Sets++
 				}
@@ -146,13 +145,13 @@ func (pl *Plan) asked(r *ir.Rule, flow cost.Flow) (each, matched cost.Asked) {
 		}
 	}
 	matched.Limits = limits(r)
-	if len(r.Match) == 0 && each.Sets == 0 && len(r.Src)+len(r.Dst) == 1 { // there is nothing else
+	if len(r.Match) == 0 && each.Sets == 0 && len(r.Src)+len(r.Dst) == 1 { // the rule has no other test
 		each.Locals, matched.Locals = matched.Locals, 0
 	}
 	return each, matched
 }
 
-// limits counts the limits of a rule. A number of connections costs about what a rate costs.
+// limits returns the number of limits of a rule. A limit of connections costs about as much as a rate limit.
 func limits(r *ir.Rule) int {
 	if r.Connections != nil {
 		return len(r.Over) + 1
@@ -160,7 +159,7 @@ func limits(r *ir.Rule) int {
 	return len(r.Over)
 }
 
-// locals counts the tests of a rule for the host's own addresses.
+// locals returns the number of a rule's tests for the host's own addresses.
 func (pl *Plan) locals(r *ir.Rule) (n int) {
 	for _, matches := range match.Sides(r) {
 		for _, m := range matches {
@@ -170,7 +169,7 @@ func (pl *Plan) locals(r *ir.Rule) (n int) {
 	return n
 }
 
-// flow is the packets that a rule can match.
+// flow returns the packets that a rule can match: packets to this host, forwarded packets, or both.
 func (pl *Plan) flow(r *ir.Rule) cost.Flow {
 	for _, m := range r.Dst {
 		only := !slices.ContainsFunc(m.Sets, func(i int) bool { return !match.IsLocal(&pl.Program.Sets[i]) })

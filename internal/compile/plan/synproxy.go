@@ -11,9 +11,9 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// Proxied is the protection of a rule whose connections begin at the kernel's SYNPROXY, which stands where packets are forwarded; nil if it
-// has none. Such a rule has two places: that of its verdict, and the filter stage behind conntrack. There SYNPROXY gets those of its
-// packets that belong to no connection.
+// Proxied returns the protection of a rule that uses the kernel's SYNPROXY, which works on forwarded packets. It returns nil if the rule does not use
+// SYNPROXY. Such a rule has two stages: the stage of its verdict, and the filter stage after conntrack. At filter, SYNPROXY gets those packets of the
+// rule that belong to no connection.
 func (pl *Plan) Proxied(rule int) *ir.Protection {
 	number := pl.Program.Rules[rule].Protect
 	if number == 0 || !pl.Program.Protections[number-1].Router {
@@ -22,7 +22,7 @@ func (pl *Plan) Proxied(rule int) *ir.Protection {
 	return &pl.Program.Protections[number-1]
 }
 
-// ProxyAnswers are the rules with SYNPROXY, as they match the ACKs by which it answers servers.
+// ProxyAnswers returns the rules with SYNPROXY, restricted to the ACKs that SYNPROXY sends to servers.
 func (pl *Plan) ProxyAnswers() (rules []ir.Rule) {
 	for i, r := range pl.Program.Rules {
 		if pl.Proxied(i) != nil {
@@ -33,15 +33,15 @@ func (pl *Plan) ProxyAnswers() (rules []ir.Rule) {
 	return rules
 }
 
-// ProxiedAt reports whether a stage has SYNPROXY for a rule.
+// ProxiedAt reports whether SYNPROXY is used for a rule at a stage.
 func (pl *Plan) ProxiedAt(rule int, s Stage) bool { return s == StageFilter && pl.Proxied(rule) != nil }
 
-// ServerDSCP is the DSCP that XDP gives a packet which is not for SYNPROXY though conntrack may know no connection of it: DSCP_SERVER of
+// ServerDSCP is the DSCP with which XDP marks a packet that SYNPROXY must not get, although conntrack may not know its connection: DSCP_SERVER of
 // bpf/protect.h.
 const ServerDSCP = 3
 
-// Unconnected is a rule with SYNPROXY as it matches the packets that SYNPROXY gets, or that are dropped beside it, when they belong to no
-// connection: all, but behind XDP those that it has marked.
+// Unconnected returns a rule with SYNPROXY, restricted to packets without a connection. SYNPROXY gets these packets, or they are dropped. With XDP,
+// they are all packets except those with the mark ServerDSCP. On other targets the rule is returned unchanged.
 func (pl *Plan) Unconnected(r *ir.Rule) *ir.Rule {
 	out := *r
 	if pl.Target == TargetXDP {
@@ -51,19 +51,19 @@ func (pl *Plan) Unconnected(r *ir.Rule) *ir.Rule {
 	return &out
 }
 
-// Proxies reports whether any rule has SYNPROXY.
+// Proxies reports whether any rule uses SYNPROXY.
 func (pl *Plan) Proxies() bool {
 	return slices.ContainsFunc(pl.Program.Protections, func(p ir.Protection) bool { return p.Router })
 }
 
-// Untracks reports whether a stage has to keep a rule's SYNs out of conntrack, because SYNPROXY answers all of them. Behind XDP it answers
-// none: SYNs that XDP passes are tracked like any other, and the last packet of a handshake that XDP has started belongs to no connection.
+// Untracks reports whether a stage must exempt a rule's SYNs from conntrack, because SYNPROXY answers all of them. With XDP, SYNPROXY answers no
+// SYNs. SYNs that XDP passes are tracked like other packets. The last packet of a handshake that XDP has started belongs to no connection.
 func (pl *Plan) Untracks(rule int, s Stage) bool {
 	return pl.Target != TargetXDP && s == StageRaw && pl.Proxied(rule) != nil
 }
 
-// protectable is an error when a rule with a protection cannot run where the protection is. other is the rule that keeps it from there; nil:
-// what the rule asks for itself does.
+// protectable returns an error if a rule with a protection cannot run at the stage of the protection. other is the rule that prevents it. If other is
+// nil, a test of the rule itself prevents it.
 func (pl *Plan) protectable(r *ir.Rule, at Assignment, other *ir.Rule) *StageError {
 	if r.Protect == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (pl *Plan) protectable(r *ir.Rule, at Assignment, other *ir.Rule) *StageErr
 	return e
 }
 
-// portsText writes ports as a policy does.
+// portsText formats ports in the syntax of a policy.
 func portsText(ports []ir.Range) string {
 	var words []string
 	for _, r := range ports {
@@ -101,7 +101,7 @@ func portsText(ports []ir.Range) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// trackable adds an error for each service that SYNPROXY protects and that conntrack is kept away from.
+// trackable adds an error for each service that uses SYNPROXY but is exempt from conntrack by the policy.
 func (pl *Plan) trackable(errs *StageErrors) {
 	for _, p := range pl.Program.Protections {
 		if why := pl.keptFromProxy(&p); why != "" {
@@ -118,9 +118,9 @@ func (pl *Plan) trackable(errs *StageErrors) {
 	}
 }
 
-// For returns a program as a target can run it. Without XDP only the kernel answers SYNs to this host. So in mode host a protection becomes
-// a rule that drops the SYNs above its limits; in mode router that rule stands before SYNPROXY. The notes say what is lost. For has no
-// effect on its own result.
+// For adapts a program to a target. Without XDP, only the kernel can answer SYNs to this host. So in mode host a protection becomes a rule that drops
+// SYNs above its limits. In mode router that rule comes before SYNPROXY. The notes describe what the target does not protect. If For is called for
+// its own result, it changes nothing.
 func For(p *ir.Program, t Target) (*ir.Program, []string) {
 	if t == TargetXDP || len(p.Protections) == 0 {
 		return p, nil
@@ -132,14 +132,15 @@ func For(p *ir.Program, t Target) (*ir.Program, []string) {
 	return out, notes
 }
 
-// WithoutCookies returns a program for XDP that answers no SYNs for some protections, by their index: each becomes a rule that drops the
-// SYNs above its limits.
+// WithoutCookies returns a program for XDP that does not answer SYNs for some protections. which has the indices of these protections. Each of them
+// becomes a rule that drops SYNs above its limits.
 func WithoutCookies(p *ir.Program, which []int) *ir.Program {
 	return limitSYNs(p, TargetXDP, func(i int) bool { return slices.Contains(which, i) }, func(*ir.Protection, []string) {})
 }
 
-// limitSYNs puts a rule with the limits of some protections in place of the protected rule, or in router mode before it.
-// It tells which limits the target does not have.
+// limitSYNs replaces the rules of protections by rules with their limits. It does so for each protection for whose index some returns true. In router
+// mode the new rule comes before the protected rule and does not replace it. For each of these protections limitSYNs calls tell with the reasons for
+// limits that the target does not support.
 func limitSYNs(p *ir.Program, t Target, some func(i int) bool, tell func(*ir.Protection, []string)) *ir.Program {
 	out := *p
 	out.Rules = nil
@@ -161,7 +162,7 @@ func limitSYNs(p *ir.Program, t Target, some func(i int) bool, tell func(*ir.Pro
 	return &out
 }
 
-// synLimit is the rule that drops the SYNs above a protection's limits; lost are the limits that the target lacks.
+// synLimit returns the rule that drops SYNs above a protection's limits. lost has the reason for each limit that the target does not support.
 func synLimit(p *ir.Program, t Target, r *ir.Rule, protection *ir.Protection) (limit ir.Rule, lost []string) {
 	limit = *r
 	limit.Name, limit.Verdict, limit.Protect = protection.Service+":syn-limit", ir.Drop, 0
@@ -177,12 +178,12 @@ func synLimit(p *ir.Program, t Target, r *ir.Rule, protection *ir.Protection) (l
 	return limit, lost
 }
 
-// windowsNote is what is lost without nftables where a server answers SYNPROXY's SYN with a cookie, of which
-// proxied in codegen/iptables tells the reason. The server takes the client's windows for what they are without their scale.
+// windowsNote describes a limitation on iptables. It concerns servers that answer SYNPROXY's SYN with a SYN cookie. Such a server reads the client's
+// windows without their scale. The function proxied of package iptables explains why.
 const windowsNote = "; while a server's own backlog is full, connections to it begin without window scaling, SACK and " +
 	"timestamps, and are slow; nftables has not this limit"
 
-// keyedNote is what SYNPROXY does to connections whose ends have a key: its SYN-ACK is not signed, and the client does not take it.
+// keyedNote returns a note about connections that are signed with a key. SYNPROXY does not sign its SYN-ACK, so the client rejects it.
 func keyedNote(p *ir.Protection) string {
 	note := "; connections with TCP-AO or MD5 cannot begin, as it has no keys"
 	if len(p.Keyed) > 0 {
@@ -191,7 +192,7 @@ func keyedNote(p *ir.Protection) string {
 	return note
 }
 
-// ElsewhereNotes says of a policy that XDP can do which of its protections lose what they ask for on the other targets.
+// ElsewhereNotes returns notes about protections that XDP can implement completely, but other targets cannot.
 func ElsewhereNotes(p *ir.Program) (notes []string) {
 	for i := range p.Protections {
 		if s := &p.Protections[i]; s.Router && len(s.Keyed) > 0 {
@@ -220,7 +221,7 @@ func fallbackNote(t Target, p *ir.Protection, lost []string) string {
 	return note
 }
 
-// keptFromProxy says what of `untracked` keeps packets of a service in mode router from conntrack, "" when nothing does.
+// keptFromProxy returns the part of `untracked` that exempts packets of a service in mode router from conntrack. It returns "" if no part does.
 func (pl *Plan) keptFromProxy(p *ir.Protection) string {
 	if !p.Router {
 		return ""
@@ -229,7 +230,7 @@ func (pl *Plan) keptFromProxy(p *ir.Protection) string {
 	if u.All {
 		return "`untracked` is all"
 	}
-	served := ir.Rule{Match: []ir.Match{ // no client comes from a port of the system
+	served := ir.Rule{Match: []ir.Match{ // clients do not use a system port as their source port
 		{Field: packet.DPort, Values: p.Ports},
 		{Field: packet.SPort, Values: []ir.Range{{First: 1024, Last: 65535}}},
 	}}

@@ -7,17 +7,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Target is what a policy is compiled to.
+// Target is the kernel interface for which a policy is compiled.
 type Target string
 
 // The targets.
 const (
-	TargetXDP      Target = "xdp"      // XDP, and nftables beside it for what XDP cannot decide
+	TargetXDP      Target = "xdp"      // XDP, and nftables for the packets that XDP cannot decide
 	TargetNftables Target = "nftables" // nftables alone
 	TargetIptables Target = "iptables" // iptables, ip6tables and ipset
 )
 
-// Stage is where in the kernel a rule runs.
+// Stage is the place in the kernel at which a rule runs.
 type Stage string
 
 // The stages, in the order in which a packet meets them.
@@ -25,18 +25,18 @@ const (
 	StageXDP     Stage = "xdp"     // in the driver
 	StageIngress Stage = "ingress" // the device's netfilter hook, before IP has seen the packet
 	StageRaw     Stage = "raw"     // prerouting at priority -300, before conntrack
-	StageFilter  Stage = "filter"  // input and forward at priority 0, behind conntrack and routing
+	StageFilter  Stage = "filter"  // input and forward at priority 0, after conntrack and routing
 )
 
-// capability is what a target can.
+// capability has the stages and checks of a target, and the limits that it supports.
 type capability struct {
 	stages []Stage                        // earliest first
-	lacks  packet.CheckSet                // the checks that it has no test for
-	routed packet.CheckSet                // the checks that ask the routing table, which raw is the first stage to do
-	limit  func(l *ir.Limit) (why string) // why netfilter, as the target uses it, does not have a limit; "" when it has
+	lacks  packet.CheckSet                // checks that the target cannot make
+	routed packet.CheckSet                // checks that need the routing table; raw is the first stage that can use it
+	limit  func(l *ir.Limit) (why string) // the reason why the target's netfilter rules cannot express a limit; "" if they can
 }
 
-// capabilities are those of all targets. Tests of the code generators compare the checks with what they write.
+// capabilities has the capability of each target. Tests of the code generators compare the checks in this table with the generated code.
 var capabilities = map[Target]capability{
 	TargetXDP: {
 		stages: []Stage{StageXDP, StageIngress, StageRaw, StageFilter},
@@ -64,14 +64,14 @@ func checkSet(list ...packet.Check) (set packet.CheckSet) {
 	return set
 }
 
-// stages are the stages of the target, earliest first.
+// stages returns the stages of the target, earliest first.
 func (t Target) stages() []Stage { return capabilities[t].stages }
 
-// Makes reports whether the target has any test for a check.
+// Makes reports whether the target makes a check for at least some packets.
 func (t Target) Makes(c packet.Check) bool { return !capabilities[t].lacks.Has(c) }
 
-// CheckStage is the stage at which the target makes a check, if it makes it: the first, unless the check needs more. Where replies come before
-// packet.SenderChecks, netfilter makes these behind conntrack, which tells replies.
+// CheckStage returns the stage at which the target makes a check: the first stage that can. The target must be able to make it. If replies come
+// before packet.SenderChecks, netfilter makes these checks after conntrack, which identifies replies.
 func (t Target) CheckStage(c packet.Check, repliesFirst bool) Stage {
 	switch {
 	case repliesFirst && t != TargetXDP && packet.SenderChecks.Has(c):
@@ -82,15 +82,15 @@ func (t Target) CheckStage(c packet.Check, repliesFirst bool) Stage {
 	return t.stages()[0]
 }
 
-// CheckStage is that of the plan's target and program.
+// CheckStage returns the stage of a check for the plan's target and program.
 func (pl *Plan) CheckStage(c packet.Check) Stage {
 	return pl.Target.CheckStage(c, pl.Program.RepliesFirst)
 }
 
-// Stages are those of a target, in the order in which packets meet them.
+// Stages returns the stages of a target, in the order in which packets meet them.
 func (t Target) Stages() []Stage { return slices.Clone(t.stages()) }
 
-// rank is a stage's place in the order in which packets meet them, which is the same on all targets.
+// rank returns a stage's position in the order in which packets meet the stages. The order is the same on all targets.
 func (s Stage) rank() int {
 	switch s {
 	case StageXDP:
@@ -103,5 +103,5 @@ func (s Stage) rank() int {
 	return 3
 }
 
-// StageEgress is where guards limit responses: the tc hook for what leaves a device. No rule runs there.
+// StageEgress is the stage at which guards limit responses: the tc egress hook of a device. Rules do not run at this stage.
 const StageEgress Stage = "egress"

@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// Value is a value of a key: a number in Lo, or an address, whose bits end at the lowest bit of Lo.
+// Value is a value of a key: a number in Lo, or an address as an integer of 128 bits, with its high bits in Hi.
 type Value struct{ Hi, Lo uint64 }
 
-// Number is the value of a key that is no address.
+// Number returns the value of a key that is not an address.
 func (v Value) Number() uint32 { return uint32(v.Lo) }
 
-// Addr4 is the value as an IPv4 address.
+// Addr4 returns the value as an IPv4 address.
 func (v Value) Addr4() netip.Addr {
 	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, uint32(v.Lo))))
 }
 
-// Addr6 is the value as an IPv6 address.
+// Addr6 returns the value as an IPv6 address.
 func (v Value) Addr6() netip.Addr {
 	return netip.AddrFrom16([16]byte(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, v.Hi), v.Lo)))
 }
@@ -37,21 +37,21 @@ func number(n uint32) Value { return Value{0, uint64(n)} }
 
 func (v Value) compare(o Value) int { return cmp.Or(cmp.Compare(v.Hi, o.Hi), cmp.Compare(v.Lo, o.Lo)) }
 
-// plus returns v + n, and false when that is more than the largest address.
+// plus returns v + n. It returns false if the sum is larger than the largest address.
 func (v Value) plus(n uint64) (Value, bool) {
 	lo, carry := bits.Add64(v.Lo, n, 0)
 	hi, carry := bits.Add64(v.Hi, 0, carry)
 	return Value{hi, lo}, carry == 0
 }
 
-// minus returns v - o, which is not negative.
+// minus returns v - o. The result must not be negative.
 func (v Value) minus(o Value) Value {
 	lo, borrow := bits.Sub64(v.Lo, o.Lo, 0)
 	hi, _ := bits.Sub64(v.Hi, o.Hi, borrow)
 	return Value{hi, lo}
 }
 
-// shift returns v without its lowest n bits, at the lowest place.
+// shift returns v shifted right by n bits.
 func (v Value) shift(n int) Value {
 	if n >= 64 {
 		return Value{0, v.Hi >> (n - 64)}
@@ -59,7 +59,7 @@ func (v Value) shift(n int) Value {
 	return Value{v.Hi >> n, v.Lo>>n | v.Hi<<(64-n)}
 }
 
-// block returns the first value of the n-th block behind v of 1<<size values each.
+// block returns the first value of the n-th block after v. Each block has 1<<size values.
 func (v Value) block(n uint64, size int) Value {
 	if size >= 64 {
 		return Value{v.Hi + n<<(size-64), v.Lo}
@@ -69,7 +69,7 @@ func (v Value) block(n uint64, size int) Value {
 	return Value{v.Hi + hi + carry, sum}
 }
 
-// zeros is how many of the lowest bits of v are 0; 128 for 0.
+// zeros returns the number of trailing zero bits of v; 128 for 0.
 func (v Value) zeros() int {
 	if v.Lo == 0 {
 		return 64 + bits.TrailingZeros64(v.Hi)

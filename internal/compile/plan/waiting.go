@@ -9,17 +9,18 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// This file divides what a rule drops, or the default does, behind a rule that runs later. At the earlier stage a packet that the later rule
-// can match passes undecided: it waits. All others are dropped there. At the later stage the same rule drops those that waited. Packets that
-// were dropped do not come there, so each is counted once. What passes is not divided: it comes to the later stage in any case.
+// This file divides a rule or a default that drops packets between two stages. It does so if an earlier rule of the policy runs at a later stage. At
+// the earlier stage, a packet that this late rule can match passes undecided: it waits. All other packets are dropped there. At the later stage, the
+// same rule drops the packets that waited. Packets that were dropped before do not reach that stage, so each packet is counted once. A rule that
+// passes packets is not divided, because its packets reach the later stage in any case.
 
-// byDefault stands for the default where the index of a rule is asked for.
+// byDefault takes the place of a rule's index. It stands for the default.
 const byDefault = -1
 
-// At reports whether anything is decided at a stage.
+// At reports whether a rule with this assignment runs at a stage.
 func (a Assignment) At(s Stage) bool { return a.Stage == s || a.Also == s && s != "" }
 
-// Last is the last stage of an assignment.
+// Last returns the last stage of an assignment.
 func (a Assignment) Last() Stage {
 	if a.Also != "" {
 		return a.Also
@@ -27,7 +28,7 @@ func (a Assignment) Last() Stage {
 	return a.Stage
 }
 
-// Stages are the stages of an assignment, in words.
+// Stages returns the stages of an assignment as text.
 func (a Assignment) Stages() string {
 	if a.Also != "" {
 		return fmt.Sprintf("%s and %s", a.Stage, a.Also)
@@ -35,7 +36,7 @@ func (a Assignment) Stages() string {
 	return string(a.Stage)
 }
 
-// divide has an assignment drop at a later stage, too, what waits for a rule there.
+// divide adds a later stage to an assignment. At that stage, the packets that waited for the rule other are dropped.
 func (a *Assignment) divide(other *ir.Rule, later Stage) {
 	if a.Also == "" || later.rank() > a.Also.rank() {
 		a.Also = later
@@ -46,7 +47,8 @@ func (a *Assignment) divide(other *ir.Rule, later Stage) {
 	}
 }
 
-// divisible reports whether a rule may drop at a stage what does not wait for another rule, and the rest at a later stage.
+// divisible reports whether a rule may be divided. It then drops most packets at one stage, and the packets that wait for another rule at a later
+// stage.
 func (pl *Plan) divisible(r, other *ir.Rule, at, later Stage) bool {
 	if pl.whole || r.Verdict != ir.Drop || match.Metered(r) || r.Sample > 0 || r.Conditional() {
 		return false
@@ -58,14 +60,14 @@ func (pl *Plan) divisible(r, other *ir.Rule, at, later Stage) bool {
 	return ok && !match.Covers(pl.Program.Sets, cover, r)
 }
 
-// defaultDivisible is divisible for the default, which matches all.
+// defaultDivisible does the same as divisible, for the default, which matches all packets.
 func (pl *Plan) defaultDivisible(other *ir.Rule, at Stage) bool {
 	_, ok := pl.cover(other, at)
 	return ok && !pl.undivided && pl.Program.Default == ir.Drop
 }
 
-// cover is a rule for all that another one can match, as far as a stage can tell: without what only later stages know, as the state of
-// a connection. It is false when that can be any packet.
+// cover returns a rule that matches all packets that rule r can match. It has only those tests of r that a stage can make. Tests that need a later
+// stage, such as the state of a connection, are left out. If no test is left, the rule would match every packet, and cover returns false.
 func (pl *Plan) cover(r *ir.Rule, at Stage) (*ir.Rule, bool) {
 	known := func(m ir.Match) bool { return pl.unfitField(m, at) == "" }
 	out := &ir.Rule{Name: r.Name, Kind: r.Kind, Line: r.Line, Col: r.Col, Verdict: ir.Pass}
@@ -83,7 +85,7 @@ func (pl *Plan) cover(r *ir.Rule, at Stage) (*ir.Rule, bool) {
 	return out, len(out.Match)+len(out.Src)+len(out.Dst) > 0
 }
 
-// waiting are the rules, by their index, whose packets must wait at a stage before a rule there, or before the default.
+// waiting returns the indices of the rules whose packets must wait at a stage, because rule i or the default must not decide these packets there.
 func (pl *Plan) waiting(i int, s Stage) (rules []int) {
 	place, before := pl.Default, len(pl.Rules)
 	if i != byDefault {
@@ -103,28 +105,29 @@ func (pl *Plan) waiting(i int, s Stage) (rules []int) {
 	return rules
 }
 
-// lateAt reports whether packets that rule j decides pass a stage undecided, before any rule behind it there. In front of a rule that is
-// divided at the stage others let them wait.
+// lateAt reports whether rule j decides its packets only at a stage later than s. If rule j is divided at s, it returns false, because the steps
+// before rule j already let its packets wait there.
 func (pl *Plan) lateAt(j int, s Stage) bool {
 	a := pl.Rules[j]
 	return pl.after(a.Last(), s) && (a.Also == "" || a.Stage != s)
 }
 
-// conflict reports whether a rule must not be asked before rule j.
+// conflict reports whether rule r must not decide packets that rule j, an earlier rule, can match.
 func (pl *Plan) conflict(j int, r *ir.Rule) bool {
 	other := &pl.Program.Rules[j]
 	return !commute(other, r) && match.Overlap(pl.Program.Sets, other, r)
 }
 
-// keepsDefault reports whether the default must not decide before a rule.
+// keepsDefault reports whether the default must not decide packets that rule r can match.
 func (pl *Plan) keepsDefault(r *ir.Rule) bool {
 	return !commute(r, &ir.Rule{Verdict: pl.Program.Default})
 }
 
-// waits appends the steps that let wait at a stage what a rule there, or the default, must not decide. Those in steps are there already.
+// waits appends the steps that let packets wait at a stage because rule i or the default must not decide them there. It does not append steps that
+// are already in the list.
 func (pl *Plan) waits(steps []Step, i int, s Stage) []Step {
 	waiting := pl.waiting(i, s)
-	slices.Reverse(waiting) // a service stands behind what limits a part of its packets
+	slices.Reverse(waiting) // the rule of a service comes after rules that limit a part of its packets
 	var more []Step
 	for _, j := range waiting {
 		cover, _ := pl.cover(&pl.Program.Rules[j], s)
@@ -137,7 +140,7 @@ func (pl *Plan) waits(steps []Step, i int, s Stage) []Step {
 	return append(steps, more...)
 }
 
-// Of is the rule that a step at a stage asks packets for.
+// Of returns the rule whose tests a step applies to packets.
 func (pl *Plan) Of(step Step, s Stage) *ir.Rule {
 	r := &pl.Program.Rules[step.Rule]
 	if step.Wait {
@@ -146,12 +149,12 @@ func (pl *Plan) Of(step Step, s Stage) *ir.Rule {
 	return r
 }
 
-// StageFor is the stage at which a rule decides a packet.
+// StageFor returns the stage at which a rule decides a packet.
 func (pl *Plan) StageFor(rule int, pkt *packet.Packet, w ir.World) Stage {
 	return pl.stageFor(rule, pl.Rules[rule], pkt, w)
 }
 
-// StageForDefault is the stage at which the default decides a packet.
+// StageForDefault returns the stage at which the default decides a packet.
 func (pl *Plan) StageForDefault(pkt *packet.Packet, w ir.World) Stage {
 	return pl.stageFor(byDefault, pl.Default, pkt, w)
 }
@@ -167,10 +170,10 @@ func (pl *Plan) stageFor(i int, place Assignment, pkt *packet.Packet, w ir.World
 	return place.Stage
 }
 
-// Waits is the number that Only gives what lets packets wait.
+// Waits is the number that Only gives to a step that lets packets wait.
 const Waits = -1
 
-// noteWaited remembers the rules whose packets wait before rule i.
+// noteWaited records the rules whose packets wait before rule i.
 func (pl *Plan) noteWaited(i int) {
 	s := pl.Rules[i].Stage
 	for _, j := range pl.waiting(i, s) {
@@ -180,8 +183,8 @@ func (pl *Plan) noteWaited(i int) {
 	}
 }
 
-// skipped reports whether a rule must follow rule j, as a rule before it at a stage lets wait what both can match. What XDP takes for replies
-// passes there, too.
+// skipped reports whether rule r must move to the stage of the later rule j. It must if a divided rule before r lets packets wait at the stage at,
+// and both r and j can match such packets. The rule for replies is exempt, because packets that XDP identifies as replies pass there in any case.
 func (pl *Plan) skipped(j int, r *ir.Rule, at Stage) bool {
 	if r.Reply || !slices.Contains(pl.waited[at], j) {
 		return false
@@ -190,7 +193,7 @@ func (pl *Plan) skipped(j int, r *ir.Rule, at Stage) bool {
 	return match.Overlap(pl.Program.Sets, cover, r)
 }
 
-// first are the steps of the first stage, where nothing has been decided before.
+// first returns the steps of the first stage. No packet has been decided before that stage.
 func (pl *Plan) first() (steps []Step) {
 	for i, place := range pl.Rules {
 		if place.Stage == pl.First() {
@@ -200,8 +203,8 @@ func (pl *Plan) first() (steps []Step) {
 	return pl.waits(steps, byDefault, pl.First())
 }
 
-// LateNotes warn of a default that drops nothing in XDP, because of a rule that can match any packet and runs later. The factor is measured:
-// floods at a closed UDP port, on a host with conntrack.
+// LateNotes returns notes about a default that drops nothing in XDP, because a rule that can match any packet runs later. The factor in the note was
+// measured with a flood to a closed UDP port, on a host with conntrack.
 func LateNotes(pl *Plan) (notes []string) {
 	p := pl.Program
 	asked := pl.Target != TargetXDP || p.Default != ir.Drop || p.Placement.Stage() != ""

@@ -10,14 +10,14 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestDivided has rules that wait for conntrack in front of others that drop, and of a default that does: only what the former can match is
-// dropped at filter.
+// TestDivided checks rules that wait for conntrack, followed by rules or a default that drop packets. At filter, only packets that the waiting rules
+// can match may be dropped.
 func TestDivided(t *testing.T) {
 	const many, drop = "over: {connections: 20, per: from}, then: drop}", "default: drop\nreplies: drop\nrules: "
 	for _, tt := range []struct {
 		what, text   string
 		target       plan.Target
-		rules, where string // the stages of the rules of the policy's own, and of the default
+		rules, where string // the stages of the policy's own rules, and of the default
 	}{
 		{"one port", drop + "[{name: many, port: tcp/22, " + many + "]\nservices: [{name: ssh, port: tcp/22}, {name: web, port: tcp/80}]",
 			plan.TargetXDP, "filter, filter, xdp", "xdp and filter"},
@@ -59,7 +59,8 @@ func TestDivided(t *testing.T) {
 	}
 }
 
-// TestStageFor asks where a divided default decides a packet: fragments and IPv6 headers are told as the earlier stage tells them.
+// TestStageFor checks the stage at which a divided default decides a packet. It must treat fragments and IPv6 headers in the same way as the earlier
+// stage.
 func TestStageFor(t *testing.T) {
 	s := subject.Lower(t, "default: drop\nrules: [{name: many, port: tcp/22, over: {connections: 20, per: from}, then: drop}]\n"+
 		"services: [{name: ssh, port: tcp/22, from: 203.0.113.0/24}]")

@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestGameQueriesRandom has random datagrams arrive at a game server in a flood, of forms that are right, nearly right and wrong, with challenges of the server, with
-// those that clients got from the program, and with others. The program, by its entry and without, decides as ir.Eval does.
+// TestGameQueriesRandom sends random datagrams to a game server during a flood. Their forms are valid, nearly valid or invalid. Their challenges are
+// from the server, from the program, or invented. The program must decide like ir.Eval, both in its entry and in general().
 func TestGameQueriesRandom(t *testing.T) {
 	r := testutil.Random(t)
 	f := loadFlooded(t, "{protect: a2s, known: 10000000/s, limit: off, total: {rate: 1/h, burst: 1}}")
@@ -24,13 +24,13 @@ func TestGameQueriesRandom(t *testing.T) {
 	})
 }
 
-// gameTalk is what a game server and its clients know.
+// gameTalk has the state of a game server and its clients.
 type gameTalk struct {
 	flooded
 	r       *rand.Rand
 	cookies map[string]string // by client
-	issued  map[string]bool   // by the server, behind the client
-	kept    map[string]bool   // its answers, by its address and the kind of query
+	issued  map[string]bool   // challenges that the server has issued, each with its client in front
+	kept    map[string]bool   // the server's stored answers, by its address and the kind of query
 }
 
 const gameKinds = "TUV"
@@ -44,7 +44,7 @@ func gameQuery(kind byte, challenge string) []byte {
 	return gameMessage(kind, challenge)
 }
 
-// begin has the packets that total lets pass, the server send answers and challenges, and clients ask for theirs.
+// begin uses up the limit total, makes the server send answers and challenges, and makes clients request challenges.
 func (g *gameTalk) begin(t *testing.T) {
 	t.Helper()
 	for _, from := range []string{"198.51.1.1:1 > 192.0.2.1", "[2001:db8::1]:1 > [2001:db8::1]"} {
@@ -56,7 +56,7 @@ func (g *gameTalk) begin(t *testing.T) {
 		if i%2 == 0 {
 			challenge := fmt.Sprintf("%04d", g.r.IntN(1e4))
 			g.issued[client+" "+challenge] = true
-			if _, _, err := g.Egress().Test(left(t, client, gameMessage('A', challenge))); err != nil { // which may be turned
+			if _, _, err := g.Egress().Test(left(t, client, gameMessage('A', challenge))); err != nil { // which the program may convert to a query
 				t.Fatal(err)
 			}
 			continue
@@ -73,7 +73,7 @@ func (g *gameTalk) begin(t *testing.T) {
 	}
 }
 
-// datagram is a query with any challenge, or now and then another datagram.
+// datagram returns a query with a random challenge, or sometimes another datagram.
 func (g *gameTalk) datagram(client string) []byte {
 	challenge := g.cookies[client]
 	switch g.r.IntN(6) {
@@ -101,7 +101,7 @@ func (g *gameTalk) datagram(client string) []byte {
 	return b
 }
 
-// send has a datagram arrive, and compares what becomes of it.
+// send sends a datagram in, and compares the result with ir.Eval.
 func (g *gameTalk) send(t *testing.T, reasons map[string]int) {
 	t.Helper()
 	client := g.client()

@@ -5,7 +5,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// actionsPart is the component for actions beyond pass and drop: answers, and the entry of each slot in the map of
+// actionsPart returns the component for actions other than pass and drop. It has the kinds of answers, and the entry of each slot in the map of
 // actions.
 func actionsPart(p *ir.Program, slots []uint32) component {
 	out := component{constants: map[string]any{}}

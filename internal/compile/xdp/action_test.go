@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// actionPolicy has rules with all that can be done beside the verdict, and some without between them.
+// actionPolicy has rules with every action other than the verdict. Rules without actions are between them.
 const actionPolicy = `
 default: pass
 rules:
@@ -25,14 +25,14 @@ rules:
   - {name: both, dns: {type: [ANY]}, then: truncate, slip: 2, sample: 1/3}
 `
 
-// What a program tells the driver: enum xdp_action of include/uapi/linux/bpf.h.
+// The return values of a program: enum xdp_action of include/uapi/linux/bpf.h.
 const (
 	xdpDrop = 1
 	xdpPass = 2
 	xdpTX   = 3
 )
 
-// TestActions sends packets to each rule, whose slots are in no order, and counts what becomes of them.
+// TestActions sends packets to each rule, whose slots are in no order, and counts the actions and samples.
 func TestActions(t *testing.T) {
 	const n = 4000
 	s := subject.Lower(t, actionPolicy)
@@ -84,8 +84,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// near reports a number of 4000 packets that is too far from what chance gives, which is 6 standard deviations of at
-// most 32. None and all are no matter of chance.
+// near checks a number out of 4000 packets. It may differ from the expected number by at most 6 standard deviations, of at most 32 each. If none or
+// all are expected, the number must be exact.
 func near(t *testing.T, what string, got, want int) {
 	t.Helper()
 	most := 6 * 32
@@ -106,12 +106,12 @@ func lost(t *testing.T, s *datapath.Samples) uint64 {
 	return n
 }
 
-// drained counts the samples that are there, all of one slot. It looks three times before it takes the ring for empty, as a busy
-// machine can let the time of a look go by before it looks.
+// drained returns the number of available samples. All must be of one slot. It reads the ring three times before it regards it as empty, because on a
+// busy machine the time of one read can pass before the read starts.
 func drained(t *testing.T, s *datapath.Samples, slot uint32) (n int) {
 	t.Helper()
 	for empty := 0; empty < 3; {
-		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond) // each, as a busy machine takes long for all
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond) // for each read, because on a busy machine all reads together take long
 		sample, err := s.Read(ctx)
 		late := ctx.Err() != nil
 		cancel()

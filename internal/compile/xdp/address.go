@@ -8,23 +8,22 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// An expression is the static part of an address match: is the address in any of these static sets? Rules with the same
-// static part share an expression. Addresses for which all expressions have the same answer cannot be told apart by the
-// policy: they form one class.
+// An expression is the static part of an address match. It holds if the address is in any of some static sets. Rules with the same static part share
+// an expression. If each expression has the same result for two addresses, the policy cannot distinguish them. Such addresses form a class.
 type expression struct {
-	sets []int // of ir.Program, static
+	sets []int // indices in Program.Sets of static sets
 }
 
-// addresses has the address expressions of a program, and the table that maps an address to its class.
+// addresses has the address expressions of a program, and the table that maps each address to its class.
 type addresses struct {
 	exprs   []expression
-	number  map[string]int // of an expression, by the text of its sets
+	number  map[string]int // maps the text of an expression's sets to its number
 	table   *addrs.Table
-	truth   [][]uint64 // for each class, the expressions that hold, a bit each
+	truth   [][]uint64 // for each class, a bit for each expression: whether it holds
 	dynamic map[int]int
 
-	srcClass, dstClass     bool   // whether any rule asks for it
-	srcDynamic, dstDynamic uint32 // the dynamic sets that rules ask for, a bit each
+	srcClass, dstClass     bool   // whether any rule needs the class of the address
+	srcDynamic, dstDynamic uint32 // the dynamic sets that rules test for the address, a bit each
 	localSet               uint32
 }
 
@@ -43,7 +42,7 @@ func compileAddresses(p *ir.Program, dynamic map[int]int) (*addresses, error) {
 	return a, a.classify(p)
 }
 
-// split parts a match into its static and its dynamic sets.
+// split returns the static and the dynamic sets of a match.
 func (a *addresses) split(m ir.AddrMatch) (static, dynamic []int) {
 	for _, s := range m.Sets {
 		if _, ok := a.dynamic[s]; ok {
@@ -55,7 +54,7 @@ func (a *addresses) split(m ir.AddrMatch) (static, dynamic []int) {
 	return static, dynamic
 }
 
-// add registers a match's expression, and reports whether it has one.
+// add registers the expression of a match. It reports whether the match has one.
 func (a *addresses) add(m ir.AddrMatch) bool {
 	static, _ := a.split(m)
 	if len(static) == 0 {
@@ -69,7 +68,7 @@ func (a *addresses) add(m ir.AddrMatch) bool {
 	return true
 }
 
-// Expr is the number of a match's expression, -1 when it has none.
+// Expr returns the number of the expression of a match, or -1 if the match has none.
 func (a *addresses) Expr(m ir.AddrMatch) int {
 	static, _ := a.split(m)
 	if len(static) == 0 {
@@ -78,7 +77,7 @@ func (a *addresses) Expr(m ir.AddrMatch) int {
 	return a.number[fmt.Sprint(static)]
 }
 
-// dynamicBits are the match's dynamic sets, a bit each by their number.
+// dynamicBits returns the dynamic sets of a match, a bit each.
 func (a *addresses) dynamicBits(m ir.AddrMatch) uint32 {
 	_, dynamic := a.split(m)
 	var bits uint32
@@ -88,10 +87,10 @@ func (a *addresses) dynamicBits(m ir.AddrMatch) uint32 {
 	return bits
 }
 
-// classify builds the table. Sets that are in the same expressions become one set of the table, so lists that a policy
-// treats alike cost as much as one list.
+// classify builds the table of classes. Sets that occur in the same expressions become one set of the table. So lists that a policy treats alike cost
+// as much as one list.
 func (a *addresses) classify(p *ir.Program) error {
-	users := map[int][]int{} // set -> expressions
+	users := map[int][]int{} // maps a set to the expressions that contain it
 	for i, e := range a.exprs {
 		for _, s := range e.sets {
 			users[s] = append(users[s], i)
@@ -110,7 +109,7 @@ func (a *addresses) classify(p *ir.Program) error {
 		groups[key] = append(groups[key], s)
 	}
 	var united []*addrs.Set
-	var exprs [][]int // of each united set
+	var exprs [][]int // the expressions of each united set
 	for _, key := range order {
 		var all []*addrs.Set
 		for _, s := range groups[key] {
@@ -139,7 +138,7 @@ func (a *addresses) classify(p *ir.Program) error {
 // Holds reports whether an expression holds for a class.
 func (a *addresses) Holds(class, expr int) bool { return a.truth[class][expr/64]>>(expr%64)&1 == 1 }
 
-// part is the component with the address table and the constants by which the C program reads it.
+// part returns the component with the address table, and with the constants that the C program needs to read it.
 func (a *addresses) part() component {
 	p := component{constants: map[string]any{}, shapes: map[string]image.Shape{}}
 	p.constants["classify_src"] = a.srcClass
@@ -152,5 +151,5 @@ func (a *addresses) part() component {
 	return p
 }
 
-// Count is the number of classes.
+// Count returns the number of classes.
 func (a *addresses) Count() int { return len(a.table.Members) }

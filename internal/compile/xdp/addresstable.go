@@ -51,15 +51,16 @@ func (a *addresses) table4(p *component) {
 	})
 }
 
-// filter4Mask is the mask of the index of a word of the bitmap, 0 if there is none.
+// filter4Mask returns the mask for the index of a word in the bitmap. It returns 0 if there is no bitmap.
 func filter4Mask(t *addrs.Table4) uint32 { return uint32(max(t.FilterBytes()/8-1, 0)) }
 
-// follow4 reports whether the filter of hosts follows the last lookup. If each packet looks up both addresses, that predicts nothing.
+// follow4 reports whether the filter of hosts is used depending on the result of the last lookup. It is not if each packet looks up two addresses,
+// because the last lookup then predicts nothing.
 func (a *addresses) follow4(t *addrs.Table4) bool {
 	return t.Hosts.Follow() && a.srcClass != a.dstClass
 }
 
-// oneIf is the number of entries of a map that exists only if it is needed.
+// oneIf returns the number of entries of a map: 1 if the map is needed, otherwise 0.
 func oneIf(needed bool) int {
 	if needed {
 		return 1
@@ -86,7 +87,7 @@ func (a *addresses) table6(p *component) {
 	})
 }
 
-// then adds what fills maps.
+// then adds a function that fills maps. It is called after the functions that were added before it.
 func (p *component) then(fill func(map[string][]byte) error) {
 	before := p.fill
 	p.fill = func(memory map[string][]byte) error {

@@ -10,8 +10,8 @@ import (
 // maxDNSPorts is DNS_PORTS_MAX of bpf/dns.h.
 const maxDNSPorts = 8
 
-// dnsPart is the component with the ports at which the C program parses DNS queries: those of all rules that match the
-// content of queries.
+// dnsPart returns the component with the ports for which the C program parses DNS queries. These are the ports of all rules that test the content of
+// queries.
 func dnsPart(p *ir.Program) component {
 	var asked []ir.Range
 	verify := false
@@ -36,7 +36,7 @@ func dnsPart(p *ir.Program) component {
 	}}
 }
 
-// mssPart has the C program read the MSS option of segments with SYN, if a rule asks for it.
+// mssPart makes the C program read the MSS option of segments with SYN, if a rule tests the MSS.
 func mssPart(p *ir.Program) component {
 	if slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return tests(&r, packet.MSS) }) {
 		return component{constants: map[string]any{"reads_mss": true}}
@@ -44,7 +44,7 @@ func mssPart(p *ir.Program) component {
 	return component{}
 }
 
-// asksQuery reports whether a rule matches anything that only a DNS query has, or answers a query.
+// asksQuery reports whether a rule tests data that only DNS queries have, or answers queries.
 func asksQuery(r *ir.Rule) bool {
 	return tests(r, packet.DNS) || tests(r, packet.Verified) || len(r.Names) > 0 || r.Unanswered || r.Verdict == ir.Truncate
 }
@@ -53,7 +53,7 @@ func tests(r *ir.Rule, f packet.Field) bool {
 	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == f })
 }
 
-// queryPorts are the UDP destination ports that a rule matches.
+// queryPorts returns the UDP destination ports that a rule matches.
 func queryPorts(r *ir.Rule) []ir.Range {
 	for _, m := range r.Match {
 		if m.Field != packet.DPort {
@@ -71,8 +71,8 @@ func queryPorts(r *ir.Rule) []ir.Range {
 	return []ir.Range{{First: packet.PortUDP, Last: packet.PortNone - 1}}
 }
 
-// closest covers ranges with at most so many ranges, by joining those with the smallest gaps. A port in a gap costs
-// only the time to parse.
+// closest returns at most most ranges that together contain all given ranges. It joins the ranges with the smallest gaps between them. A packet to a
+// port in a gap only costs the time to parse it.
 func closest(ranges []ir.Range, most int) []ir.Range {
 	ranges = slices.Clone(ranges)
 	slices.SortFunc(ranges, func(a, b ir.Range) int { return int(a.First) - int(b.First) })

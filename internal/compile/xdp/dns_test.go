@@ -21,10 +21,10 @@ func values(f packet.Field, first, last uint32) ir.Match {
 	return ir.Match{Field: f, Values: []ir.Range{{First: first, Last: last}}}
 }
 
-// dnsPort is what a policy's udp/N lowers to.
+// dnsPort returns the match for a policy's udp/N.
 func dnsPort(n uint32) ir.Match { return values(packet.DPort, packet.PortUDP+n, packet.PortUDP+n) }
 
-// dnsProgram tells classes of DNS messages, some types and some names apart.
+// dnsProgram returns a program with separate rules for classes of DNS messages, some types and some names.
 func dnsProgram(ports ...ir.Match) *ir.Program {
 	p := &ir.Program{Names: []ir.NameSet{
 		{Names: []string{"evil.example", "a", "b.a", `x\046y.a`, `\000\255`, `\092\127.a`}},
@@ -60,7 +60,7 @@ func (w dnsWriter) oneIn(n int) bool { return w.IntN(n) == 0 }
 
 func (w dnsWriter) pick(words ...uint16) uint16 { return words[w.IntN(len(words))] }
 
-// label is length and text.
+// label returns a label: its length and its text.
 func (w dnsWriter) label() []byte {
 	text := []string{"a", "b", "A", "evil", "EVIL", "example", "eXample", "deep", "x.y", "x", "\x00\xff", "@[`{", "\\\x7f",
 		strings.Repeat("l", 63), strings.Repeat("L", 63), strings.Repeat("l", 62)}[w.IntN(16)]
@@ -93,7 +93,7 @@ func (w dnsWriter) name() []byte {
 	switch {
 	case w.oneIn(40):
 		b = append(b, 0xc0, 12) // a compression pointer
-	case w.oneIn(20): // as long as names may be, or one more
+	case w.oneIn(20): // a name of the largest length, or one byte longer
 		for len(b) < 254+w.IntN(3) {
 			n := min(1+w.IntN(63), max(1, 254-len(b)-1))
 			b = append(append(b, byte(n)), strings.Repeat("q", n)...)
@@ -151,7 +151,7 @@ func (w dnsWriter) message() []byte {
 	return b
 }
 
-// dnsCarriers are datagrams to put a message into.
+// dnsCarriers are datagrams that get a message as their payload.
 var dnsCarriers = []string{
 	"udp 198.51.100.7:1000 > 192.0.2.1:53",
 	"udp 198.51.100.7:1000 > 192.0.2.1:5353 vlan=10",
@@ -160,7 +160,7 @@ var dnsCarriers = []string{
 	"udp [2001:db8::7]:1000 > [2001:db8::1]:53 ext=hbh,dst",
 }
 
-// dnsOddities are packets that have no message, or only a part.
+// dnsOddities are packets that contain no message, or only a part of one.
 var dnsOddities = []string{
 	"udp 198.51.100.7:1000 > 192.0.2.1:54",
 	"udp 198.51.100.7:53 > 192.0.2.1:1000",
@@ -185,8 +185,8 @@ func (w dnsWriter) probe(t testing.TB) subject.Probe {
 	return f
 }
 
-// TestDNSRandom has random DNS messages, many of them broken, against rules for two ports and for all. FLOODWALL_LONG=1
-// makes it 5 million.
+// TestDNSRandom tests random DNS messages, many of them malformed, with rules for two ports and for all ports. FLOODWALL_LONG=1 tests 5 million
+// messages.
 func TestDNSRandom(t *testing.T) {
 	_, seed := subject.Seeded(t)
 	packets := 8000
@@ -224,7 +224,7 @@ func TestDNSRandom(t *testing.T) {
 	}
 }
 
-// dnsQuery is a message that is in order, with the name as it stands in a packet.
+// dnsQuery returns a valid query. name is in wire format.
 func dnsQuery(name string, rest ...byte) []byte {
 	b := append([]byte("\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00"), byte(len(rest)/11), 0)[:12]
 	b = append(b, name...)
@@ -232,7 +232,7 @@ func dnsQuery(name string, rest ...byte) []byte {
 	return append(b, rest...)
 }
 
-// nameOf is a name of labels of the given lengths, with the root.
+// nameOf returns a name in wire format, with labels of the given lengths and the root.
 func nameOf(lengths ...int) string {
 	var b strings.Builder
 	for _, n := range lengths {
@@ -242,7 +242,7 @@ func nameOf(lengths ...int) string {
 	return b.String() + "\x00"
 }
 
-// dnsEdges are messages at the limits, and with each of their bytes changed to what could mislead a parser.
+// dnsEdges returns messages at the limits, and copies in which one byte has a value that could mislead a parser.
 func dnsEdges(t testing.TB) (frames []subject.Probe) {
 	ones := make([]int, 128)
 	for i := range ones {
@@ -271,13 +271,13 @@ func dnsEdges(t testing.TB) (frames []subject.Probe) {
 	return append(frames, subject.CutEverywhere(frames[len(frames)-1:])...)
 }
 
-// TestDNSEdges has messages at the limits of every length, and cut off or changed at every byte.
+// TestDNSEdges tests messages at the limit of each length, and messages that are truncated or changed at each byte.
 func TestDNSEdges(t *testing.T) {
 	t.Parallel()
 	programmed(dnsProgram(dnsPort(53))).Agree(t, dnsEdges(t))
 }
 
-// TestDNSPorts has rules for more ports than there is space for.
+// TestDNSPorts tests rules for more ports than the program can store.
 func TestDNSPorts(t *testing.T) {
 	t.Parallel()
 	p := &ir.Program{}
@@ -292,7 +292,7 @@ func TestDNSPorts(t *testing.T) {
 	programmed(p).Agree(t, frames)
 }
 
-// TestDNSSplit puts the border between the buffers of a large frame at every byte of a query.
+// TestDNSSplit moves the border between the buffers of a large frame to each byte of a query.
 func TestDNSSplit(t *testing.T) {
 	t.Parallel()
 	s := programmed(dnsProgram(dnsPort(53)))

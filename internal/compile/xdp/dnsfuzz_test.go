@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// FuzzConditions compares the loaded program with Eval on frames that the fuzzer finds: rules ask for what is in DNS
-// messages, and for payload. What was found for packet.Decode is tried too.
+// FuzzConditions compares the loaded program with Eval on frames that the fuzzer finds. The rules test DNS messages and payload. The seeds include
+// the corpus of packet.Decode.
 func FuzzConditions(f *testing.F) {
 	for _, p := range append(dnsEdges(f), subject.Shapes(f)...) {
 		f.Add(p.Frame)
@@ -33,7 +33,7 @@ func FuzzConditions(f *testing.F) {
 		loaded = append(loaded, s.Load(f, x))
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		if len(frame) < 14 || len(frame) > 60_000 { // what the kernel takes
+		if len(frame) < 14 || len(frame) > 60_000 { // the lengths that the kernel accepts
 			return
 		}
 		for i, p := range loaded {
@@ -42,7 +42,7 @@ func FuzzConditions(f *testing.F) {
 	})
 }
 
-// foundFrames reads the files of a fuzz corpus: a line with the version, and one with the bytes as Go writes them.
+// foundFrames reads the files of a fuzz corpus: a line with the version, and a line with the bytes as a Go literal.
 func foundFrames(t testing.TB, pattern string) (frames [][]byte) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)

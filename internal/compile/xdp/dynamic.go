@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// dynamicPart is the component with the memory of the dynamic sets, empty; the loader copies the entries of the
-// generation before.
+// dynamicPart returns the component with the empty memory of the dynamic sets. The loader copies the entries of the
+// previous generation into it.
 func dynamicPart(p *ir.Program, numbers map[int]int) component {
 	capacities := make([]int, len(numbers))
 	buckets := 0
@@ -21,7 +21,7 @@ func dynamicPart(p *ir.Program, numbers map[int]int) component {
 	if len(capacities) == 0 {
 		return component{}
 	}
-	// The program masks the number of a block.
+	// The program masks the number of a block, so the number of blocks must be a power of two.
 	blocks := uint32(1) << bits.Len(uint(len(capacities)*addrs.LengthsBlocks-1))
 	return component{
 		constants: map[string]any{"dynamic_lengths_mask": blocks - 1},
@@ -38,7 +38,7 @@ func dynamicPart(p *ir.Program, numbers map[int]int) component {
 	}
 }
 
-// DynamicMemory finds the memory of the dynamic sets among a program's maps.
+// DynamicMemory returns the memory of the dynamic sets. memory has the memory of all maps of a program, by name.
 func DynamicMemory(memory map[string][]byte) addrs.DynamicMemory {
 	info := memory[image.DynamicInfo]
 	sets, own := min(len(info), image.OwnOffset), min(len(info), entry.MarksOffset)

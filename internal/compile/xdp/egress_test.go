@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// cut reports whether the program for what leaves cuts a frame.
+// cut reports whether the program for outgoing packets drops a frame.
 func (g *guarded) cut(t testing.TB, frame []byte) bool {
 	t.Helper()
 	const next, drop = 0xffffffff, 2 // TCX_NEXT and TCX_DROP of linux/bpf.h
@@ -29,7 +29,7 @@ func (g *guarded) cut(t testing.TB, frame []byte) bool {
 	return got == drop
 }
 
-// cuts is how many responses were counted as above the limit.
+// cuts returns the number of responses that were counted as above the limit.
 func (g *guarded) cuts(t testing.TB) uint64 {
 	t.Helper()
 	all, err := g.Counters()
@@ -39,14 +39,14 @@ func (g *guarded) cuts(t testing.TB) uint64 {
 	return all[g.slot].Packets
 }
 
-// perNet is a limit of responses that in the time of a test allows its burst alone, of so many bytes to each /24 or /56.
-// Half a byte more keeps what is just within apart from what time and rounding could make of it.
+// perNet returns a limit of responses that allows only its burst during a test: a number of bytes to each /24 or /56. The burst has half a byte more,
+// so that time and rounding do not affect a response that is exactly within the limit.
 func perNet(bytes uint64) ir.Limit {
 	return ir.Limit{Rule: "dns", Rate: 100, Per: 24 * time.Hour, Bits: true, Burst: 8*bytes + 4, Dst: &ir.Prefixes{V4: 24, V6: 56}, Max: 1000}
 }
 
-// TestResponses sends random frames through the program for what leaves. It cuts the responses that ir.Limiter finds
-// above the limit, and no other frame.
+// TestResponses sends random frames through the program for outgoing packets. The program must drop exactly the responses that are above the limit
+// according to ir.Limiter.
 func TestResponses(t *testing.T) {
 	r, _ := subject.Seeded(t)
 	for _, observe := range []bool{false, true} {
@@ -82,7 +82,7 @@ func responses(t *testing.T, r *rand.Rand, observe bool) {
 	}
 }
 
-// randomResponse describes a packet that leaves to one of some networks, and says whether a guard is to look at it.
+// randomResponse describes an outgoing packet to one of some networks, and reports whether the guard must check it.
 func randomResponse(r *rand.Rand) (line string, guarded bool) {
 	to, from := fmt.Sprintf("198.51.%d.%d", 100+r.IntN(8), 1+r.IntN(250)), "192.0.2.53"
 	if r.IntN(2) == 0 {
@@ -108,7 +108,7 @@ func randomResponse(r *rand.Rand) (line string, guarded bool) {
 	return line, proto == "udp" && sport == 53
 }
 
-// TestFragmentsCharged has a response in two fragments: the first is charged with the length of the datagram.
+// TestFragmentsCharged sends a response in two fragments. The first fragment must be charged with the length of the whole datagram.
 func TestFragmentsCharged(t *testing.T) {
 	p := loadGuard(t, guarding(ir.Guard{}, perNet(4028)))
 	first := subject.FramesOf(t, "udp 192.0.2.53:53 > 198.51.100.7:1 len=1500 frag=first")[0].Frame
@@ -125,7 +125,7 @@ func TestFragmentsCharged(t *testing.T) {
 
 const verifyFor = 100 * time.Second
 
-// TestVerifiedByTCP has segments leave, and asks whom they verify.
+// TestVerifiedByTCP sends segments out, and checks which of them verify their client.
 func TestVerifiedByTCP(t *testing.T) {
 	p := loadGuard(t, guarding(ir.Guard{Verify: verifyFor}))
 	for _, test := range []struct {
@@ -175,7 +175,7 @@ func forget(t *testing.T, m *ebpf.Map) {
 	}
 }
 
-// TestVerifiedPrefix has one client verified, and asks for its neighbours, and at other times and ports.
+// TestVerifiedPrefix verifies one client. It then checks nearby addresses, other times and other ports.
 func TestVerifiedPrefix(t *testing.T) {
 	program := guarding(ir.Guard{Verify: verifyFor})
 	everyPort := ir.Match{Field: packet.DPort, Values: []ir.Range{{First: packet.PortUDP, Last: packet.PortNone - 1}}}
@@ -210,7 +210,7 @@ func TestVerifiedPrefix(t *testing.T) {
 	}
 }
 
-// TestVerifiedWrites has clients whose time is at several points. Only in its second half it is written anew.
+// TestVerifiedWrites checks clients at several points of their verified time. The program must renew that time only in its second half.
 func TestVerifiedWrites(t *testing.T) {
 	p := loadGuard(t, guarding(ir.Guard{Verify: verifyFor}))
 	segment := subject.FramesOf(t, "tcp 192.0.2.53:53 > 198.51.100.7:4000 PA len=100")[0].Frame

@@ -21,7 +21,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// elsewhere is where clients are.
+// elsewhere is the namespace of the clients.
 type elsewhere struct{ *testutil.Elsewhere }
 
 func ipCommand(t testing.TB, lines ...string) {
@@ -42,8 +42,7 @@ const (
 	distant6         = "2001:db8:2::7"
 )
 
-// serving makes the server's device fw0 and its clients, and a resolver that answers queries in UDP with so many bytes,
-// and in TCP with some.
+// serving makes the server's device fw0 and its clients, and a resolver that answers queries: over UDP with size bytes, and over TCP.
 func serving(t *testing.T, size int) elsewhere {
 	t.Helper()
 	clients := elsewhere{testutil.NewElsewhere(t)}
@@ -62,8 +61,8 @@ func serving(t *testing.T, size int) elsewhere {
 	return clients
 }
 
-// acquaint tells both sides the neighbours for good: those that the kernel looks for have their limit in common with all that other tests
-// flood (net/core/neighbour.c, gc_thresh3), and permanent ones have none.
+// acquaint adds permanent neighbour entries on both sides. Entries that the kernel resolves share one limit with the neighbours of all tests that
+// flood (net/core/neighbour.c, gc_thresh3). Permanent entries have no limit.
 func acquaint(t testing.TB, clients elsewhere) {
 	t.Helper()
 	address := func(device string) (mac string) {
@@ -106,7 +105,7 @@ func resolve(t *testing.T, size int) {
 				if err != nil {
 					return
 				}
-				udp.WriteTo(make([]byte, size), from) // what the guard cuts is an error to the sender
+				udp.WriteTo(make([]byte, size), from) // the sender gets an error if the guard drops the response
 			}
 		}()
 		testutil.Serve(t, tcp, func(c net.Conn) { io.Copy(c, io.LimitReader(c, 2)) })
@@ -120,15 +119,15 @@ func serverOf(client string) string {
 	return address(server6, 53)
 }
 
-// queryMessage is the message of a query.
+// queryMessage returns the DNS message of a query.
 func queryMessage(t testing.TB) []byte {
 	t.Helper()
 	frame := subject.FramesOf(t, "udp 192.0.2.1:1 > 192.0.2.2:53 dns=A,example.com")[0].Frame
 	return packet.Decode(frame).Payload
 }
 
-// ask sends so many queries, and counts the answers. It is patient until there are as many as it wants, and then waits a
-// moment for one too many.
+// ask sends queries, and fails the test if the number of answers is wrong. It waits until there are want answers, and then a little longer for an
+// unwanted one.
 func (n elsewhere) ask(t testing.TB, client string, queries, want int) {
 	t.Helper()
 	answered := 0
@@ -167,7 +166,7 @@ func (n elsewhere) ask(t testing.TB, client string, queries, want int) {
 	}
 }
 
-// askTCP has a client be answered over TCP.
+// askTCP sends a query of a client over TCP, and reads the answer.
 func (n elsewhere) askTCP(t testing.TB, client string) {
 	t.Helper()
 	n.Do(func() {
@@ -187,7 +186,7 @@ func (n elsewhere) askTCP(t testing.TB, client string) {
 	})
 }
 
-// enforce installs a program on fw0, and gives up all that this process has of it.
+// enforce installs a program on fw0, and closes all references of this process to it.
 func enforce(t *testing.T, program *ir.Program, mode datapath.Mode, verified bool) {
 	t.Helper()
 	x, err := xdpgen.Generate(program, xdpgen.Options{QuestionKey: subject.QuestionKey})
@@ -228,7 +227,7 @@ func withState(t *testing.T, do func(*datapath.State) error) {
 	}
 }
 
-// counted is what the program that runs has counted in a slot.
+// counted returns the number of packets that the running program has counted in a slot.
 func counted(t *testing.T, slot uint32) (n uint64) {
 	t.Helper()
 	withState(t, func(s *datapath.State) error {
@@ -250,8 +249,8 @@ const (
 	slotResponses = image.SlotRules + 1
 )
 
-// TestResponsesOnWire has a resolver answer clients: each network gets the burst, over IPv4 and IPv6, whole datagrams or
-// in fragments; in either mode of XDP.
+// TestResponsesOnWire checks the responses of a resolver to clients. Each network must get the burst, over IPv4 and IPv6, as whole datagrams or in
+// fragments, in both modes of XDP.
 func TestResponsesOnWire(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -289,8 +288,8 @@ func responsesOnWire(t *testing.T, size int) {
 	clients.ask(t, nearby, burst+2, burst+2)
 }
 
-// TestVerifiedOnWire has clients ask over TCP: from then on their queries in UDP come from a verified client, also after
-// another policy is applied.
+// TestVerifiedOnWire sends queries of clients over TCP. Their later queries over UDP must count as those of verified clients, even after another
+// policy is applied.
 func TestVerifiedOnWire(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

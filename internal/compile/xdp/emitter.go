@@ -11,8 +11,8 @@ import (
 // emitter collects the instructions of decide().
 type emitter struct{ entry.Emitter }
 
-// prologue moves the packet to r6 and stores the context at a place of the stack. The verifier assumes that the packet
-// may be null; then the default decides.
+// prologue stores the pointer to the packet in r6. It stores the context on the stack, at the offset context. The verifier assumes that the pointer
+// to the packet may be null. In that case the default decides.
 func (e *emitter) prologue(p *ir.Program, context int16) {
 	e.Add(
 		asm.StoreMem(asm.RFP, context, asm.R1, asm.DWord),
@@ -23,7 +23,7 @@ func (e *emitter) prologue(p *ir.Program, context int16) {
 	e.Mark("packet")
 }
 
-// ask sets r0 to whether the condition with the number in r3 holds for the packet in r2. It changes r0 to r5.
+// ask calls the test of the condition whose number is in r3, for the packet in r2. The result is in r0. The call changes r0 to r5.
 func (e *emitter) ask(context int16) {
 	e.Add(
 		asm.LoadMem(asm.R1, asm.RFP, context, asm.DWord),
@@ -31,7 +31,7 @@ func (e *emitter) ask(context int16) {
 	)
 }
 
-// decided returns from decide() with a decision.
+// decided returns instructions that return from decide() with a decision.
 func decided(decision uint32) []asm.Instruction {
 	return []asm.Instruction{
 		asm.LoadImm(asm.R0, int64(decision), asm.DWord),

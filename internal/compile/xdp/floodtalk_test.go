@@ -15,8 +15,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// talks plays random datagrams at a server in a flood: begin makes what it and its clients know, and returns how a datagram is sent. Each of some reasons must
-// decide many of them.
+// talks sends random datagrams to a server during a flood. begin prepares the state of the server and its clients. It returns a function that sends a
+// datagram. Each of the reasons in names must decide many datagrams.
 func (f flooded) talks(t *testing.T, reasons map[string]int, names []string, begin func() (send func())) {
 	t.Helper()
 	for range testutil.Scaled(10, 10_000) {
@@ -24,13 +24,13 @@ func (f flooded) talks(t *testing.T, reasons map[string]int, names []string, beg
 		f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
 		const unit = 36 // bits of nanoseconds: COOKIE_UNIT
 		unitAt := func(later time.Duration) time.Duration { return (image.Monotonic() + later) >> unit }
-		for unitAt(-time.Second) != unitAt(3*time.Second) { // the program's clock is a coarse one, and the cookies of another unit are others
+		for unitAt(-time.Second) != unitAt(3*time.Second) { // the program's clock is coarse, and cookies change with the unit
 			time.Sleep(100 * time.Millisecond)
 		}
 		began := unitAt(0)
 		send := begin()
 		for range 1000 {
-			if unitAt(time.Second) == began { // on a busy machine it may be over
+			if unitAt(time.Second) == began { // on a busy machine the unit may have ended
 				send()
 			}
 		}
@@ -43,7 +43,7 @@ func (f flooded) talks(t *testing.T, reasons map[string]int, names []string, beg
 	t.Logf("%v", reasons)
 }
 
-// talkClient draws a client of one of two servers.
+// talkClient returns a random client of one of two servers.
 func talkClient(r *rand.Rand) string {
 	if r.IntN(4) == 0 {
 		return fmt.Sprintf("udp [2001:db8::%x]:4000 > [2001:db8:1::%x]:7000", 1+r.IntN(5), 1+r.IntN(2))
@@ -51,7 +51,7 @@ func talkClient(r *rand.Rand) string {
 	return fmt.Sprintf("udp 198.51.100.%d:4000 > 192.0.2.%d:7000", 1+r.IntN(5), 1+r.IntN(2))
 }
 
-// flooding is the World of a flood that has used up the rate of all others, beside what a protocol knows.
+// flooding returns the World w, changed to that of a flood that has used up the rate for all unknown clients.
 func (f flooded) flooding(w ir.World) ir.World {
 	var queries []int
 	for i := range f.program.Rules {
@@ -65,7 +65,7 @@ func (f flooded) flooding(w ir.World) ir.World {
 	return w
 }
 
-// decidesAs has the program answer a question about a frame as ir.Eval has decided it.
+// decidesAs checks that the program answers a question about a frame with the decision of ir.Eval.
 func (f flooded) decidesAs(t *testing.T, client string, frame []byte, verdict ir.Verdict, want string) {
 	t.Helper()
 	a, err := f.AskAt(datapath.Question{Frame: frame})

@@ -16,27 +16,27 @@ import (
 // Form is the structure of the generated code of the rules.
 type Form string
 
-// The forms. Both mean the same; which is cheaper depends on the number of rules.
+// The forms. Both decide packets in the same way. The number of rules determines which one costs less.
 const (
 	Straight Form = "straight" // one rule after the other
-	Tables   Form = "tables"   // a bit for each rule, and of each field the rules that its value leaves
+	Tables   Form = "tables"   // bit vectors with a bit for each rule; the value of each field selects the rules that can still match
 )
 
-// Options are what the loader decides about a program.
+// Options are the parameters of a program that the loader sets.
 type Options struct {
-	Slots       []uint32       // the counter slot of each rule; nil numbers them from xdp.SlotRules
-	GuardSlots  []uint32       // that of the responses which each guard cuts; nil numbers them from those of the rules on
-	Protect     []ir.Handshake // what was found out about each protection; nil assumes what is usual, in slots after all others
-	Form        Form           // "" chooses the cheaper one
-	QuestionKey uint64         // what a question to the loaded program must carry; 0: it answers none
+	Slots       []uint32       // the counter slot of each rule; nil: slots are numbered from image.SlotRules on
+	GuardSlots  []uint32       // the slot of each guard for responses above its limit; nil: slots are numbered after those of the rules
+	Protect     []ir.Handshake // the parameters of each protection that the loader has determined; nil: the usual ones, with slots after all others
+	Form        Form           // "": the form with the lower cost
+	QuestionKey uint64         // the key that a question to the loaded program must contain; 0: the program answers no questions
 }
 
 // Program is a program compiled for XDP.
 type Program struct {
 	image.Image
 	Form    Form
-	Cost    float64     // the estimate of what the rules cost a packet that matches none, in nanoseconds
-	Dynamic map[int]int // for each dynamic set of ir.Program, its number in the map of dynamic sets
+	Cost    float64     // the estimated cost of the rules, in nanoseconds, for a packet that matches none
+	Dynamic map[int]int // maps the index of each dynamic set in ir.Program to its number in the map of dynamic sets
 }
 
 // component is the contribution of one part of the compiler to an image.
@@ -46,8 +46,8 @@ type component struct {
 	fill      func(memory map[string][]byte) error
 }
 
-// into returns the memory of a map that a part fills. If the program no longer has the map, because no rule that uses
-// it can match, it returns memory of that size that nobody reads.
+// into returns the memory of a map that a component fills. If no rule that uses the map can match, the program does not have the map. Then into
+// returns memory of that size that is not used.
 func into(memory map[string][]byte, name string, shape image.Shape) []byte {
 	if m := memory[name]; m != nil {
 		return m
@@ -55,8 +55,7 @@ func into(memory map[string][]byte, name string, shape image.Shape) []byte {
 	return make([]byte, shape.Size())
 }
 
-// Generate compiles a program for XDP. The result decides every packet as p.Eval does. A rule that Hoist places elsewhere is
-// an error.
+// Generate compiles a program for XDP. The result decides every packet as p.Eval does. If XDP cannot run a rule, Generate returns an error.
 func Generate(p *ir.Program, o Options) (*Program, error) {
 	pl := plan.Plan{Target: plan.TargetXDP, Program: p}
 	for i := range p.Rules {
@@ -124,7 +123,7 @@ func numbered(first uint32, n int) []uint32 {
 	return list
 }
 
-// slotsUsed is the number of slots, if these are the last of them.
+// slotsUsed returns the number of slots. slots must contain the largest one.
 func slotsUsed(slots []uint32) uint32 {
 	n := uint32(image.SlotRules)
 	for _, slot := range slots {
@@ -133,7 +132,7 @@ func slotsUsed(slots []uint32) uint32 {
 	return n
 }
 
-// chooseForm compiles the rules in the form that is estimated to be cheaper.
+// chooseForm compiles the rules in the form with the lower estimated cost.
 func chooseForm(
 	p *ir.Program, a *addresses, c *conditions, decisions []uint32, o Options, out *Program,
 ) (asm.Instructions, component, error) {
@@ -160,7 +159,7 @@ func chooseForm(
 	return tables.code(), tables.part(), nil
 }
 
-// decisions are the results of generated code for each rule.
+// decisions returns the result of the generated code for each rule.
 func decisions(p *ir.Program, slots []uint32) []uint32 {
 	list := make([]uint32, len(p.Rules))
 	for i, r := range p.Rules {
@@ -175,10 +174,10 @@ func decisions(p *ir.Program, slots []uint32) []uint32 {
 	return list
 }
 
-// special reports whether packets of a rule need an action beyond its verdict.
+// special reports whether packets of a rule need an action in addition to the verdict.
 func special(p *ir.Program, r *ir.Rule) bool { return r.Sample > 0 || r.Slip > 1 || p.Bans(r) }
 
-// assemble puts the parts together.
+// assemble merges components into the image of the program.
 func (x *Program) assemble(parts ...component) {
 	x.Constants = map[string]any{}
 	x.Shapes = map[string]image.Shape{}
@@ -199,7 +198,7 @@ func (x *Program) assemble(parts ...component) {
 	}
 }
 
-// general is the component that depends on neither addresses nor rules.
+// general returns the component with data that depends on neither addresses nor rules.
 func general(p *ir.Program, o Options) component {
 	return component{constants: map[string]any{
 		"enabled_checks":   uint64(p.Checks),
@@ -209,7 +208,7 @@ func general(p *ir.Program, o Options) component {
 	}}
 }
 
-// trafficShare is the number of packets among 2^32 that are sampled as traffic, at first; 0 for none.
+// trafficShare returns the initial number of packets in 2^32 that are sampled as traffic; 0 for none.
 func trafficShare(p *ir.Program) uint32 {
 	if p.SampleTraffic == 0 {
 		return 0
@@ -217,7 +216,7 @@ func trafficShare(p *ir.Program) uint32 {
 	return image.Share(p.SampleTraffic)
 }
 
-// samplesPart is the component with the shares of the traffic that are sampled.
+// samplesPart returns the component with the share of the traffic that is sampled.
 func samplesPart(p *ir.Program) component {
 	if p.SampleTraffic == 0 {
 		return component{}
@@ -236,7 +235,7 @@ func samplesPart(p *ir.Program) component {
 	}
 }
 
-// dynamicNumbers numbers the dynamic sets, in the order of the program.
+// dynamicNumbers returns the number of each dynamic set, by its index in the program. The numbers follow the order of the program.
 func dynamicNumbers(p *ir.Program) map[int]int {
 	numbers := map[int]int{}
 	for i, s := range p.Sets {
@@ -247,7 +246,7 @@ func dynamicNumbers(p *ir.Program) map[int]int {
 	return numbers
 }
 
-// localSet is the bit of the set of the host's own addresses, 0 when the program has none.
+// localSet returns the bit of the set of the host's own addresses. It returns 0 if the program has no such set.
 func localSet(p *ir.Program, numbers map[int]int) uint32 {
 	for set, number := range numbers {
 		if p.Sets[set].Dynamic.Local {

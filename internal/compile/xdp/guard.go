@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	maxGuards = 255 // their numbers from 1 on are bytes in the map of ports
+	maxGuards = 255 // numbers of guards, from 1 on, are bytes in the map of ports
 
 	guardLimit   = 1 // flags of struct guard
 	guardObserve = 2
 	guardNames   = 4
 )
 
-// guardsPart is the component of guards: how clients are verified, and how responses are limited. slots has the
-// counters of responses above the limit. egress reports whether it needs the program for packets that leave.
+// guardsPart returns the component of guards: the verification of clients, and the limits of responses. slots has the
+// counters of responses above the limit. egress reports whether the component needs the program for outgoing packets.
 func guardsPart(p *ir.Program, slots []uint32) (_ component, egress bool, err error) {
 	if len(p.Guards) == 0 {
 		return component{}, false, nil
@@ -57,7 +57,7 @@ func guardsPart(p *ir.Program, slots []uint32) (_ component, egress bool, err er
 func writeGuard(to []byte, g *ir.Guard, slot uint32) {
 	guard := image.GuardRecord{NumSecrets: uint32(len(g.Secrets)), Verify: uint32((g.Verify + time.Second - 1) / time.Second), Slot: slot}
 	for i, secret := range g.Secrets {
-		order := binary.NativeEndian // the bytes stay as they are
+		order := binary.NativeEndian // the bytes of secrets and keys keep their order
 		guard.Secrets[i] = [2]uint64{order.Uint64(secret[:]), order.Uint64(secret[8:])}
 	}
 	if g.Out >= 0 {
@@ -74,8 +74,7 @@ func writeGuard(to []byte, g *ir.Guard, slot uint32) {
 	image.Put(to, guard)
 }
 
-// writePorts maps ports to the number of their guard. If two services have the same port, the first has it, as with
-// rules.
+// writePorts writes the number of a guard for its ports. If two services have the same port, the first service gets it, as with rules.
 func writePorts(to []byte, ports []ir.Range, number byte) {
 	for _, r := range ports {
 		for port := r.First; port <= r.Last; port++ {

@@ -27,13 +27,13 @@ const (
 	tcp53 = 53
 )
 
-// guarded is a loaded program that passes queries to port 53 of verified clients, and drops all else.
+// guarded is a loaded program that passes queries of verified clients to port 53, and drops all other packets.
 type guarded struct {
 	*datapath.Program
-	slot uint32 // that responses above the limit are counted in
+	slot uint32 // the counter of responses above the limit
 }
 
-// guarding completes a guard of port 53, and makes the program that has it.
+// guarding sets the name, the ports and the limit of a guard of port 53, and returns a program with the guard.
 func guarding(g ir.Guard, limits ...ir.Limit) *ir.Program {
 	g.Service = "dns"
 	g.Ports = []ir.Range{{First: tcp53, Last: tcp53}, {First: udp53, Last: udp53}}
@@ -57,7 +57,7 @@ func loadGuard(t testing.TB, program *ir.Program) *guarded {
 	return &guarded{(&subject.Subject{Program: program}).Load(t, x), image.SlotRules + uint32(len(program.Rules))}
 }
 
-// verified asks whether the client that sends a query is verified, at a time; 0 is now.
+// verified reports whether the program regards the sender of a query as verified at a time. If now is 0, it is the present time.
 func (g *guarded) verified(t testing.TB, query string, now time.Duration) bool {
 	t.Helper()
 	a, err := g.AskAt(datapath.Question{Frame: subject.FramesOf(t, query)[0].Frame, Now: now})
@@ -67,7 +67,7 @@ func (g *guarded) verified(t testing.TB, query string, now time.Duration) bool {
 	return ir.Verdict(a.Verdict) == ir.Pass
 }
 
-// clock is the present of one of the kernel's clocks.
+// clock returns the current time of one of the kernel's clocks.
 func clock(t testing.TB, id int32) time.Duration {
 	t.Helper()
 	var now unix.Timespec
@@ -77,19 +77,19 @@ func clock(t testing.TB, id int32) time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// whenUnix is the time of CLOCK_MONOTONIC at which cookies are of that second.
+// whenUnix returns the time of CLOCK_MONOTONIC at which the time in cookies is this Unix time.
 func whenUnix(t testing.TB, second int64) time.Duration {
 	t.Helper()
 	ahead := clock(t, unix.CLOCK_TAI) - clock(t, unix.CLOCK_MONOTONIC)
 	return time.Duration(second)*time.Second + time.Second/2 - ahead
 }
 
-// address is how packet.Parse wants an address with a port.
+// address returns an address with a port in the notation of packet.Parse.
 func address(a string, port uint16) string {
 	return netip.AddrPortFrom(netip.MustParseAddr(a), port).String()
 }
 
-// server is an address of the family of a client.
+// server returns an address of the server in the family of a client.
 func server(client string) string {
 	if netip.MustParseAddr(client).Is4() {
 		return "192.0.2.53"
@@ -109,7 +109,7 @@ func secret(t testing.TB, text string) (s [16]byte) {
 	return s
 }
 
-// TestCookieVectors has the cookies of RFC 9018, appendix A, at the times that it gives.
+// TestCookieVectors checks the cookies of RFC 9018, appendix A, at the times given in the RFC.
 func TestCookieVectors(t *testing.T) {
 	const first, rolled, newest = "e5e973e5a6b2a43f48e7dc849e37bfcf", "dd3bdf9344b678b185a6f5cb60fca715", "445536bcd2513298075a5d379663c962"
 	for _, test := range []struct {
@@ -117,7 +117,7 @@ func TestCookieVectors(t *testing.T) {
 		secrets        []string
 		client, cookie string
 		at             int64
-		another        string // a client that the cookie is not of
+		another        string // a client for which the cookie is not valid
 	}{
 		{"A.1", []string{first}, "198.51.100.100", "2464c4abcf10c957010000005cf79f111f8130c3eee29480", 1559731985, "198.51.100.101"},
 		{"A.2", []string{first}, "198.51.100.100", "2464c4abcf10c957010000005cf7a871d4a564a1442aca77", 1559734385, "198.51.100.101"},
@@ -148,7 +148,7 @@ func TestCookieVectors(t *testing.T) {
 	}
 }
 
-// sipHash is SipHash-2-4 of a text, as section 2 of the paper says it: for any length, in bytes.
+// sipHash returns SipHash-2-4 of a text of any length in bytes, as in section 2 of the paper.
 func sipHash(key [16]byte, text []byte) uint64 {
 	order := binary.LittleEndian
 	k0, k1 := order.Uint64(key[:]), order.Uint64(key[8:])
@@ -181,7 +181,7 @@ func sipHash(key [16]byte, text []byte) uint64 {
 	return v[0] ^ v[1] ^ v[2] ^ v[3]
 }
 
-// TestSipHash checks the reference that TestCookies goes by against the example of the paper's appendix A.
+// TestSipHash compares sipHash, which TestCookies uses as its reference, with the example in appendix A of the paper.
 func TestSipHash(t *testing.T) {
 	var key [16]byte
 	var text [15]byte
@@ -194,17 +194,17 @@ func TestSipHash(t *testing.T) {
 	}
 }
 
-// cookie is the data of the option with a server cookie of a time, RFC 9018, 4.
+// cookie returns the data of a COOKIE option with a server cookie that was made at a time (RFC 9018, 4).
 func cookie(key [16]byte, head [12]byte, at uint32, client netip.Addr) []byte {
 	c := binary.BigEndian.AppendUint32(append([]byte{}, head[:]...), at)
 	hash := sipHash(key, append(append([]byte{}, c...), client.AsSlice()...))
 	return binary.LittleEndian.AppendUint64(c, hash)
 }
 
-// TestCookies makes random cookies, some of which have a flaw. Only those without are valid.
+// TestCookies makes random cookies, some of which have a flaw. Exactly the cookies without a flaw must be valid.
 func TestCookies(t *testing.T) {
 	r, _ := subject.Seeded(t)
-	keys := make([][16]byte, 3) // the present one, the one before, and one that nobody has any more
+	keys := make([][16]byte, 3) // the present key, the previous key, and an older key that the guard does not have
 	for i := range keys {
 		random(r, keys[i][:])
 	}
@@ -214,7 +214,7 @@ func TestCookies(t *testing.T) {
 	for range 20_000 {
 		now := int64(r.Uint32())
 		if r.IntN(4) == 0 {
-			now = 1<<32 - 2000 + r.Int64N(4000) // where timestamps wrap
+			now = 1<<32 - 2000 + r.Int64N(4000) // near the time at which timestamps wrap around
 		}
 		c := randomCookie(r, keys, now)
 		line := query(c.from.String(), hex.EncodeToString(c.data))
@@ -234,7 +234,8 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// TestCookieOfNoSecret has a guard with space for one more secret: a cookie made with what stands there is not valid.
+// TestCookieOfNoSecret checks a guard that has fewer secrets than it has space for. A cookie that is made with the content of an empty place must not
+// be valid.
 func TestCookieOfNoSecret(t *testing.T) {
 	present := secret(t, "e5e973e5a6b2a43f48e7dc849e37bfcf")
 	p := loadGuard(t, guarding(ir.Guard{Secrets: [][16]byte{present}}))
@@ -259,7 +260,7 @@ type madeCookie struct {
 	what  string
 }
 
-// randomCookie makes a cookie as a client would send it in a second.
+// randomCookie returns a random cookie, as a client could send it at the Unix time now.
 func randomCookie(r *rand.Rand, keys [][16]byte, now int64) madeCookie {
 	b := make([]byte, []int{4, 16}[r.IntN(2)])
 	random(r, b)

@@ -11,8 +11,7 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestLargeSets has three lists of tens of thousands of entries, which overlap, and packets from and to their addresses
-// and those right beside them.
+// TestLargeSets tests three overlapping lists of tens of thousands of entries, with packets from and to their addresses and adjacent ones.
 func TestLargeSets(t *testing.T) {
 	t.Parallel()
 	r, _ := subject.Seeded(t)
@@ -42,7 +41,7 @@ rules:
 	s.Agree(t, subject.RandomFrames(r, hints, 20_000))
 }
 
-// entry draws an entry of a list: of the kinds that the tables keep in different ways.
+// entry returns a random entry of a list. It makes every kind of entry that the tables store in a different way.
 func entry(w *subject.Writer) netip.Prefix {
 	v4 := [4]byte{byte(w.Uint32()), byte(w.Uint32()), byte(w.Uint32()), byte(w.Uint32())}
 	v6 := [16]byte{0x20, 1, byte(w.Uint32N(4)), 0, byte(w.Uint32N(16)), byte(w.Uint32()), byte(w.Uint32N(2)), 7}

@@ -15,11 +15,10 @@ import (
 type limits struct {
 	infos  []image.LimitInfo
 	keys   limitKeys
-	proved map[int]uint32 // by rule, the number, and 1, of the first limit by which its bans are judged; none for others
+	proved map[int]uint32 // for each rule, 1 plus the number of the first limit that decides its bans; other rules have no entry
 }
 
-// limitKeys are the secret keys of the hash of prefixes. A sender who knew them could choose sources that share a
-// bucket.
+// limitKeys are the secret keys for the hash of prefixes. A sender that knew them could choose sources that share a bucket.
 type limitKeys struct {
 	sums [8]uint32
 	mix  [2]uint64 // odd
@@ -57,16 +56,16 @@ func compileLimits(p *ir.Program) (*limits, error) {
 	return out, err
 }
 
-// provedBuckets is the largest size of a table by which bans are judged (1 MB). Only senders with an open connection are in it.
+// provedBuckets is the largest size of a table that decides bans (1 MB). Only senders with an open connection are in such a table.
 const provedBuckets = 1 << 14
 
-// judged reports whether bans of a rule are judged by packets that are proved.
+// judged reports whether only packets from proved addresses can cause a rule's bans.
 func judged(p *ir.Program, r *ir.Rule) bool {
 	return p.Bans(r) && slices.ContainsFunc(r.Over, func(i int) bool { return p.Limits[i].Ban != nil && !p.Limits[i].Ban.Forgeable })
 }
 
-// judge adds the limits by which bans are judged: for each limit of a rule one of the same rate, which begins at a bucket. It
-// returns the first bucket that is free.
+// judge adds the limits that decide bans. For each limit of a judged rule, it adds one with the same rate. The tables of the new limits begin at the
+// bucket base. judge returns the first bucket after these tables.
 func (l *limits) judge(p *ir.Program, base uint32) uint32 {
 	for i := range p.Rules {
 		if !judged(p, &p.Rules[i]) {
@@ -87,21 +86,21 @@ func (l *limits) judge(p *ir.Program, base uint32) uint32 {
 // maxLimitBuckets is the largest number of buckets of all tables together: 4 GB.
 const maxLimitBuckets = 1 << 26
 
-// limitInfo is the record of a limit while it is made.
+// limitInfo is the record of a limit during its construction.
 type limitInfo struct{ image.LimitInfo }
 
-// Powers of two of a nanosecond between which the unit of a limit is chosen: the finest one with which the burst fits
-// xdp.LimitDebt. In the finest unit, the smallest packet at 100 Gbit/s takes 400 units. The coarsest allows bursts of
-// 73 years; beyond it, times of sweeps would not fit 63 bits of nanoseconds.
+// Bounds for the unit of a limit, as powers of two of a nanosecond. The unit is the finest one in which the burst fits into image.LimitDebt. In the
+// finest unit, the smallest packet at 100 Gbit/s takes 400 units. The coarsest unit allows bursts of 73 years. With a coarser unit, times of sweeps
+// would not fit into 63 bits of nanoseconds.
 const (
 	finestUnit   = -8
 	coarsestUnit = 24
 )
 
-// leastCost is the least cost of a packet in units: rounding it up loses at most a hundredth of the rate.
+// leastCost is the smallest cost of a packet in units. Rounding it up lowers the rate by at most a hundredth.
 const leastCost = 100
 
-// limitRate computes cost and burst in units. They are rounded so that no more passes than the limit says.
+// limitRate computes the cost and the burst of a limit in units. It rounds both so that no more packets pass than the limit allows.
 func limitRate(l *ir.Limit) (*limitInfo, error) {
 	for unit := finestUnit; unit <= coarsestUnit; unit++ {
 		cost := limitCost(l, unit)
@@ -122,8 +121,8 @@ func limitRate(l *ir.Limit) (*limitInfo, error) {
 	return nil, fmt.Errorf("at this rate a burst of %d would take more than 73 years to be paid off", l.Burst)
 }
 
-// limitCost is the cost of a packet or a bit in units of 2^unit ns, with xdp.LimitFraction bits of fraction. For
-// packets these bits are 0, so that a burst is an exact number of packets.
+// limitCost returns the cost of a packet or a bit in units of 2^unit ns, with image.LimitFraction bits of fraction. For packets the fraction is 0, so
+// that a burst is an exact number of packets.
 func limitCost(l *ir.Limit, unit int) *big.Int {
 	fraction := uint(image.LimitFraction)
 	if !l.Bits {
@@ -139,7 +138,7 @@ func ceilShift(x *big.Int, n uint) *big.Int {
 	return x.Rsh(x.Add(x, big.NewInt(1<<n-1)), n)
 }
 
-// byPrefix sets the masks of the addresses.
+// byPrefix sets the masks for the addresses that the limit uses.
 func (info *limitInfo) byPrefix(l *ir.Limit) {
 	if l.Src != nil || l.Dst != nil {
 		info.Prefixes = 1
@@ -147,7 +146,7 @@ func (info *limitInfo) byPrefix(l *ir.Limit) {
 	info.Src, info.Dst = addressMasks(l.Src), addressMasks(l.Dst)
 }
 
-// addressMasks are the masks of lengths, by family. IPv4 addresses are in mapped form.
+// addressMasks returns the masks for prefix lengths, one for each family. Masks for IPv4 are for addresses in IPv4-mapped form.
 func addressMasks(p *ir.Prefixes) (masks [2]image.AddressMask) {
 	if p != nil {
 		masks[0], masks[1] = addressMask(96+p.V4), addressMask(p.V6)
@@ -170,19 +169,19 @@ func drawLimitKeys() (k limitKeys, err error) {
 	return k, nil
 }
 
-// LimitKeys are the keys by which a program finds prefixes in the tables of its limits; not ok without limits.
+// LimitKeys returns the keys of the hash with which a program finds prefixes in the tables of its limits. ok is false if it has no limits.
 func (x *Program) LimitKeys() (sums [8]uint32, mix [2]uint64, ok bool) {
 	sums, ok = x.Constants["limit_keys"].([8]uint32)
 	mix, _ = x.Constants["limit_mix"].([2]uint64)
 	return sums, mix, ok
 }
 
-// UseLimitKeys has a program find prefixes by the keys of one whose tables it takes over.
+// UseLimitKeys sets the keys of the hash. It must be called with the keys of the program whose tables this program takes over.
 func (x *Program) UseLimitKeys(sums [8]uint32, mix [2]uint64) {
 	x.Constants["limit_keys"], x.Constants["limit_mix"] = sums, mix
 }
 
-// part is the component with the records of the limits, and their tables, empty.
+// part returns the component with the records of the limits and their empty tables.
 func (l *limits) part() component {
 	if len(l.infos) == 0 {
 		return component{}

@@ -16,8 +16,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// limited is a loaded program with one rule for each limit: what comes to UDP port 1000 plus the limit's number, and is
-// over it, is dropped.
+// limited is a loaded program with one rule for each limit. The rule drops packets to UDP port 1000 plus the limit's number that exceed the limit.
 type limited struct {
 	*datapath.Program
 	program *ir.Program
@@ -35,7 +34,7 @@ func loadLimits(t *testing.T, limits ...ir.Limit) *limited {
 	return loadLimited(t, program)
 }
 
-// limitPort is a value of packet.DPort.
+// limitPort returns the port of a limit as a value of packet.DPort.
 func limitPort(limit int) uint32 { return packet.PortUDP + 1000 + uint32(limit) }
 
 func loadLimited(t *testing.T, program *ir.Program) *limited {
@@ -48,7 +47,7 @@ func loadLimited(t *testing.T, program *ir.Program) *limited {
 	return &limited{(&subject.Subject{Program: program}).Load(t, x), program}
 }
 
-// over charges a limit with a packet at a time, and reports whether it exceeds it.
+// over charges a packet to a limit at a time. It reports whether the packet exceeds the limit.
 func (l *limited) over(t *testing.T, frame []byte, now time.Duration) bool {
 	t.Helper()
 	a, err := l.AskAt(datapath.Question{Frame: frame, Now: now, Charge: true})
@@ -58,7 +57,7 @@ func (l *limited) over(t *testing.T, frame []byte, now time.Duration) bool {
 	return ir.Verdict(a.Verdict) == ir.Drop
 }
 
-// limitFrame is a packet to the port of a limit, of so many bytes, IP header included.
+// limitFrame returns a packet to the port of a limit, of length bytes including the IP header.
 func limitFrame(t testing.TB, limit int, src, dst string, length int) []byte {
 	t.Helper()
 	to := netip.AddrPortFrom(netip.MustParseAddr(dst), uint16(1000+limit))
@@ -66,7 +65,7 @@ func limitFrame(t testing.TB, limit int, src, dst string, length int) []byte {
 	return subject.FramesOf(t, fmt.Sprintf("udp %s > %s len=%d", from, to, length))[0].Frame
 }
 
-// from gives a frame another source.
+// from returns a copy of a frame with another source.
 func from(frame []byte, src netip.Addr) []byte {
 	frame = bytes.Clone(frame)
 	if src.Is4() {
@@ -77,14 +76,14 @@ func from(frame []byte, src netip.Addr) []byte {
 	return frame
 }
 
-// perHost is a limit by single IPv4 addresses and IPv6 networks of 64 bits.
+// perHost returns a limit by single IPv4 addresses and by IPv6 /64 prefixes.
 func perHost(rate uint64, per time.Duration, burst uint64) ir.Limit {
 	return ir.Limit{Rule: "test", Rate: rate, Per: per, Burst: burst, Src: &ir.Prefixes{V4: 32, V6: 64}, Max: 1000}
 }
 
 const day = 24 * time.Hour
 
-// TestLimitPrefixes exhausts a limit from one address, and looks which others are over it then.
+// TestLimitPrefixes uses up a limit from one address, and checks which other addresses then exceed it.
 func TestLimitPrefixes(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -107,7 +106,7 @@ func TestLimitPrefixes(t *testing.T) {
 	}
 }
 
-// TestLimitPrefixes6 does the same with IPv6.
+// TestLimitPrefixes6 does the same as TestLimitPrefixes, for IPv6.
 func TestLimitPrefixes6(t *testing.T) {
 	for length, want := range map[int]struct{ over, not string }{
 		128: {"2001:db8:1:2::3>2001:db8::1", "2001:db8:1:2::2>2001:db8::1"},
@@ -122,7 +121,7 @@ func TestLimitPrefixes6(t *testing.T) {
 	}
 }
 
-// exhaust sends so many packets, and one that is over the limit.
+// exhaust sends burst packets, which pass, and then one packet that exceeds the limit.
 func (l *limited) exhaust(t *testing.T, frame []byte, burst int, now time.Duration) {
 	t.Helper()
 	for i := range burst {
@@ -135,7 +134,7 @@ func (l *limited) exhaust(t *testing.T, frame []byte, burst int, now time.Durati
 	}
 }
 
-// pairs asks, without a charge, about packets from the first address of each pair to the second.
+// pairs asks the program about a packet from the first address of each pair to the second. Nothing is charged.
 func (l *limited) pairs(t *testing.T, name, pairs string, want bool) {
 	t.Helper()
 	for _, pair := range strings.Fields(pairs) {
@@ -150,7 +149,7 @@ func (l *limited) pairs(t *testing.T, name, pairs string, want bool) {
 	}
 }
 
-// TestLimitQuestion checks that questions charge nothing, also when the bucket has rested for long.
+// TestLimitQuestion checks that questions charge nothing, even if the bucket has not been used for a long time.
 func TestLimitQuestion(t *testing.T) {
 	l := loadLimits(t, perHost(1, time.Second, 5))
 	frame := limitFrame(t, 0, "10.1.2.3", "192.0.2.1", 60)
@@ -176,7 +175,7 @@ func TestLimitQuestion(t *testing.T) {
 	}
 }
 
-// TestLimitLayers checks that packets which exceed the first of two limits are not charged to the second.
+// TestLimitLayers checks two limits. A packet that exceeds the first limit must not be charged to the second.
 func TestLimitLayers(t *testing.T) {
 	l := loadLimited(t, &ir.Program{
 		Limits: []ir.Limit{perHost(1, time.Second, 5), {Rate: 10, Per: time.Second, Burst: 20}},
@@ -202,7 +201,7 @@ func TestLimitLayers(t *testing.T) {
 	}
 }
 
-// TestLimitRefused checks what does not fit.
+// TestLimitRefused checks the errors for limits that the tables cannot represent.
 func TestLimitRefused(t *testing.T) {
 	for want, limit := range map[string]ir.Limit{
 		`rule "slow": at this rate a burst of 1000000 would take more than 73 years to be paid off`: {Rate: 1, Per: day, Burst: 1e6},
@@ -216,7 +215,7 @@ func TestLimitRefused(t *testing.T) {
 	}
 }
 
-// TestLimitVerifier checks that the verifier verifies a limit once, however many rules have one.
+// TestLimitVerifier checks that the verifier processes the code of limits only once, however many rules have limits.
 func TestLimitVerifier(t *testing.T) {
 	testutil.RequireRoot(t)
 	cost := map[int]int{}

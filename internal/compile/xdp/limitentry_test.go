@@ -10,9 +10,9 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestLimitOnce sends packets of one source on the two ways through the program, as they come from the wire: those to one port are
-// decided by the entry, and those to another by general(), as a rule behind the limit asks for their payload. Each is charged
-// once, so as many pass as the burst says. 32 of them come in turn to both ports.
+// TestLimitOnce sends packets of one source, as from the wire, through both paths of the program. The entry decides packets to one port. general()
+// decides packets to another port, because a rule after the limit tests their payload. 32 packets go alternately to both ports. Each packet must be
+// charged once, so the burst must pass.
 func TestLimitOnce(t *testing.T) {
 	const four, six = "udp 192.0.2.1:5 > 198.51.100.1:%d len=100", "udp [2001:db8::1]:5 > [2001:db8::2]:%d len=100"
 	for by, limit := range limitsBy() {
@@ -31,7 +31,7 @@ func TestLimitOnce(t *testing.T) {
 	}
 }
 
-// limitsBy are limits by all that prefixes can be of.
+// limitsBy returns limits by all combinations of source and destination prefixes.
 func limitsBy() map[string]ir.Limit {
 	hosts, nets := &ir.Prefixes{V4: 32, V6: 128}, &ir.Prefixes{V4: 16, V6: 48}
 	return map[string]ir.Limit{
@@ -59,8 +59,8 @@ func chargedOnce(t *testing.T, limit ir.Limit, line string, inBytes bool) {
 	}
 }
 
-// twoWays limits all packets of a host to so many a day, in packets or in as many bits of 100 bytes each. Behind the limit a rule
-// asks for the payload of what comes to port 1001.
+// twoWays returns a program that limits packets to a burst, and to one packet a day after that. burst is the number of packets. If inBytes is set,
+// the limit is in bits instead, with 100 bytes for each packet. After the limit, a rule tests the payload of packets to port 1001.
 func twoWays(limit ir.Limit, burst uint64, inBytes bool) *ir.Program {
 	limit.Rule, limit.Rate, limit.Per, limit.Burst, limit.Max = "limit", 1, 24*time.Hour, burst, 1000
 	if inBytes {

@@ -16,16 +16,16 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// A flood is packets of random sources that go through a limit.
+// A flood is a series of packets from random sources that are charged to a limit.
 type flood struct {
 	*rand.Rand
 	*limited
 	run   *ebpf.RunOptions
-	first uint32 // of the sources' addresses
+	first uint32 // the first source address
 	over  int
 }
 
-// Where a question of struct question has its time and answer, and the source of an IPv4 packet behind it.
+// Offsets of the time and the answer in struct question, and the offset of the source in the IPv4 packet after it.
 const (
 	questionNow      = 8
 	questionDecision = 16
@@ -51,7 +51,7 @@ func (f *flood) send(t *testing.T, now time.Duration) {
 	}
 }
 
-// floodSize is how many packets a flood has in a test.
+// floodSize returns the number of packets of a flood.
 func floodSize() int {
 	if os.Getenv("FLOODWALL_LONG") != "" {
 		return 10_000_000
@@ -59,8 +59,8 @@ func floodSize() int {
 	return 300_000
 }
 
-// offenders sends, beside a flood of ten million random sources a second, twenty sources that send ten times the rate,
-// after a burst, and twenty that keep to half of it. The former get their rate and no more, the latter lose nothing.
+// offenders sends packets of forty sources during a flood of ten million random sources per second. Twenty sources send a burst and then ten times
+// the rate. They must get the rate and no more. Twenty sources send half the rate. None of their packets may be dropped.
 func (f *flood) offenders(t *testing.T, rate int) *audit {
 	t.Helper()
 	a := f.audit(t, 0)
@@ -72,7 +72,7 @@ func (f *flood) offenders(t *testing.T, rate int) *audit {
 		}
 	}
 	now, lost := time.Hour, 0
-	for range 20_000 { // offenders come when the flood is there
+	for range 20_000 { // offenders start during the flood
 		now += 100
 		f.send(t, now)
 	}
@@ -103,7 +103,7 @@ func (f *flood) offenders(t *testing.T, rate int) *audit {
 	return a
 }
 
-// TestLimitFlood floods a limit with more sources than are worth remembering, as many as its table is made for.
+// TestLimitFlood floods a limit with so many sources that most of them are not worth storing. The table is designed for that.
 func TestLimitFlood(t *testing.T) {
 	const rate = 1000
 	r, _ := subject.Seeded(t)
@@ -120,8 +120,7 @@ func TestLimitFlood(t *testing.T) {
 	}
 }
 
-// TestLimitOverflow floods a table that is much too small. What is forgiven then is the debts of the flood, not those of
-// the offenders.
+// TestLimitOverflow floods a table that is much too small. The table must drop debts of the flood, but not those of the offenders.
 func TestLimitOverflow(t *testing.T) {
 	const rate = 1000
 	r, _ := subject.Seeded(t)
@@ -142,9 +141,8 @@ func (l *limited) status(t *testing.T) datapath.LimitStatus {
 	return all[0]
 }
 
-// TestLimitHolds puts as many prefixes of each kind into a table as it is to hold. Their numbers follow each other, as
-// those of a sender do who has a network. Nearly all find a place, each has a debt of its own, and none is forgotten
-// while there is space.
+// TestLimitHolds adds as many prefixes of each kind to a table as the table is configured for. The prefixes are consecutive, like those of a sender
+// with a network of its own. Nearly all must find a place. Each must have its own debt. While there is space, none may be removed.
 func TestLimitHolds(t *testing.T) {
 	const n = 12_000 // of 4096 buckets
 	for _, test := range []struct {
@@ -186,7 +184,7 @@ func TestLimitHolds(t *testing.T) {
 	}
 }
 
-// monotonic is the time that limits count by.
+// monotonic returns the current time of the clock of limits.
 func monotonic(t *testing.T) time.Duration {
 	t.Helper()
 	var now unix.Timespec

@@ -16,20 +16,20 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// An audit follows one limit: what the exact model lets pass, and whether what the program lets pass ever conforms to no
-// more than a little above the limit.
+// An audit compares one limit with the exact model. It counts the packets that the model passes, and checks that the program never passes more than
+// slightly above the limit.
 type audit struct {
 	*limited
 	limit  int
 	model  *ir.Limiter // of the limit
-	ceil   *ir.Limiter // of the limit with one packet more at once
+	ceil   *ir.Limiter // of the same limit with a burst that is larger by one packet
 	frames [][]byte
-	counts map[string]*counts // by what they are charged to
+	counts map[string]*counts // for each combination of charged prefixes
 }
 
 type counts struct{ model, got int }
 
-// audit follows a limit for packets from some sources.
+// audit returns an audit of a limit, for packets like frames.
 func (l *limited) audit(t *testing.T, limit int, frames ...[]byte) *audit {
 	t.Helper()
 	above := *l.program
@@ -42,7 +42,7 @@ func (l *limited) audit(t *testing.T, limit int, frames ...[]byte) *audit {
 	return &audit{l, limit, ir.NewLimiter(l.program), ir.NewLimiter(&above), frames, map[string]*counts{}}
 }
 
-// send sends a packet, and fails when more have passed than may in any span of time.
+// send sends a packet. It fails the test if more packets have passed in any span of time than the limit allows.
 func (a *audit) send(t *testing.T, frame []byte, now time.Duration) (passed bool) {
 	t.Helper()
 	pkt := packet.Decode(frame)
@@ -65,7 +65,7 @@ func (a *audit) send(t *testing.T, frame []byte, now time.Duration) (passed bool
 	return true
 }
 
-// charged names what a packet is charged to: whoever shares it may get more or less of it, as it happens.
+// charged returns the name of the prefixes to which a packet is charged. Sources with the same prefixes share the rate, in no fixed proportion.
 func (a *audit) charged(pkt *packet.Packet) (who string) {
 	l := &a.program.Limits[a.limit]
 	if l.Src != nil {
@@ -77,7 +77,7 @@ func (a *audit) charged(pkt *packet.Packet) (who string) {
 	return who
 }
 
-// check fails when a prefix got less than a share of what the model lets it have, one packet aside.
+// check fails the test if a prefix got less than the given share of the packets that the model passes, minus one packet.
 func (a *audit) check(t *testing.T, share float64) {
 	t.Helper()
 	for who, c := range a.counts {
@@ -87,12 +87,12 @@ func (a *audit) check(t *testing.T, share float64) {
 	}
 }
 
-// logUniform draws a number between two, all magnitudes alike.
+// logUniform returns a random number from a log-uniform distribution between least and most.
 func logUniform(r *rand.Rand, least, most float64) float64 {
 	return math.Exp(math.Log(least) + r.Float64()*math.Log(most/least))
 }
 
-// randomLimit draws a limit of 1 packet a day to 10M a second, or of up to 100 Gbit/s.
+// randomLimit returns a random limit of 1 packet a day to 10M a second, or of up to 100 Gbit/s.
 func randomLimit(r *rand.Rand) ir.Limit {
 	l := ir.Limit{Per: []time.Duration{time.Second, time.Minute, time.Hour, day}[r.IntN(4)], Max: 100}
 	perSecond := logUniform(r, 1/day.Seconds(), 1e7)
@@ -113,7 +113,7 @@ func randomLimit(r *rand.Rand) ir.Limit {
 	return l
 }
 
-// interval is the time of one packet of so many bytes at the rate of a limit.
+// interval returns the time in which the rate of a limit allows one packet of the given length in bytes.
 func interval(l *ir.Limit, bytes int) time.Duration {
 	amount := 1.0
 	if l.Bits {
@@ -122,7 +122,7 @@ func interval(l *ir.Limit, bytes int) time.Duration {
 	return time.Duration(max(1, amount*float64(l.Per)/float64(l.Rate)))
 }
 
-// TestLimitModel sends packets at random times through random limits, and compares with the exact model.
+// TestLimitModel sends packets at random times through random limits, and compares the result with the exact model.
 func TestLimitModel(t *testing.T) {
 	r, _ := subject.Seeded(t)
 	var limits []ir.Limit
@@ -144,7 +144,7 @@ func TestLimitModel(t *testing.T) {
 	}
 }
 
-// random sends bursts, steady traffic of up to four times the rate, and pauses of up to some days.
+// random sends bursts, steady traffic of up to four times the rate, and pauses of up to some days. The times are random.
 func (a *audit) random(t *testing.T, r *rand.Rand, interval time.Duration) {
 	t.Helper()
 	now := time.Duration(1 + r.Int64N(int64(1000*day)))
@@ -165,15 +165,15 @@ func (a *audit) random(t *testing.T, r *rand.Rand, interval time.Duration) {
 	}
 }
 
-// TestLimitPrecision sends three times the rate, for long enough that the burst hardly counts, through the limits whose
-// numbers are the largest and the smallest.
+// TestLimitPrecision sends three times the rate to the limits with the largest and the smallest numbers, for such a long time that the burst hardly
+// has an influence.
 func TestLimitPrecision(t *testing.T) {
 	limits := []ir.Limit{
 		{Rate: 1, Per: day, Burst: 5},
 		{Rate: 7, Per: day, Burst: 2},
 		{Rate: 1000, Per: time.Second, Burst: 2000},
 		{Rate: 999_983, Per: time.Second, Burst: 5},
-		{Rate: 9_999_991, Per: time.Second, Burst: uint64(testutil.Scaled(100_000, 10_000_000))}, // one in bits, below, has the largest burst
+		{Rate: 9_999_991, Per: time.Second, Burst: uint64(testutil.Scaled(100_000, 10_000_000))}, // a limit in bits, below, has the largest burst
 		{Rate: 10_000_000, Per: time.Second, Burst: 5},
 		{Rate: 1, Per: time.Minute, Bits: true, Burst: 12_000},
 		{Rate: 1_000_000, Per: time.Second, Bits: true, Burst: 120_000},
@@ -186,7 +186,7 @@ func TestLimitPrecision(t *testing.T) {
 	}
 }
 
-// precise uses up the burst of a limit at once, and measures the rate behind it.
+// precise uses up the burst of a limit at once, and then measures the rate.
 func precise(t *testing.T, l *limited, i int) {
 	t.Helper()
 	const bytes = 64
@@ -210,7 +210,7 @@ func precise(t *testing.T, l *limited, i int) {
 	}
 }
 
-// drain sends as many large packets, and then small ones, as the burst of a limit has space for.
+// drain sends large packets, and then small packets, until the burst of a limit has no more space.
 func (l *limited) drain(t *testing.T, i int, now time.Duration) {
 	t.Helper()
 	limit := &l.program.Limits[i]
@@ -227,7 +227,7 @@ func (l *limited) drain(t *testing.T, i int, now time.Duration) {
 	}
 }
 
-// repeat charges a limit with many equal packets that come at once.
+// repeat charges a limit with many equal packets at the same time.
 func (l *limited) repeat(t *testing.T, frame []byte, now time.Duration, times int) {
 	t.Helper()
 	if _, err := l.Native().Run(question(frame, now, times)); err != nil {
@@ -235,7 +235,7 @@ func (l *limited) repeat(t *testing.T, frame []byte, now time.Duration, times in
 	}
 }
 
-// question is what charges the limits of a loaded program with a packet: struct question of bpf/explain.h.
+// question returns the run options that charge a packet to the limits of a loaded program: a struct question of bpf/explain.h and the frame.
 func question(frame []byte, now time.Duration, repeat int) *ebpf.RunOptions {
 	const size, charge = 24, 2
 	in := binary.NativeEndian.AppendUint64(nil, subject.QuestionKey)
@@ -247,8 +247,8 @@ func question(frame []byte, now time.Duration, repeat int) *ebpf.RunOptions {
 	return &ebpf.RunOptions{Data: in, DataOut: make([]byte, len(in)), Repeat: uint32(repeat), Context: context}
 }
 
-// TestLimitWrap brings a prefix back after pauses about as long as the time in which the words of its table wrap around,
-// and multiples and fractions of it.
+// TestLimitWrap sends packets of a prefix again after a pause. The pauses are near the time in which the words of its table wrap around, and near
+// multiples and fractions of that time.
 func TestLimitWrap(t *testing.T) {
 	r, _ := subject.Seeded(t)
 	limits := []ir.Limit{

@@ -18,8 +18,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// onTwoCPUs calls fn on two CPUs at the same moment, and then after it on one of them, round by round for a second, or for
-// a minute in long runs.
+// onTwoCPUs repeats rounds for a second, or for a minute in long runs. In each round, it calls fn on two CPUs at the same moment. Then it calls after
+// on one of them.
 func onTwoCPUs(t *testing.T, fn func(cpu, round int) error, after func(round int)) (rounds int) {
 	t.Helper()
 	if runtime.NumCPU() < 2 {
@@ -33,7 +33,7 @@ func onTwoCPUs(t *testing.T, fn func(cpu, round int) error, after func(round int
 	var done atomic.Bool
 	meet := func(times int) {
 		arrived.Add(1)
-		for arrived.Load() < int64(2*times) { // not for long, and the other shall begin at the same moment
+		for arrived.Load() < int64(2*times) { // waits without sleeping, because the wait is short and both must begin at the same moment
 		}
 	}
 	var threads sync.WaitGroup
@@ -64,9 +64,9 @@ func onTwoCPUs(t *testing.T, fn func(cpu, round int) error, after func(round int
 	return rounds
 }
 
-// withoutSignals calls fn while this thread takes no signal. A pending signal ends a test run of a program
-// (bpf_test_timer_continue of net/bpf/test_run.c), the run begins again, and the packets that it sent so far are charged twice.
-// The Go runtime sends such signals to preempt a goroutine, the more of them the busier the machine is.
+// withoutSignals calls fn while this thread receives no signals. A pending signal ends a test run of a program (bpf_test_timer_continue of
+// net/bpf/test_run.c). The run is then repeated, and the packets that it has already sent are charged twice. The Go runtime sends such signals to
+// preempt a goroutine. It sends more of them on a busy machine.
 func withoutSignals(fn func() error) error {
 	var all, before unix.Sigset_t
 	for i := range all.Val {
@@ -79,8 +79,8 @@ func withoutSignals(fn func() error) error {
 	return errors.Join(err, unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil))
 }
 
-// TestLimitParallel has two CPUs send real packets, no questions, as fast as they can, of one source. What passes is the
-// burst, and no more than the rate of the time that it took; how near, depends on how much of the time the CPUs were ours.
+// TestLimitParallel sends packets of one source on two CPUs as fast as possible, without questions. The burst must pass, and then no more packets
+// than the rate allows in the elapsed time. The precision of the result depends on the share of CPU time that the test gets.
 func TestLimitParallel(t *testing.T) {
 	const rate, burst = 200_000, 100_000
 	l := loadLimits(t, ir.Limit{Rate: rate, Per: time.Second, Burst: burst, Src: &ir.Prefixes{V4: 32, V6: 64}})
@@ -101,7 +101,7 @@ func TestLimitParallel(t *testing.T) {
 	}
 }
 
-// counted reads how many packets passed, and how many exceeded the first limit.
+// counted returns the number of packets that passed, and the number of those that exceeded the first limit.
 func (l *limited) counted(t *testing.T) (passed, over int) {
 	t.Helper()
 	counters, err := l.Counters()
@@ -111,9 +111,8 @@ func (l *limited) counted(t *testing.T) (passed, over int) {
 	return int(counters[image.SlotDefault].Packets), int(counters[image.SlotRules].Packets)
 }
 
-// TestLimitBurst has two CPUs send more than the burst of a source that was not known before. A limit of so many packets
-// a day does not depend on the time that the test takes: the burst passes, and no more but for one packet of a CPU that
-// did not know yet that the other had made the source known.
+// TestLimitBurst sends more packets than the burst of a new source on two CPUs. The limit is in packets a day, so the duration of the test does not
+// matter. The burst must pass. One more packet may pass if a CPU does not see yet that the other CPU has added the source.
 func TestLimitBurst(t *testing.T) {
 	const burst = 100
 	l := loadLimits(t, ir.Limit{Rate: 1, Per: day, Burst: burst, Src: &ir.Prefixes{V4: 32, V6: 64}, Max: 1_000_000})
@@ -133,13 +132,13 @@ func TestLimitBurst(t *testing.T) {
 	t.Logf("%d packets more than should have passed in %d bursts", more, rounds)
 }
 
-// host is one of many addresses of 10.0.0.0/8.
+// host returns one of many addresses of 10.0.0.0/8.
 func host(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
 
-// TestLimitRaces has two CPUs charge six prefixes of one bucket, which has seven slots, at the same injected time: again
-// and again after pauses in which the words wrap around, so that both sweep. Each charge must be known afterwards.
+// TestLimitRaces charges six prefixes of one bucket, which has seven slots, on two CPUs at the same injected time. It does so repeatedly, after
+// pauses in which the words wrap around, so that both CPUs sweep the bucket. No charge may be lost.
 func TestLimitRaces(t *testing.T) {
 	const burst, each = 500, 200
 	limit := ir.Limit{Rate: 10_000_000, Per: time.Second, Burst: burst, Src: &ir.Prefixes{V4: 32, V6: 64}, Max: 1}
@@ -177,7 +176,7 @@ func TestLimitRaces(t *testing.T) {
 	}
 }
 
-// left sends what is left of the burst of each source.
+// left sends packets of each source until its burst is used up. It returns the number of packets that passed.
 func (l *limited) left(t *testing.T, frames [][]byte, now time.Duration) []int {
 	passed := make([]int, len(frames))
 	for i, frame := range frames {

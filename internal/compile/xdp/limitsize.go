@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Sizes of the tables of limits, in buckets of 64 bytes. A table is to hold the sources of a flood at floodRate, each
-// with another address. All tables whose size the policy does not set share defaultBuckets (256 MB).
+// Sizes of the tables of limits, in buckets of 64 bytes. A table must hold the sources of a flood at floodRate in which
+// each packet has another source. All tables whose size the policy does not set share defaultBuckets (256 MB).
 const (
 	leastBuckets   = 1 << 10
 	mostBuckets    = 1 << 20
@@ -19,16 +19,16 @@ const (
 
 	floodRate = 10_000_000 // packets a second
 
-	// perBucket is the average number of debts in a bucket. With 3 for 7 slots, one debt in 200 finds no slot
-	// (Poisson), and of a flood that comes and goes one packet in 50 finds all slots taken (Erlang's formula B).
+	// perBucket is the average number of debts in a bucket. With 3 debts for 7 slots, one debt in 200 finds no slot
+	// (Poisson). In a flood whose sources change, one packet in 50 finds all slots in use (Erlang's formula B).
 	perBucket = image.LimitPerBucket
 
-	// The hash has 24 bits for the bucket. All tables are one map, whose numbers have 32 bits.
+	// The hash has 24 bits for the number of the bucket. All tables are in one map, in which indices have 32 bits.
 	maxLimitPrefixes = perBucket << 24
 )
 
-// limitBuckets is the size of each limit's table, a power of two. Tables that the policy does not size share
-// defaultBuckets: while they exceed it, the largest is halved.
+// limitBuckets returns the size of each limit's table in buckets, a power of two. Tables whose size the policy does not set share defaultBuckets.
+// While their sum exceeds that number, the largest one is halved.
 func limitBuckets(limits []ir.Limit) []uint32 {
 	sizes := make([]uint32, len(limits))
 	total := uint32(0)
@@ -54,8 +54,8 @@ func limitBuckets(limits []ir.Limit) []uint32 {
 	return sizes
 }
 
-// bucketsFor is the size for the policy's number of prefixes, or else for a flood. It never exceeds the number of
-// prefixes that exist.
+// bucketsFor returns the table size for the policy's number of prefixes. If the policy sets no number, it returns the size for a flood. The result is
+// never larger than the size for all possible prefixes.
 func bucketsFor(l *ir.Limit) uint32 {
 	prefixes := possiblePrefixes(l)
 	if l.Max > 0 {
@@ -65,12 +65,12 @@ func bucketsFor(l *ir.Limit) uint32 {
 	return min(max(buckets, leastBuckets), mostBuckets, powerOfTwoOf(prefixes/perBucket))
 }
 
-// powerOfTwoOf is the least power of two that is at least x, from 1 to the size of the largest table.
+// powerOfTwoOf returns the smallest power of two that is at least x, from 1 to the size of the largest table.
 func powerOfTwoOf(x float64) uint32 {
 	return uint32(image.PowerOfTwo(int(math.Ceil(min(x, maxLimitPrefixes/perBucket)))))
 }
 
-// debtTime is the time for which a source that sends one packet remains in the table.
+// debtTime returns the time for which a source that sends a single packet remains in the table.
 func debtTime(l *ir.Limit) time.Duration {
 	amount := 1.0
 	if l.Bits {
@@ -79,7 +79,7 @@ func debtTime(l *ir.Limit) time.Duration {
 	return time.Duration(math.Ceil(min(amount*float64(l.Per)/float64(l.Rate), math.MaxInt64/2)))
 }
 
-// possiblePrefixes is the number of prefixes that exist; 1 if all packets share the limit.
+// possiblePrefixes returns the number of possible prefixes. It returns 1 if all packets share the limit.
 func possiblePrefixes(l *ir.Limit) float64 {
 	v4, v6 := 0, 0
 	for _, p := range []*ir.Prefixes{l.Src, l.Dst} {
@@ -93,7 +93,7 @@ func possiblePrefixes(l *ir.Limit) float64 {
 	return math.Exp2(float64(v4)) + math.Exp2(float64(v6))
 }
 
-// LimitNotes warns of limits whose tables in XDP a flood of random sources could fill.
+// LimitNotes returns notes about limits whose tables in XDP could be filled by a flood of random sources.
 func LimitNotes(p *ir.Program) (notes []string) {
 	buckets := limitBuckets(p.Limits)
 	for i := range p.Limits {

@@ -18,11 +18,11 @@ var (
 	networks = &ir.Prefixes{V4: 8, V6: 8}
 )
 
-// TestLimitSize checks how much memory tables take.
+// TestLimitSize checks the size of tables in memory.
 func TestLimitSize(t *testing.T) {
 	for _, test := range []struct {
 		limit ir.Limit
-		want  uint32 // buckets of 64 bytes
+		want  uint32 // number of buckets of 64 bytes
 	}{
 		{ir.Limit{Rate: 1000, Per: time.Second, Burst: 5}, 1},
 		{ir.Limit{Rate: 1_000_000, Per: time.Second, Burst: 5, Src: hosts}, 1 << 10},
@@ -40,7 +40,7 @@ func TestLimitSize(t *testing.T) {
 	}
 }
 
-// TestLimitsTogether checks that many large tables share what memory there is for them, but for what the policy asks for.
+// TestLimitsTogether checks that many large tables share the memory for tables. Tables whose size the policy sets do not share it.
 func TestLimitsTogether(t *testing.T) {
 	slow := ir.Limit{Rate: 1, Per: day, Burst: 5, Src: hosts}
 	asked := slow
@@ -63,7 +63,7 @@ func limitBuckets(t *testing.T, limits ...ir.Limit) uint32 {
 	return x.Shapes[image.Limits].Entries
 }
 
-// TestLimitNotes checks that only limits which a flood could overflow are told of.
+// TestLimitNotes checks that there are only notes about limits whose tables a flood could overflow.
 func TestLimitNotes(t *testing.T) {
 	notes := compile.LimitNotes(&ir.Program{Limits: []ir.Limit{
 		{Rule: "fast", Rate: 1000, Per: time.Second, Burst: 5, Src: hosts},
@@ -81,7 +81,7 @@ func TestLimitNotes(t *testing.T) {
 	}
 }
 
-// TestRateNotes checks that netfilter's rates are told of which are higher than the policy says.
+// TestRateNotes checks the notes about netfilter rates that are higher than those of the policy.
 func TestRateNotes(t *testing.T) {
 	packets := func(rate uint64) ir.Limit {
 		return ir.Limit{Rule: "r", Rate: rate, Per: time.Second, Burst: 5, Src: hosts}

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestListingHidesKeys has every constant of the C program, and one that nobody has thought of yet, in a listing: keys and seeds are hidden.
+// TestListingHidesKeys lists every constant of the C program, and an unknown constant. The listing must not show keys and seeds.
 func TestListingHidesKeys(t *testing.T) {
 	x, err := xdpgen.Generate(subject.Lower(t, "default: pass").Program, xdpgen.Options{QuestionKey: subject.QuestionKey})
 	if err != nil {

@@ -6,11 +6,12 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// maskTest is a set of values that one mask tells from all others: v is in it when v&mask == value. What a policy says
-// of TCP flags mostly is such a set, of up to 128 ranges.
+// maskTest is the set of all values v with v&mask == value. A policy's test of TCP flags is usually such a set, which
+// may have up to 128 ranges.
 type maskTest struct{ mask, value uint32 }
 
-// maskOf finds the mask of a set of values of a field with so many values. It reports false when there is none.
+// maskOf returns the mask and value that describe a set of values. size is the number of values that the field can have. It returns false if no mask
+// describes the set.
 func maskOf(values []ir.Range, size uint32) (maskTest, bool) {
 	width := bits.Len32(size - 1)
 	count, ones, zeros := uint32(0), ^uint32(0), ^uint32(0)
@@ -27,7 +28,7 @@ func maskOf(values []ir.Range, size uint32) (maskTest, bool) {
 	return maskTest{mask, ones & mask}, true
 }
 
-// comparisons is how many compares a test of a field takes in straight code.
+// comparisons returns the number of comparisons that a test of a field takes in straight code.
 func comparisons(m ir.Match) int {
 	if _, ok := fewerByMask(m); ok {
 		return 1
@@ -35,9 +36,9 @@ func comparisons(m ir.Match) int {
 	return len(m.Values)
 }
 
-// fewerByMask returns the mask for a test that takes fewer instructions so.
+// fewerByMask returns the mask for a test, if a test by mask takes fewer instructions than a test by ranges.
 func fewerByMask(m ir.Match) (maskTest, bool) {
-	const smallDomain = 1 << 10 // maskOf asks every value
+	const smallDomain = 1 << 10 // maskOf tries all values, so the domain must be small
 	if len(m.Values) < 3 || m.Field.Size() > smallDomain {
 		return maskTest{}, false
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// Every mask of flags is found, and holds for exactly the values it was made from.
+// TestMaskOfFlags checks that every mask of flags is found, and matches exactly the values from which it was made.
 func TestMaskOfFlags(t *testing.T) {
 	for mask := range 256 {
 		for value := range 256 {
@@ -32,7 +32,7 @@ func TestMaskOfFlags(t *testing.T) {
 	}
 }
 
-// A mask is only found where it holds.
+// TestMaskOfAnything checks that a mask is found only for values that it matches exactly.
 func TestMaskOfAnything(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	found := 0

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// largeFrames are more than a page long: the kernel gives them to the program in several buffers.
+// largeFrames are larger than a page. The kernel gives them to the program in several buffers.
 const largeFrames = `
 udp 198.51.100.7:53 > 192.0.2.1:5 len=5000
 udp 198.51.100.7:53 > 192.0.2.1:5 len=9000 vlan=10,20
@@ -38,7 +38,7 @@ esp 2001:db8::7 > 2001:db8::1 len=9000
 arp
 `
 
-// lengthPolicy tells the lengths of large frames apart.
+// lengthPolicy has rules for different lengths of large frames.
 const lengthPolicy = `
 default: drop
 rules:
@@ -49,7 +49,7 @@ rules:
   - {name: claims, length: 9001, then: pass}
 `
 
-// TestMultiBuffer has frames of more than a page, whole and with an end cut off.
+// TestMultiBuffer tests frames larger than a page, both complete and truncated.
 func TestMultiBuffer(t *testing.T) {
 	var frames []subject.Probe
 	for _, f := range subject.FramesOf(t, largeFrames) {
@@ -68,8 +68,8 @@ func TestMultiBuffer(t *testing.T) {
 	}
 }
 
-// TestMultiBufferSplit puts the border between the first buffer and the others anywhere behind the headers, and checks
-// that the packet is counted where it belongs, with all its bytes. Kernels before 6.18 do not let a test choose.
+// TestMultiBufferSplit moves the border between the first buffer and the others to each byte after the headers. The right rule must count the packet,
+// with all of its bytes. Before Linux 6.18, a test cannot choose the border.
 func TestMultiBufferSplit(t *testing.T) {
 	t.Parallel()
 	s := subject.Lower(t, "checks: standard"+lengthPolicy)
@@ -94,7 +94,8 @@ func TestMultiBufferSplit(t *testing.T) {
 	}
 }
 
-// countSplit runs a program on a frame of which the first buffer has so many bytes, and finds what it counted.
+// countSplit runs a program on a frame whose first buffer has linear bytes. It returns the slot in which the frame was counted, and the counted
+// bytes.
 func countSplit(t *testing.T, p *datapath.Program, frame []byte, linear int) (slot uint32, bytes uint64, err error) {
 	before, err := p.Counters()
 	if err != nil {
@@ -115,7 +116,7 @@ func countSplit(t *testing.T, p *datapath.Program, frame []byte, linear int) (sl
 	return 0, 0, err
 }
 
-// TestLinear compares the program for generic mode with Eval: there the kernel makes every frame one buffer.
+// TestLinear compares the program for generic mode with Eval. In generic mode, the kernel puts every frame into one buffer.
 func TestLinear(t *testing.T) {
 	s := subject.Lower(t, "checks: strict"+everyField)
 	if s.HasLocal() {

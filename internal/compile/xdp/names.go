@@ -17,15 +17,15 @@ const (
 	maxNameDepth = 16 // labels of a listed name
 )
 
-// names are the sets of domain names that rules use, in one table: each name with the sets that list it.
+// names are the sets of domain names that rules use. All names are in one table, each with the sets that contain it.
 type names struct {
-	bit    map[int]int // of each set that is asked for, by its index in ir.Program.Names
+	bit    map[int]int // maps the index of each used set in ir.Program.Names to its bit
 	key    [2]uint64   // of the hash
-	depths uint32      // with how many labels names are listed, a bit each
-	root   uint32      // the sets that list the root, a bit each
+	depths uint32      // the numbers of labels that listed names have, a bit each
+	root   uint32      // the sets that contain the root, a bit each
 	table  nameTable
 
-	unanswered uint32 // the bit that says of a query what ir.Rule.Unanswered asks, 0 if no rule does
+	unanswered uint32 // the bit of queries for which ir.Rule.Unanswered holds; 0: no rule uses it
 }
 
 func compileNames(p *ir.Program) (*names, error) {
@@ -50,7 +50,7 @@ func compileNames(p *ir.Program) (*names, error) {
 	if len(n.bit) == 0 {
 		return n, nil
 	}
-	// If the table has too many names in one place, it is made again with another key.
+	// If too many names fall into the same part of the table, build the table again with another key.
 	for range 8 {
 		n.key = randomKey()
 		list, err := n.hash(p)
@@ -65,14 +65,14 @@ func compileNames(p *ir.Program) (*names, error) {
 	return nil, fmt.Errorf("hashing %d names: too many fall into the same place", n.table.names)
 }
 
-// randomKey draws the secret key of the hash. A sender who knew it could construct names that are taken for others.
+// randomKey returns a new secret key for the hash. A sender that knew the key could construct names whose hashes collide with those of listed names.
 func randomKey() [2]uint64 {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
 	return [2]uint64{binary.NativeEndian.Uint64(b[:]), binary.NativeEndian.Uint64(b[8:])}
 }
 
-// hash hashes all names of the sets that rules use.
+// hash returns the hashes of all names in the sets that rules use.
 func (n *names) hash(p *ir.Program) ([]hashedName, error) {
 	var list []hashedName
 	for set, bit := range n.bit {
@@ -93,7 +93,7 @@ func (n *names) hash(p *ir.Program) ([]hashedName, error) {
 	return list, nil
 }
 
-// bits are the sets of a match, a bit each.
+// bits returns the sets of a match, a bit each.
 func (n *names) bits(m ir.NameMatch) (bits uint32) {
 	for _, set := range m.Sets {
 		bits |= 1 << n.bit[set]
@@ -120,8 +120,8 @@ func (n *names) part() component {
 	}
 }
 
-// zones is the component with the names that were answered, and the zones that are flooded. The loader draws the key of their hashes, which lives as long as
-// they do.
+// zones returns the component with the tables of answered names and of flooded zones. The loader chooses the key for their hashes. It keeps the key
+// as long as it keeps the tables.
 func (n *names) zones() component {
 	if n.unanswered == 0 {
 		return component{}
@@ -136,7 +136,7 @@ func (n *names) zones() component {
 	}
 }
 
-// hashName returns the hash of a name's labels, from the last one on, and their number.
+// hashName returns the hash of a name's labels, beginning with the last label, and the number of labels.
 func hashName(key [2]uint64, name string) (hash uint64, depth int) {
 	h := newSIPHash(key)
 	for rest := name; rest != ""; depth++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// namesProgram drops queries for names of sets, asked for one after the other.
+// namesProgram returns a program that drops queries for names of sets. It has one rule for each set.
 func namesProgram(sets ...[]string) *ir.Program {
 	p := &ir.Program{}
 	for i, names := range sets {
@@ -24,14 +24,14 @@ func namesProgram(sets ...[]string) *ir.Program {
 	return p
 }
 
-// asking is a query for a name in plain text.
+// asking returns a query for a name, which is in plain text.
 func asking(t testing.TB, name string) subject.Probe {
 	t.Helper()
 	return subject.FramesOf(t, "udp 198.51.100.7:1000 > 192.0.2.1:53 dns=A,"+name+".")[0]
 }
 
-// TestNamesLarge has a hundred thousand names, or with FLOODWALL_LONG=1 a million, each of which must be found, and so
-// must names below, while others must not. Eval would take long: the names are told apart by how they are made.
+// TestNamesLarge tests a hundred thousand names, or a million with FLOODWALL_LONG=1. Each name and the names below it must be found. Other names must
+// not be found. Eval would take too long. Instead, the form of a generated name shows whether the name is in the set.
 func TestNamesLarge(t *testing.T) {
 	t.Parallel()
 	r, _ := subject.Seeded(t)
@@ -67,7 +67,7 @@ func TestNamesLarge(t *testing.T) {
 	}
 }
 
-// TestNameSets has as many sets as fit, which list much the same names, the root among them.
+// TestNameSets tests the largest number of sets. Most of their names are the same, and the root is one of them.
 func TestNameSets(t *testing.T) {
 	t.Parallel()
 	r, _ := subject.Seeded(t)
@@ -89,7 +89,7 @@ func TestNameSets(t *testing.T) {
 		}
 	}
 	sets[31] = []string{""}
-	// Random sets in random rules: the first rules ask for few.
+	// Random sets in random rules: the first rules test few sets.
 	p := namesProgram(sets...)
 	r.Shuffle(31, func(i, j int) { p.Rules[i], p.Rules[j] = p.Rules[j], p.Rules[i] })
 	var frames []subject.Probe
@@ -108,7 +108,7 @@ func TestNameSets(t *testing.T) {
 	programmed(p).Agree(t, append(frames, subject.FramesOf(t, "udp 198.51.100.7:1000 > 192.0.2.1:53 dns=A,.")...))
 }
 
-// TestNamesLimits checks that what does not fit is refused with words.
+// TestNamesLimits checks the errors for names and sets above the limits.
 func TestNamesLimits(t *testing.T) {
 	deep := strings.Repeat("a.", 16) + "a"
 	for _, test := range []struct {

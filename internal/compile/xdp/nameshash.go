@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// sipHash is SipHash-1-3 (Aumasson and Bernstein, SipHash: a fast short-input PRF, 2012) over whole words, as bpf/names.h
-// computes it.
+// sipHash is the state of SipHash-1-3 (Aumasson and Bernstein, SipHash: a fast short-input PRF, 2012) over complete words, as bpf/names.h computes
+// it.
 type sipHash struct{ a, b, c, d uint64 }
 
 func newSIPHash(key [2]uint64) sipHash {
@@ -31,7 +31,7 @@ func (h *sipHash) round() {
 	h.c = bits.RotateLeft64(h.c, 32)
 }
 
-// label hashes a label of at most 63 bytes: its length and its text, filled up with zeros to whole words.
+// label adds a label of at most 63 bytes to the hash: its length and its text, padded with zeros to complete words.
 func (h *sipHash) label(text string) {
 	var words [64]byte
 	words[0] = uint8(len(text))
@@ -52,8 +52,8 @@ func (h sipHash) sum() uint64 {
 	return h.a ^ h.b ^ h.c ^ h.d
 }
 
-// unescaped returns a label as the packet has it: packet.Query.Name writes unprintable bytes, dots and backslashes as
-// \DDD in decimal.
+// unescaped returns a label as it is in the packet. In the text of packet.Query.Name, unprintable bytes, dots and backslashes are written as \DDD in
+// decimal.
 func unescaped(label string) string {
 	plain, escaped, found := strings.Cut(label, `\`)
 	if !found {

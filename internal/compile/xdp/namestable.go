@@ -16,30 +16,30 @@ const (
 	maxNameProbes = 8
 )
 
-// hashedName is the hash of a name, and the sets that list it, a bit each.
+// hashedName is the hash of a name, and the sets that contain the name, a bit each.
 type hashedName struct {
 	hash uint64
 	sets uint32
 }
 
-// nameTable is a hash table of buckets, one cache line each. The search for a name begins at the bucket of its hash,
-// and goes on while a bucket says so. Buckets are in the order of hashes, so a sorted list fills the table from front
-// to back.
+// nameTable is a hash table of buckets. Each bucket is one cache line. The search for a name begins at the bucket that its hash selects. It continues
+// as long as a bucket has the mark that more names follow. The buckets are in the order of hashes, so a sorted list fills the table from front to
+// back.
 type nameTable struct {
 	names  int
-	homes  int // buckets behind them take what the last of them cannot
+	homes  int // the number of buckets that a hash can select; further buckets after them take names that do not fit into the last ones
 	memory []byte
 }
 
 func (t *nameTable) buckets() int { return len(t.memory) / nameBucketSize }
 
-// newNameTable makes the table with 3 of 4 slots in use. It reports false if a name would be too far from the bucket of
-// its hash. Names with equal hashes become one: among 2^25 lists of a million names there is one such pair.
+// newNameTable makes the table, with 3 of 4 slots in use. It returns false if a name would be too far from the bucket that its hash selects. Names
+// with equal hashes become one entry. With a list of a million names, the probability of that is 2^-25.
 func newNameTable(list []hashedName) (nameTable, bool) {
 	list = merged(list)
 	t := nameTable{names: len(list), homes: max(1, len(list)*4/(3*nameSlots))}
 	t.memory = make([]byte, (t.homes+maxNameProbes)*nameBucketSize)
-	next := 0 // slot
+	next := 0 // number of the next free slot
 	for _, n := range list {
 		home := int(n.hash >> 32 * uint64(t.homes) >> 32)
 		next = max(next, home*nameSlots)
@@ -56,7 +56,7 @@ func newNameTable(list []hashedName) (nameTable, bool) {
 	return t, true
 }
 
-// merged sorts names by hash, and unites the sets of names that occur more than once.
+// merged sorts names by hash, and merges entries with the same hash. The merged entry gets the sets of all of them.
 func merged(list []hashedName) []hashedName {
 	slices.SortFunc(list, func(a, b hashedName) int { return cmp.Compare(a.hash, b.hash) })
 	out := list[:0]

@@ -13,7 +13,7 @@ import (
 // Limits of bpf/payload.h, which documents the maps.
 const (
 	maxPatterns = 64
-	maxPlaces   = 16   // of one match
+	maxPlaces   = 16   // for one match
 	maxWindow   = 1024 // bytes of the payload that are searched
 
 	patternSize = 136 // of struct pattern
@@ -22,13 +22,13 @@ const (
 	placeText   = 16
 )
 
-// patterns are the payload tests of rules: patterns, each with a bit in the result of the search, and bytes at fixed
-// places, those of one match next to each other.
+// patterns has the payload tests of rules: texts, each with a bit in the result of the search, and bytes at fixed offsets. Tests of the same match
+// are adjacent.
 type patterns struct {
 	list   []search // in the order of the map
 	bits   map[string]int
 	places []ir.At
-	at     map[string]uint16 // the first place of a match
+	at     map[string]uint16 // the index of a match's first place
 }
 
 func compilePatterns(p *ir.Program) (*patterns, error) {
@@ -45,7 +45,7 @@ func compilePatterns(p *ir.Program) (*patterns, error) {
 	return c, c.addPatterns(list)
 }
 
-// addPatterns assigns a bit to each pattern; patterns with the same meaning share one.
+// addPatterns assigns a bit to each pattern. Patterns with the same meaning share a bit.
 func (c *patterns) addPatterns(list []ir.Pattern) error {
 	slices.SortStableFunc(list, func(a, b ir.Pattern) int { return strings.Compare(patternKey(a), patternKey(b)) })
 	list = slices.CompactFunc(list, func(a, b ir.Pattern) bool { return patternKey(a) == patternKey(b) })
@@ -64,7 +64,7 @@ func (c *patterns) addPatterns(list []ir.Pattern) error {
 	return nil
 }
 
-// addPlaces adds the places of a match. Places that several matches use are stored once.
+// addPlaces adds the places of a match. If several matches have the same places, they are stored once.
 func (c *patterns) addPlaces(list []ir.At) error {
 	key := fmt.Sprint(list)
 	if _, known := c.at[key]; known || len(list) == 0 {
@@ -81,7 +81,7 @@ func (c *patterns) addPlaces(list []ir.At) error {
 	return nil
 }
 
-// patternKey is equal for patterns with the same meaning.
+// patternKey returns a text that is equal for patterns with the same meaning.
 func patternKey(p ir.Pattern) string { return fmt.Sprint(p.NoCase, p.Within, p.Text) }
 
 // match returns the fields of struct payload_match of bpf/condition.h for a match.
@@ -121,7 +121,7 @@ func (c *patterns) part() component {
 	return p
 }
 
-// short is the number of patterns with less than four bytes.
+// short returns the number of patterns with less than four bytes.
 func (c *patterns) short() (n int) {
 	for _, p := range c.list {
 		if p.slot < 0 {
@@ -131,7 +131,7 @@ func (c *patterns) short() (n int) {
 	return n
 }
 
-// window is the number of payload bytes to search: the most that any pattern needs.
+// window returns the number of payload bytes that must be searched. It is the largest number that a pattern needs.
 func (c *patterns) window() (bytes uint16) {
 	for _, pattern := range c.list {
 		bytes = max(bytes, pattern.Within)

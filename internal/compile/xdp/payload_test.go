@@ -17,10 +17,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// programmed is a program that no policy was written for.
+// programmed returns a subject for a program that is not made from a policy.
 func programmed(p *ir.Program) *subject.Subject { return &subject.Subject{Program: p} }
 
-// asks is a rule that drops what a match holds for.
+// asks returns a rule that drops packets for which a match holds.
 func asks(name string, m ir.PayloadMatch) ir.Rule {
 	return ir.Rule{Name: name, Verdict: ir.Drop, Payload: []ir.PayloadMatch{m}}
 }
@@ -31,7 +31,7 @@ func anyCase(s string, within uint16) ir.Pattern {
 	return ir.Pattern{Text: []byte(s), NoCase: true, Within: within}
 }
 
-// carriers are packets to put a payload into, one for each way to come to it.
+// carriers are packets that get a payload. There is one for each path to the payload.
 var carriers = []string{
 	"udp 198.51.100.7:1000 > 192.0.2.1:53",
 	"udp 198.51.100.7:1000 > 192.0.2.1:53 vlan=10,20 ipopts=94040000",
@@ -45,7 +45,7 @@ var carriers = []string{
 	"udp 198.51.100.7:1000 > 192.0.2.1:53 frag=1480",
 }
 
-// carrying is the packet of a line with a payload, and bytes behind its end.
+// carrying returns the packet of a line with a payload, and with bytes after its end.
 func carrying(t testing.TB, line string, payload, padding []byte) subject.Probe {
 	t.Helper()
 	if len(payload) > 0 {
@@ -58,8 +58,8 @@ func carrying(t testing.TB, line string, payload, padding []byte) subject.Probe 
 	return subject.Probe{Name: line, Frame: append(spec.Frame(), padding...)}
 }
 
-// TestPatternBorders moves patterns of every kind of length over the border of their window and the end of the packet,
-// behind which the rest of the pattern stands.
+// TestPatternBorders moves patterns of every kind of length across the end of their window, and across the end of the packet. Behind that end, the
+// rest of the pattern follows.
 func TestPatternBorders(t *testing.T) {
 	const within = 70
 	const alphabet = "GET /index.html HTTP/1.1|\x00\xff\x80 Host: evil.example, and so on: 0123456789"
@@ -99,7 +99,7 @@ func TestPatternBorders(t *testing.T) {
 	}
 }
 
-// A patternWriter makes patterns that have much in common, and texts that have much in common with them.
+// A patternWriter writes patterns that have many parts in common. It also writes texts that contain such parts.
 type patternWriter struct {
 	*rand.Rand
 	alphabet string
@@ -132,12 +132,12 @@ func byteRange() []byte {
 	return b
 }
 
-// lowered and raised change the case of ASCII letters, and no other byte.
+// lowered and raised change the case of ASCII letters. They do not change other bytes.
 func lowered(s string) string { return shifted(s, 'A', 'a'-'A') }
 
 func raised(s string) string { return shifted(s, 'a', 256+'A'-'a') }
 
-// shifted adds to 26 bytes.
+// shifted adds the number add to the 26 byte values from first on. It does not change other bytes.
 func shifted(s string, first byte, add int) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -158,7 +158,7 @@ func (w *patternWriter) letters(n int) []byte {
 
 func (w *patternWriter) pattern() ir.Pattern { return w.patterns[w.IntN(len(w.patterns))] }
 
-// payload is text of which much is from patterns.
+// payload returns a random text that contains many parts of patterns.
 func (w *patternWriter) payload() []byte {
 	b := w.letters(w.IntN([]int{8, 40, 300, 1200}[w.IntN(4)]))
 	for range w.IntN(4) {
@@ -168,7 +168,7 @@ func (w *patternWriter) payload() []byte {
 			text = []byte(raised(string(text)))
 		}
 		at := w.IntN(len(b) + 1)
-		if w.IntN(3) == 0 { // about the border of the window
+		if w.IntN(3) == 0 { // near the end of the window
 			at = min(max(0, int(p.Within)-len(text)+w.IntN(3)-1), len(b))
 		}
 		b = append(b[:at:at], append(text, b[at:]...)...)
@@ -202,7 +202,7 @@ func (w *patternWriter) match() (m ir.PayloadMatch) {
 	return m
 }
 
-// rules ask for all patterns, the less probable first.
+// rules returns rules that test all patterns. Rules that are less likely to match come first.
 func (w *patternWriter) rules(n int) (rules []ir.Rule) {
 	for i := range n {
 		r := asks(fmt.Sprint("r", i), w.match())
@@ -223,8 +223,7 @@ func (w *patternWriter) probe(t testing.TB) subject.Probe {
 	return f
 }
 
-// TestPatternsRandom has random payloads against random patterns and places, which have much in common. FLOODWALL_LONG=1
-// makes it 5 million packets.
+// TestPatternsRandom tests random payloads with similar random patterns and places. FLOODWALL_LONG=1 tests 5 million packets.
 func TestPatternsRandom(t *testing.T) {
 	_, seed := subject.Seeded(t)
 	programs, packets := testutil.Scaled(4, 250), testutil.Scaled(4000, 20_000)
@@ -242,7 +241,7 @@ func TestPatternsRandom(t *testing.T) {
 	}
 }
 
-// TestPayloadPlaces moves bytes over every offset up to the end of the packet, behind which more of them stand.
+// TestPayloadPlaces moves bytes over each offset up to the end of the packet. Behind that end, the rest of the bytes follows.
 func TestPayloadPlaces(t *testing.T) {
 	t.Parallel()
 	text := []byte("\x01\x82\xff\x00ABCDEFGHIJKLMNOPQRSTUVWXYZ012345")
@@ -269,13 +268,13 @@ func TestPayloadPlaces(t *testing.T) {
 			}
 		}
 	}
-	// What one rule decides, the others do not see: those of every length stand first once.
+	// A rule hides later rules that match the same packet, so the rules of each length are first once.
 	for first := 0; first < len(rules); first += 32 {
 		programmed(&ir.Program{Rules: append(rules[first:len(rules):len(rules)], rules[:first]...)}).Agree(t, frames)
 	}
 }
 
-// TestPayloadSplit puts the border between the buffers of a large frame at every byte of a pattern and of a place.
+// TestPayloadSplit moves the border between the buffers of a large frame to each byte of a pattern and of a place.
 func TestPayloadSplit(t *testing.T) {
 	t.Parallel()
 	at := ir.At{Offset: 300, Value: []byte("0123456789abcdef"), Mask: bytes.Repeat([]byte{0xff}, 16)}
@@ -303,7 +302,7 @@ func TestPayloadSplit(t *testing.T) {
 	}
 }
 
-// TestPayloadLimits checks that what does not fit is refused with words.
+// TestPayloadLimits checks the errors for patterns and places above the limits.
 func TestPayloadLimits(t *testing.T) {
 	var many ir.PayloadMatch
 	for i := range 65 {

@@ -17,18 +17,17 @@ const (
 	patternTableSize = quadSlots + pairSlots + maxPatterns*patternSize
 )
 
-// A search is a pattern as the table has it.
+// A search is a pattern together with its position in the table.
 type search struct {
 	ir.Pattern
-	before int // bytes in front of those that the table knows it by
-	slot   int // theirs; -1 for a pattern that is too short
+	before int // the number of bytes before the quad, the four bytes under which the table files the pattern
+	slot   int // the slot of the quad; -1 if the pattern is too short for the table
 }
 
-// searches are patterns in the order of the table: first those too short for it, then the others, those with the same
-// slot next to each other.
+// searches returns patterns in the order of the table. Patterns that are too short for the table come first. The others follow, sorted by slot.
 func searches(list []ir.Pattern) []search {
 	out := make([]search, len(list))
-	users := map[int]int{} // of each slot
+	users := map[int]int{} // for each slot, the number of patterns so far
 	for i, p := range list {
 		out[i] = search{Pattern: p, slot: -1}
 		if len(p.Text) >= quadBytes {
@@ -41,10 +40,9 @@ func searches(list []ir.Pattern) []search {
 	return out
 }
 
-// quadIn returns the offset in a text of the four bytes under which the table files it: those with the most distinct
-// bytes, and among these the ones under which the fewest patterns are filed. A sender who knows the patterns can fill
-// packets with such bytes. The more distinct they are, the less often they fit into a packet, and each time they lead
-// to few patterns.
+// quadIn returns the offset of the quad in a text: the four bytes under which the table files the text. It chooses the four bytes with the most
+// distinct values. Among these it chooses the quad under which the fewest patterns are filed. A sender that knows the patterns can fill packets with
+// their quads. Four distinct bytes fit into a packet less often than equal bytes, and each occurrence leads to few patterns.
 func quadIn(text []byte, users map[int]int) (best int) {
 	most, fewest := 0, 0
 	for at := range len(text) - quadBytes + 1 {
@@ -64,8 +62,7 @@ const maxLeads = 2
 // lead is struct lead of bpf/payload.h.
 type lead struct{ First, Second uint64 }
 
-// leads are the first two bytes of the four under which each pattern is filed, if there are few enough of them, padded
-// to maxLeads.
+// leads returns the first two bytes of each pattern's quad, padded to maxLeads. It returns nil if there are too many patterns.
 func (c *patterns) leads() []lead {
 	if len(c.list) > maxLeads || c.short() > 0 {
 		return nil
@@ -79,7 +76,7 @@ func (c *patterns) leads() []lead {
 	return list
 }
 
-// folded is four bytes as the search compares them, with bit 5 set: letters become lower case.
+// folded returns four bytes in the form that the search compares: bit 5 is set, which makes letters lower case.
 func folded(text []byte) []byte {
 	quad := bytes.Clone(text[:quadBytes])
 	for i := range quad {
@@ -88,7 +85,7 @@ func folded(text []byte) []byte {
 	return quad
 }
 
-// slotOfQuad is the slot in which the search looks when it comes to that text.
+// slotOfQuad returns the slot in which the search looks for a text that begins with these four bytes.
 func slotOfQuad(text []byte) int { return slotOf(binary.LittleEndian.Uint32(folded(text))) }
 
 // slotOf is quad_slot of bpf/payload.h.
@@ -109,7 +106,7 @@ func writePatterns(to []byte, list []search) {
 	}
 }
 
-// setPairs marks all pairs of bytes with which a short text may begin; for one byte, with any byte behind it.
+// setPairs sets the bits of all pairs of bytes with which a short text may begin. For a text of one byte, these are the pairs with any second byte.
 func setPairs(pairs, text []byte) {
 	for next := range 256 {
 		if len(text) > 1 {
@@ -119,7 +116,7 @@ func setPairs(pairs, text []byte) {
 	}
 }
 
-// writePattern writes a struct pattern. more says that the next one is in the same slot.
+// writePattern writes a struct pattern. more is set if the next pattern is in the same slot.
 func writePattern(to []byte, p search, more bool) {
 	for i, c := range p.Text {
 		mask := byte(0xff)

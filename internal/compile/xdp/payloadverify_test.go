@@ -13,13 +13,13 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestVerifierConditions loads the largest policies in which every rule asks for payload, names and limits.
+// TestVerifierConditions loads the largest policies in which every rule tests payload, names and limits.
 func TestVerifierConditions(t *testing.T) {
 	for _, test := range []struct {
 		name, policy string
 		rules        int
 		form         xdpgen.Form
-		long         bool // another of its form is larger
+		long         bool // tested in long runs only, because a larger policy of the same form is always tested
 	}{
 		{"64 expressions, 600 rules, straight", largest(subject.AllChecks(), 56, 7, 600), 600, xdpgen.Straight, false},
 		{"64 expressions, 600 rules, tables", largest(subject.AllChecks(), 56, 7, 600), 600, xdpgen.Tables, true},
@@ -46,10 +46,10 @@ func TestVerifierConditions(t *testing.T) {
 	}
 }
 
-// askAll makes the first rules ask for all that a rule can.
+// askAll gives the first rules every condition that a rule can have.
 func askAll(p *ir.Program, rules int) {
 	w := newPatternWriter(rand.New(rand.NewPCG(1, 2)), 64)
-	limit := len(p.Limits) // behind those of essential rules
+	limit := len(p.Limits) // after the limits of essential rules
 	p.Limits = append(p.Limits, ir.Limit{Rule: "r0", Rate: 1000, Per: 1e9, Burst: 1000, Src: &ir.Prefixes{V4: 16, V6: 48}, Max: 1000})
 	for i := range 32 {
 		p.Names = append(p.Names, ir.NameSet{Names: []string{fmt.Sprint("n", i), strings.Repeat("a.", 15) + "b"}})

@@ -15,19 +15,18 @@ const (
 	protectAlways        = 1
 	protectAuthenticated = 2
 
-	maxProtections = 255 // their numbers from 1 on are bytes in the map of ports
+	maxProtections = 255 // numbers of protections, from 1 on, are bytes in the map of ports
 )
 
-// Sizes of the flow table. With four flows to a bucket on average, one bucket in fifty has more than its eight slots.
+// Sizes of the flow table. If a bucket has four flows on average, one bucket in fifty would need more than its eight slots.
 const (
 	flowsOfBucket  = 4
 	minFlowBuckets = 64      // a word of the filter
-	maxFlowBuckets = 1 << 25 // of which the filter has 4 MB, a value of a map before Linux 6.7 has no more (array_map_alloc_check)
+	maxFlowBuckets = 1 << 25 // the filter for this number of buckets has 4 MB, the largest map value before Linux 6.7 (array_map_alloc_check)
 )
 
-// protectPart is the component of protections beside the rules that name them. ingress reports whether it needs the
-// program for packets that XDP has passed. The loader draws the keys: they outlive a generation, as flows and states
-// do.
+// protectPart returns the component of protections. It does not contain the rules that use them. ingress reports whether the component needs the
+// program for packets that XDP has passed. The loader chooses the keys. Later generations keep the keys, flows and states.
 func protectPart(p *ir.Program, found []ir.Handshake) (_ component, ingress bool, err error) {
 	if !slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Protect > 0 }) {
 		return component{}, false, nil
@@ -77,7 +76,7 @@ func uses(found []ir.Handshake, m ir.CookieMethod) bool {
 	return slices.ContainsFunc(found, func(f ir.Handshake) bool { return f.Method == m })
 }
 
-// flowBuckets is the number of buckets of the flow table, which all protections share.
+// flowBuckets returns the number of buckets of the flow table. All protections share the table.
 func flowBuckets(list []ir.Protection) (uint32, error) {
 	flows := 0
 	for i := range list {
@@ -93,7 +92,7 @@ func flowBuckets(list []ir.Protection) (uint32, error) {
 	return buckets, nil
 }
 
-// FlowMemory is the size in bytes of the flow table that all protections of a program share.
+// FlowMemory returns the size in bytes of the flow table of a program. All protections share the table.
 func FlowMemory(p *ir.Program) (int, error) {
 	buckets, err := flowBuckets(p.Protections)
 	return int(buckets) * image.FlowBucketSize, err

@@ -19,17 +19,17 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// A syn is what a SYN asks for. Numbers below 0 stand for no such option.
+// A syn has the TCP options of a SYN. A number below 0 means that the SYN does not have the option.
 type syn struct {
 	mss, wscale int
 	sack, ecn   bool
 	tsval       int64
 }
 
-// linux is what Linux asks for.
+// linux has the options of a SYN of Linux.
 var linux = syn{mss: 1460, wscale: 7, sack: true, tsval: 0x01020304}
 
-// options are the TCP options in hex, as Linux orders them, none for none.
+// options returns the TCP options in hex, in the order of Linux, or "none".
 func (o syn) options() string {
 	var b []byte
 	if o.mss >= 0 {
@@ -67,8 +67,7 @@ type synAck struct {
 	tcp      *layers.TCP
 }
 
-// readSynAck takes a SYN-ACK apart, and fails unless lengths and checksums are what gopacket makes of its content, and
-// nothing stands behind it.
+// readSynAck decodes a SYN-ACK. It fails unless lengths and checksums are as gopacket computes them, and nothing follows the packet.
 func readSynAck(t testing.TB, frame []byte) (a synAck) {
 	t.Helper()
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
@@ -101,14 +100,14 @@ func readSynAck(t testing.TB, frame []byte) (a synAck) {
 	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, list...); err != nil {
 		t.Fatal(err)
 	}
-	// gopacket pads frames to what Ethernet takes, as drivers do.
+	// gopacket pads frames to the smallest length of Ethernet, as drivers do.
 	if diff := cmp.Diff(b.Bytes()[:min(len(frame), len(b.Bytes()))], frame); diff != "" {
 		t.Fatalf("the answer is not as gopacket makes it:\n%s%s", diff, p)
 	}
 	return a
 }
 
-// offers are the options of a SYN-ACK in words.
+// offers returns the options of a SYN-ACK, as text.
 func (a synAck) offers() string {
 	var words []string
 	for _, o := range a.tcp.Options {
@@ -129,7 +128,7 @@ func (a synAck) offers() string {
 	return strings.Join(words, " ")
 }
 
-// tsval is the timestamp of a SYN-ACK, false when it has none.
+// tsval returns the timestamp of a SYN-ACK, and false if it has none.
 func (a synAck) tsval() (uint32, bool) {
 	for _, o := range a.tcp.Options {
 		if o.OptionType == layers.TCPOptionKindTimestamps {
@@ -139,8 +138,8 @@ func (a synAck) tsval() (uint32, bool) {
 	return 0, false
 }
 
-// offered are the options in a SYN-ACK to a SYN, by RFC 7323 and RFC 2018: only what it has; of window scaling and SACK
-// without timestamps what the cookie can tell.
+// offered returns the options of the SYN-ACK to a SYN, by RFC 7323 and RFC 2018: only options that the SYN has. Without timestamps, window scaling
+// and SACK are offered only as far as the cookie can encode them.
 func (o syn) offered(announced int) string {
 	var words []string
 	if o.mss > 0 {
@@ -158,7 +157,7 @@ func (o syn) offered(announced int) string {
 	return strings.Join(words, " ")
 }
 
-// A route is how a SYN comes: with addresses, and what else the frame has.
+// A route has the addresses of a SYN, and other properties of its frame.
 type route struct {
 	client, server, rest string
 	announced            int // MSS
@@ -189,7 +188,7 @@ func everySyn() (list []syn) {
 	return list
 }
 
-// TestSynAck answers SYNs with every combination of options on every route, and has each answer acknowledged.
+// TestSynAck sends SYNs with every combination of options on every route, and acknowledges each SYN-ACK.
 func TestSynAck(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	port := 1024
@@ -225,7 +224,7 @@ func (s *shield) handshake(r route, o syn, port int) {
 	s.must(xdpPass, "", "%s . seq=1 ack=1", tuple) // the flow is known
 }
 
-// echo are the options of the ACK of a SYN-ACK.
+// echo returns the options of the ACK of a SYN-ACK.
 func (a synAck) echo() string {
 	if stamp, ok := a.tsval(); ok {
 		return fmt.Sprintf("0101080a00000001%08x", stamp)
@@ -255,7 +254,7 @@ func (s *shield) headers(frame, answer []byte, a synAck) {
 	}
 }
 
-// TestSynAckOptions has options that are written in other ways.
+// TestSynAckOptions tests SYNs with unusual encodings of options.
 func TestSynAckOptions(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	for i, test := range []struct{ name, options, want string }{
@@ -273,7 +272,7 @@ func TestSynAckOptions(t *testing.T) {
 		{"twice", "020405b4 02040218 0402 0402", "mss:1460 sack"},
 	} {
 		if test.name == "of another length" {
-			test.want = "" // window scaling alone cannot be told
+			test.want = "" // the cookie cannot encode window scaling without other options
 		}
 		options := strings.ReplaceAll(test.options, " ", "")
 		action, answer := s.sendLine("tcp 198.51.100.7:%d > 192.0.2.1:80 S tcpopts=%s", 2000+i, options)
@@ -287,8 +286,8 @@ func TestSynAckOptions(t *testing.T) {
 	}
 }
 
-// TestSynAckKey has SYNs that are authenticated by a key, which only the kernel has: by the policy's word it gets so many of
-// them. All others are answered like any SYN.
+// TestSynAckKey sends SYNs that are authenticated by a key, which only the kernel has. If the policy has a limit for such SYNs, the SYNs within the
+// limit must pass to the kernel. All others must be answered like any SYN.
 func TestSynAckKey(t *testing.T) {
 	open, keyed := always(), always()
 	keyed.Keyed = []int{0}
@@ -311,7 +310,7 @@ func testKeys(t *testing.T, s *shield, want string) {
 	}
 }
 
-// TestSynAckFrames has frames that are longer than their packet, with wrong or partial checksums, and to a group.
+// TestSynAckFrames sends frames that are longer than their packet, frames with wrong or partial checksums, and frames to a multicast group.
 func TestSynAckFrames(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	frame := subject.FramesOf(t, "tcp 198.51.100.7:4000 > 192.0.2.1:80 S seq=9 tcpopts="+linux.options())[0].Frame

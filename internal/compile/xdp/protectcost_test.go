@@ -15,10 +15,10 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// BenchmarkProtect says what a packet of a flood costs in a protection that always answers, beside a program that drops
-// all, by BPF_PROG_TEST_RUN.
+// BenchmarkProtect measures the cost of a packet of a flood, with BPF_PROG_TEST_RUN: with a protection that always answers, and with a program that
+// drops all packets.
 func BenchmarkProtect(b *testing.B) {
-	const rounds = 20 // of which the fastest counts: others use the machine, too
+	const rounds = 20 // the fastest round is reported, because other programs also use the machine
 	drop := program(b, asm.Mov.Imm(asm.R0, xdpDrop), asm.Return())
 	s := loadShield(b, protecting(always()))
 	without := protecting(always())
@@ -74,7 +74,7 @@ func program(t testing.TB, code ...asm.Instruction) *ebpf.Program {
 	return p
 }
 
-// before is a program that writes to the frame, which R7 points to, and hands it to another program.
+// before returns a program that writes to the frame, to which R7 points, and passes it to another program.
 func before(t testing.TB, next *ebpf.Program, bytes int, write ...asm.Instruction) *ebpf.Program {
 	t.Helper()
 	programs, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.ProgramArray, KeySize: 4, ValueSize: 4, MaxEntries: 1})
@@ -104,7 +104,7 @@ func before(t testing.TB, next *ebpf.Program, bytes int, write ...asm.Instructio
 	)...)
 }
 
-// rewritten is a program that writes a frame anew before it hands it to another program, as an answer takes its place.
+// rewritten returns a program that restores a frame before it passes it to another program, because the answer overwrites the frame.
 func rewritten(t testing.TB, next *ebpf.Program, frame []byte) *ebpf.Program {
 	t.Helper()
 	var write asm.Instructions

@@ -12,10 +12,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestFlows has more connections than the table holds: those seen last stay, and those that go on.
+// TestFlows opens more connections than the table has space for. The connections with the latest packets must stay, and so must active connections.
 func TestFlows(t *testing.T) {
 	p := always()
-	p.Flows = 1 // the least table there is, of 512
+	p.Flows = 1 // the table then has the smallest possible size: 512 flows
 	s := loadShield(t, protecting(p))
 	known := func(port int) bool {
 		t.Helper()
@@ -29,7 +29,7 @@ func TestFlows(t *testing.T) {
 		if port == first {
 			s.establish()
 		}
-		s.now += 20 * time.Millisecond // all within a minute, after which the kernel would be asked
+		s.now += 20 * time.Millisecond // all within one minute, after which the program would ask the kernel
 		if port%100 == 0 && !known(first) {
 			t.Fatalf("a connection that goes on is forgotten when %d have come", port-first)
 		}
@@ -54,19 +54,19 @@ const (
 	flowClosing     = 3
 )
 
-// establish has the kernel begin all connections that are proved, as the program behind XDP notes it.
+// establish marks all proved connections as accepted by the kernel. The program after XDP does this, too.
 func (s *shield) establish() {
 	s.t.Helper()
 	s.restate(flowProved, flowEstablished)
 }
 
-// finish has all open connections close, as the program notes it of those that the kernel has.
+// finish marks all open connections as closing. The program does this, too, for connections of the kernel.
 func (s *shield) finish() {
 	s.t.Helper()
 	s.restate(flowEstablished, flowClosing)
 }
 
-// restate gives all flows of one state another.
+// restate changes the state from to the state to, in all flows.
 func (s *shield) restate(from, to uint64) {
 	s.t.Helper()
 	s.edit(image.Flows, func(flows []byte) {
@@ -79,11 +79,11 @@ func (s *shield) restate(from, to uint64) {
 	})
 }
 
-// TestFlowsUntaken has connections begin that the kernel never takes: they are remembered for two minutes only, and however
-// many there are, none takes the place of a connection that the kernel has.
+// TestFlowsUntaken opens connections that the kernel never accepts. They must be stored for two minutes only. However many there are, they must not
+// displace a connection that the kernel has.
 func TestFlowsUntaken(t *testing.T) {
 	p := always()
-	p.Flows = 1 // the least table there is, of 512
+	p.Flows = 1 // the table then has the smallest possible size: 512 flows
 	s := loadShield(t, protecting(p))
 	for port := range uint16(50) {
 		s.must(xdpPass, "proved 1", "%s", s.begin(routes[3], linux, port+1))
@@ -100,8 +100,8 @@ func TestFlowsUntaken(t *testing.T) {
 	s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:3000 > 192.0.2.1:80 P.")
 }
 
-// TestFlowsDisplaced has one network open more connections than the table holds, all of which the kernel takes. It displaces
-// no more of those of others than its limit says, and none that last while there are others.
+// TestFlowsDisplaced opens more connections from one network than the table has space for. The kernel accepts all of them. They must not displace
+// more connections of other networks than the limit of the network allows. They must not displace a lasting connection while there are others.
 func TestFlowsDisplaced(t *testing.T) {
 	p := always()
 	p.Flows = 1
@@ -129,7 +129,7 @@ func TestFlowsDisplaced(t *testing.T) {
 			})
 		}
 	}
-	// With some keys of the hash the others fill a bucket themselves, and one of them is displaced already.
+	// With some hash keys, the connections of other networks alone overflow a bucket. One of them has then been displaced already.
 	before := remembered(lasting+1, lasting+others+1)
 	if before < others-2 {
 		t.Errorf("%d of %d others are remembered before the table is full", before, others)
@@ -153,8 +153,8 @@ func TestFlowsDisplaced(t *testing.T) {
 	}
 }
 
-// TestFlowsReset has connections reset: one that was only proved is forgotten at once, one that is closing when it was
-// silent for two minutes, even when nobody has looked for another.
+// TestFlowsReset resets connections. A connection that was only proved must be removed at once. A closing connection must be removed after two
+// minutes without packets, even if no other connection in its bucket is looked up.
 func TestFlowsReset(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	s.must(xdpPass, "proved 1", "%s", s.begin(routes[0], linux, 1000))
@@ -168,8 +168,8 @@ func TestFlowsReset(t *testing.T) {
 	s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:1001 > 192.0.2.1:80 .")
 }
 
-// TestFlowsReopen has SYNs of known connections come beside a flood of ACKs, and more of them than the kernel can bear:
-// then only those of connections that are over get a cookie, and their ACK counts.
+// TestFlowsReopen sends SYNs of known connections during a flood of ACKs. It sends more SYNs than the kernel can process. Only SYNs of ended
+// connections must then get a cookie, and the ACKs of these must count.
 func TestFlowsReopen(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	defer testutil.OnOneCPU(t)()
@@ -193,12 +193,12 @@ func TestFlowsReopen(t *testing.T) {
 		t.Errorf("%d SYNs of a known connection pass beside forged ACKs, want 2001", passed)
 	}
 	s.must(xdpDrop, "limited 1", "tcp 198.51.100.7:1000 > 192.0.2.1:80 S")
-	s.must(xdpPass, "", "tcp 198.51.100.7:1001 > 192.0.2.1:80 S") // one for the connection that was there, whatever else there is
+	s.must(xdpPass, "", "tcp 198.51.100.7:1001 > 192.0.2.1:80 S") // one SYN of the earlier connection always passes
 	s.must(xdpPass, "proved 1", "%s", s.begin(routes[0], linux, 1001))
 }
 
-// TestFlowsEnd has connections end: they are forgotten when a packet of none looks into their bucket, those that were
-// closed after two minutes, others after a day, and then no bucket counts as used.
+// TestFlowsEnd ends connections. When a packet without a connection reads their bucket, they must be removed: closed connections after two minutes,
+// others after a day. After that, no bucket may count as used.
 func TestFlowsEnd(t *testing.T) {
 	p := always()
 	p.Flows = 1
@@ -213,7 +213,7 @@ func TestFlowsEnd(t *testing.T) {
 		for port := range uint16(2000) {
 			s.sendLine("tcp 203.0.113.5:%d > 192.0.2.1:80 .", port+1)
 		}
-		s.now += time.Second // in which the kernel may be asked again
+		s.now += time.Second // after a second, the program may ask the kernel again
 	}
 	established := func(port uint16) string {
 		a := s.begin(routes[0], linux, port)
@@ -226,11 +226,11 @@ func TestFlowsEnd(t *testing.T) {
 	open := established(1001)
 	s.now += time.Minute
 	strangers()
-	s.must(xdpPass, "", "%s .", closed) // a last ACK, from which on two minutes count
+	s.must(xdpPass, "", "%s .", closed) // the last ACK, from which the two minutes are counted
 	s.now += 3 * time.Minute
 	strangers()
 	s.must(xdpDrop, "invalid 1, asked 1", "%s .", closed)
-	s.must(xdpDrop, "invalid 1, asked 1", "%s .", open) // the kernel, which is asked once a minute, does not have it
+	s.must(xdpDrop, "invalid 1, asked 1", "%s .", open) // the program asks the kernel once a minute, and the kernel does not have the connection
 	established(1002)
 	s.now += 23 * time.Hour
 	strangers()

@@ -17,10 +17,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// slotTime is how long a cookie is in its slot; it is valid for the next one, too.
+// slotTime is the length of a time slot. A cookie is valid in its slot and in the next one.
 const slotTime = 1 << image.CookieSlot * time.Nanosecond
 
-// An ack is what answers a SYN-ACK.
+// An ack is the packet that answers a SYN-ACK.
 type ack struct {
 	route
 	port, server uint16
@@ -38,7 +38,7 @@ func (a ack) String() string {
 		a.seq, a.ack, options)
 }
 
-// begin sends a SYN, and returns what answers its SYN-ACK.
+// begin sends a SYN, and returns the ack for the SYN-ACK that answers it.
 func (s *shield) begin(r route, o syn, port uint16) ack {
 	s.t.Helper()
 	action, answer := s.sendLine("tcp %s > %s S seq=77 tcpopts=%s", address(r.client, port), address(r.server, 80), o.options())
@@ -51,7 +51,7 @@ func (s *shield) begin(r route, o syn, port uint16) ack {
 	return out
 }
 
-// cookies are SYNs whose cookies are of either form, in both families.
+// cookies yields SYNs for both forms of cookies, in both families.
 func cookies(yield func(route, syn)) {
 	small := linux
 	small.tsval = -1
@@ -61,7 +61,7 @@ func cookies(yield func(route, syn)) {
 	}
 }
 
-// TestForgedBits changes each bit of all that a cookie answers for.
+// TestForgedBits changes each bit of each field that a cookie proves. No changed ack may be accepted.
 func TestForgedBits(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	port := uint16(4000)
@@ -82,7 +82,8 @@ func TestForgedBits(t *testing.T) {
 	})
 }
 
-// forged is an answer with one bit of each thing that the cookie answers for changed, and one that has lost or got a timestamp.
+// forged returns changed copies of an ack. There is one for each field that the cookie proves, with one bit of the field changed. In one more copy,
+// the timestamp is removed or added.
 func forged(a ack, bit int) (list []ack) {
 	for _, f := range []ack{
 		with(a, func(f *ack) { f.ack ^= 1 << bit }),
@@ -104,15 +105,15 @@ func with(a ack, change func(*ack)) ack {
 	return a
 }
 
-// TestCookieTime checks that a cookie is valid in its slot and the next, and in no other, and that one from a connection
-// that lasts is for nothing else.
+// TestCookieTime checks that a cookie is valid in its slot and in the next one, and in no other. The cookie of an open connection proves no other
+// connection.
 func TestCookieTime(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	start := s.now.Truncate(slotTime)
 	port := uint16(4000)
 	cookies(func(r route, o syn) {
 		for _, test := range []struct {
-			made, back time.Duration // from the start of a slot
+			made, back time.Duration // times of the SYN-ACK and of the ack, from the start of a slot
 			valid      bool
 		}{
 			{0, 0, true}, {0, slotTime - 1, true}, {slotTime - 1, slotTime, true}, {0, 2*slotTime - 1, true}, {slotTime - 1, 2*slotTime - 1, true},
@@ -130,7 +131,7 @@ func TestCookieTime(t *testing.T) {
 	})
 }
 
-// TestCookieRotation has cookies come back after the key was changed once, and twice.
+// TestCookieRotation checks cookies that come back after the key has changed once, and after it has changed twice.
 func TestCookieRotation(t *testing.T) {
 	cookies(func(r route, o syn) {
 		s := loadShield(t, protecting(always()))
@@ -155,7 +156,7 @@ func TestCookieRotation(t *testing.T) {
 	})
 }
 
-// TestCookieAfterwards checks that cookies which are on their way count when a protection has just ended.
+// TestCookieAfterwards checks that cookies that are on their way when a protection ends are still accepted.
 func TestCookieAfterwards(t *testing.T) {
 	s := loadShield(t, automatic())
 	s.now = s.now.Truncate(slotTime)
@@ -164,27 +165,27 @@ func TestCookieAfterwards(t *testing.T) {
 	}
 	a, b := s.begin(routes[0], linux, 4000), s.begin(routes[0], linux, 4001)
 	s.now += 2*slotTime - 1
-	s.must(xdpPass, "", "tcp 198.51.100.7:3998 > 192.0.2.1:80 S") // it is over
+	s.must(xdpPass, "", "tcp 198.51.100.7:3998 > 192.0.2.1:80 S") // the protection has ended
 	s.must(xdpPass, "proved 1", "%s", a)
 	s.now++
 	s.must(xdpPass, "asked 1", "%s", b)
 }
 
-// Where the number that an ACK acknowledges is in a frame without VLAN tags and options of IP.
+// Offsets within the acknowledgment number, in a frame without VLAN tags and without IP options.
 const (
 	atAck4 = 14 + 20 + 8
 	atAck6 = 14 + 40 + 8
 )
 
-// randomized is a program that writes a random byte to a place in a frame before it hands it to another program.
+// randomized returns a program that writes a random byte to an offset of a frame before it passes the frame to another program.
 func randomized(t testing.TB, next *ebpf.Program, at int16) *ebpf.Program {
 	t.Helper()
 	return before(t, next, int(at)+1, asm.FnGetPrandomU32.Call(), asm.StoreMem(asm.R7, at, asm.R0, asm.Byte))
 }
 
-// TestRandomACKs guesses one byte of the number that proves a connection, of many connections a few dozen times each:
-// as many must be proved as there are when each of its bits, and none else, has to be right. The short form has every
-// second byte of each cookie, and in the end every byte of each family.
+// TestRandomACKs guesses one byte of the number that proves a connection. It does so a few dozen times for each of many connections. The number of
+// proved connections must be the number expected by chance if exactly the 8 bits of the byte are tested. In short runs, the test guesses one byte for
+// each kind of cookie, and each byte once.
 func TestRandomACKs(t *testing.T) {
 	const guesses = 64
 	connections := 300
@@ -201,14 +202,14 @@ func TestRandomACKs(t *testing.T) {
 			at = atAck6
 		}
 		for place := range int16(4) {
-			if (int(place)+kind)%4 > 0 && !testutil.Long() { // each byte once, each kind once
+			if (int(place)+kind)%4 > 0 && !testutil.Long() { // test each byte once, and each kind once
 				continue
 			}
 			s := loadShield(t, protecting(always()))
 			guess := randomized(t, s.Native(), at+place)
 			for i := range connections {
 				frame := subject.FramesOf(t, s.begin(r, o, uint16(4000+i)).String())[0].Frame
-				for range guesses { // one by one: the kernel waits for all CPUs when it is to repeat (bpf_prog_test_run_xdp)
+				for range guesses { // with repeat, the kernel would wait for all CPUs (bpf_prog_test_run_xdp)
 					if _, err := guess.Run(&ebpf.RunOptions{Data: frame, Repeat: 1}); err != nil {
 						t.Fatal(err)
 					}
@@ -222,8 +223,8 @@ func TestRandomACKs(t *testing.T) {
 	})
 }
 
-// TestRouterTime checks that a cookie of the kernel is good only with a timestamp of a time in which it can have been sent,
-// in milliseconds, and without one when the SYN had none. The kernel's own check takes no notice of timestamps.
+// TestRouterTime checks when a cookie of the kernel is valid. If the SYN had a timestamp, the ack must have one, in milliseconds, of a time at which
+// the cookie can have been sent. If the SYN had none, the ack must have none. The kernel's own check ignores timestamps.
 func TestRouterTime(t *testing.T) {
 	p := always()
 	p.Router = true

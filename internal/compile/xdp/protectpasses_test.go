@@ -18,8 +18,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestProtectVerifier loads large policies with as much protection as there can be, by each method and in both forms. In the
-// short form the router's method has straight code only, and the listener's tables.
+// TestProtectVerifier loads large policies with as much protection as possible, by each method and in both forms. In short runs, the router's method
+// is tested only with straight code, and the listener's method only with tables.
 func TestProtectVerifier(t *testing.T) {
 	for name, method := range map[string]ir.CookieMethod{
 		"host": ir.MethodHost, "listener": ir.MethodListener, "router": ir.MethodRouter,
@@ -62,7 +62,7 @@ func protect(p *ir.Program) {
 	}
 }
 
-// TestUnprotected checks that who protects nothing carries nothing of it.
+// TestUnprotected checks that a program without protections contains neither their code nor their maps.
 func TestUnprotected(t *testing.T) {
 	spec, err := subject.Lower(t, "default: drop").Forms(t)[0].Image.Spec()
 	if err != nil {
@@ -80,7 +80,7 @@ func TestUnprotected(t *testing.T) {
 	}
 }
 
-// TestProtectStays checks that no pass drops, merges or moves a rule with a protection.
+// TestProtectStays checks that no optimization drops, merges or moves a rule with a protection.
 func TestProtectStays(t *testing.T) {
 	s := subject.Lower(t, "default: drop\nrules: [{port: tcp/80, then: pass}, {port: tcp/81, then: pass}, {proto: tcp, state: established, then: pass}]")
 	rule := func(port uint32, protection int) ir.Rule {

@@ -14,9 +14,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestForgedEnd has a stranger forge the end of a connection that a socket has, and exhaust the questions to the kernel with ACKs of
-// no connection. The connection passes when it goes on after minutes of silence. An end with the number that the socket expects
-// counts, so that closed connections leave the table.
+// TestForgedEnd plays an attacker who forges the end of a connection that a socket has. The attacker also uses up the lookups in the kernel with ACKs
+// that belong to no connection. After minutes without packets, packets of the connection must still pass. An end with the sequence number that the
+// socket expects must count, so that closed connections leave the table.
 func TestForgedEnd(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -51,7 +51,7 @@ func TestForgedEnd(t *testing.T) {
 	}
 }
 
-// TestForgedEndFlood forges more ends of a connection than the kernel may be asked about. None closes it.
+// TestForgedEndFlood forges more ends of a connection than the number of lookups that the kernel allows. None of them may close the connection.
 func TestForgedEndFlood(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -75,8 +75,8 @@ func TestForgedEndFlood(t *testing.T) {
 	s.must(xdpPass, "", "%s .", tuple)
 }
 
-// TestEndBeforeItsData has XDP see a FIN before the kernel has the data in front of it, and that data again, as on a busy machine or a
-// path that changes the order. The connection that ends then leaves the table.
+// TestEndBeforeItsData sends a FIN to XDP before the kernel has the data that precedes the FIN. Then it sends the data again. This happens on a busy
+// machine, or on a path that reorders packets. The connection must leave the table when it ends.
 func TestEndBeforeItsData(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -103,7 +103,7 @@ func TestEndBeforeItsData(t *testing.T) {
 			s.must(xdpPass, "asked 1", "%s . seq=%d", tuple, expected+4)
 			s.must(xdpPass, "", "%s . seq=%d", tuple, expected+4)
 
-			// A connection that goes on is not asked about any more.
+			// The program does not ask the kernel again about a connection that continues.
 			client, server = connected(t, host)
 			tuple = fmt.Sprintf("tcp %s > %s", client.LocalAddr(), client.RemoteAddr())
 			s.must(xdpPass, "asked 1", "%s .", tuple)
@@ -134,7 +134,7 @@ func connected(t *testing.T, host string) (client, server net.Conn) {
 	return client, server
 }
 
-// expects is the sequence number that a socket expects next.
+// expects returns the sequence number that a socket expects next.
 func expects(t *testing.T, c net.Conn) (seq uint32) {
 	t.Helper()
 	const receive = 1 // TCP_RECV_QUEUE of include/net/tcp.h

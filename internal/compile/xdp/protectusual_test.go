@@ -16,25 +16,25 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// behind is more than the program's clock is behind CLOCK_MONOTONIC_COARSE: 2^21 ns, and a tick of 10 ms where they are longest
-// (coarse_time() of bpf/clock.h).
+// behind is an upper bound of the time by which the program's clock may lag behind CLOCK_MONOTONIC_COARSE. It is 2^21 ns and one tick of at most 10
+// ms (coarse_time() of bpf/clock.h).
 const behind = 25 * time.Millisecond
 
-// stampTime is how long the clock in the timestamps of answers stands still: STAMP_SHIFT of bpf/cookie.h.
+// stampTime is the resolution of the clock in the timestamps of answers: STAMP_SHIFT of bpf/cookie.h.
 const stampTime = 1 << 32
 
-// agree gives the program a SYN as from the wire, which the entry may answer itself, and as a question that protect() answers at the
-// same time. Both must do the same, count the same, and leave the same frame.
+// agree sends the program a SYN twice at the same time: as from the wire, so that the entry may answer it, and as a question, which protect()
+// answers. The actions, counters and resulting frames must be the same.
 func (s *shield) agree(name string, frame []byte) (action uint32) {
 	s.t.Helper()
 	for {
 		var actions [2]uint32
 		var answers [2][]byte
 		var counted [2][ir.NumOutcomes]uint64
-		begin := clock(s.t, unix.CLOCK_MONOTONIC_COARSE) // from the wire the program takes its own, which is at most so much behind
+		begin := clock(s.t, unix.CLOCK_MONOTONIC_COARSE) // a frame from the wire uses the program's own clock, which lags by at most behind
 		for i := range actions {
 			s.wire = i == 0
-			s.now = clock(s.t, unix.CLOCK_MONOTONIC_COARSE) // after that, as the kernel may be asked only so often
+			s.now = clock(s.t, unix.CLOCK_MONOTONIC_COARSE) // set after the frame from the wire, because lookups in the kernel are limited
 			before := s.counted()
 			actions[i], answers[i] = s.send(frame)
 			counted[i] = s.counted()
@@ -43,7 +43,7 @@ func (s *shield) agree(name string, frame []byte) (action uint32) {
 			}
 		}
 		if (begin-behind)/stampTime != s.now/stampTime {
-			continue // the clock in the answers may have moved on between the two
+			continue // the clock in the answers may have advanced between the two frames
 		}
 		if actions[0] != actions[1] || !bytes.Equal(answers[0], answers[1]) || counted[0] != counted[1] {
 			s.t.Errorf("%s: the entry does %d, counts %v, and leaves\n%x\nprotect() does %d, counts %v, and leaves\n%x",
@@ -53,10 +53,10 @@ func (s *shield) agree(name string, frame []byte) (action uint32) {
 	}
 }
 
-// windowsOptions are the options of a SYN as Windows sends it.
+// windowsOptions are the options of a SYN of Windows.
 const windowsOptions = "mss:1460,nop,ws:8,nop,nop,sack"
 
-// randomOptions are some options of SYNs in any order, with as many NOPs between as may be.
+// randomOptions returns random options of a SYN in random order, with random numbers of NOPs between them.
 func randomOptions(random *rand.Rand) string {
 	var words []string
 	for range random.IntN(5) { // 40 bytes at most
@@ -70,14 +70,14 @@ func randomOptions(random *rand.Rand) string {
 	return strings.Join(words, ",")
 }
 
-// TestUsualSYN has SYNs answered by the entry and by protect(): those with all options that a SYN may have, as Linux orders them, those
-// that the entry answers, with each part of the options and of the frame changed, and those with random options.
+// TestUsualSYN compares the answers of the entry and of protect() to SYNs. It tests SYNs with every combination of options in the order of Linux, and
+// SYNs with random options. It also tests SYNs that the entry answers, with each part of the options and of the frame changed.
 func TestUsualSYN(t *testing.T) {
 	t.Parallel()
 	defer testutil.OnOneCPU(t)()
 	s := loadShield(t, protecting(always()))
 	s.wire = true
-	s.begin(routes[0], linux, 999) // from now on cookies are on
+	s.begin(routes[0], linux, 999) // starts the use of cookies
 	random := testutil.Random(t)
 	for _, r := range []route{routes[0], routes[3]} {
 		tuple := fmt.Sprintf("tcp %s > %s ", address(r.client, 4000), address(r.server, 80))
@@ -96,7 +96,7 @@ func TestUsualSYN(t *testing.T) {
 					t.Errorf("%s: XDP action %d, want %d", line, got, xdpTX)
 				}
 			}
-			group := tuple + "S smac=03:00:00:00:00:01" + usual // to which no answer may go
+			group := tuple + "S smac=03:00:00:00:00:01" + usual // a SYN to a multicast group gets no answer
 			if got := s.agree(group, subject.FramesOf(t, group)[0].Frame); got != xdpDrop {
 				t.Errorf("%s: XDP action %d, want %d", group, got, xdpDrop)
 			}
@@ -121,8 +121,7 @@ func TestUsualSYN(t *testing.T) {
 	}
 }
 
-// changed has answered: a SYN to a group, one of which the end is cut off, one with bytes behind it, and it with each byte changed
-// in turn.
+// changed compares the answers to variants of a SYN: truncated, with additional bytes at the end, and with each byte changed in turn.
 func (s *shield) changed(frame []byte) {
 	s.t.Helper()
 	random := testutil.Random(s.t)
@@ -136,7 +135,7 @@ func (s *shield) changed(frame []byte) {
 	}
 }
 
-// TestUsualSYNKnown has SYNs of flows that are known, SYNs while cookies rest, and SYNs over each of two limits.
+// TestUsualSYNKnown tests SYNs of known flows, SYNs while cookies are paused, and SYNs that exceed each of two limits.
 func TestUsualSYNKnown(t *testing.T) {
 	t.Parallel()
 	defer testutil.OnOneCPU(t)()
@@ -150,7 +149,7 @@ func TestUsualSYNKnown(t *testing.T) {
 		a := s.begin(r, linux, 4000)
 		s.must(xdpPass, "proved 1", "%s", a)
 		again := strings.Split(a.String(), " . ")[0] + " S tcpopts=" + linux.options()
-		s.both(xdpPass, "", again) // of a flow that the kernel may not have yet: no cookie
+		s.both(xdpPass, "", again) // the kernel may not have this flow yet, so the SYN gets no cookie
 		other := func(client string, port int) string {
 			return fmt.Sprintf("tcp %s > %s S tcpopts=%s", address(client, uint16(port)), address(r.server, 80), linux.options())
 		}
@@ -159,13 +158,13 @@ func TestUsualSYNKnown(t *testing.T) {
 		}
 		s.wire = true
 		s.must(xdpTX, "answered 1", "%s", other(r.client, 6000))
-		s.both(xdpDrop, "limited 1", other(r.client, 6001)) // the prefix has had ten
+		s.both(xdpDrop, "limited 1", other(r.client, 6001)) // the limit of ten of this prefix is used up
 		s.both(xdpTX, "answered 1", other(map[bool]string{true: "203.0.113.9", false: "2001:db8:9::9"}[r.server == routes[0].server], 6002))
 		s.both(xdpDrop, "limited 1", other(map[bool]string{true: "203.0.114.9", false: "2001:db8:a::9"}[r.server == routes[0].server], 6003))
 	}
 }
 
-// TestUsualSYNOfEach has SYNs to two services answered, each by its own protection: only that of the second has a limit.
+// TestUsualSYNOfEach sends SYNs to two services. Each must be answered by its own protection. Only the second protection has a limit.
 func TestUsualSYNOfEach(t *testing.T) {
 	t.Parallel()
 	defer testutil.OnOneCPU(t)()
@@ -185,13 +184,13 @@ func TestUsualSYNOfEach(t *testing.T) {
 	s := loadShield(t, program)
 	s.wire = true
 	first := s.slots
-	for _, options := range []string{linux.options(), windowsOptions} { // both of two SYNs count for the limit
+	for _, options := range []string{linux.options(), windowsOptions} { // both SYNs are charged to the limit
 		for i, port := range []uint16{80, 443} {
 			for n := range s.slots {
 				s.slots[n] = first[n] + uint32(i*int(ir.NumOutcomes))
 			}
 			line := fmt.Sprintf("tcp 198.51.100.1:4000 > 192.0.2.1:%d S tcpopts=%s", port, options)
-			s.must(xdpTX, "answered 1", "%s", line) // from now on cookies are on
+			s.must(xdpTX, "answered 1", "%s", line) // starts the use of cookies
 			s.must(xdpTX, "answered 1", "%s", line)
 			if options == windowsOptions && port == 443 {
 				s.must(xdpDrop, "limited 1", "%s", line)

@@ -19,7 +19,7 @@ const (
 	rakNetServer = "\x01\x02\x03\x04\x05\x06\x07\x08" // the server's GUID
 )
 
-// request1 is the first request of a client of RakNet, of a length.
+// request1 returns the first request of a RakNet client, with the given length.
 func request1(version byte, length int) []byte {
 	b := make([]byte, length)
 	copy(b, "\x05"+rakNetMagic)
@@ -27,7 +27,7 @@ func request1(version byte, length int) []byte {
 	return b
 }
 
-// request2 is the second one, with a cookie or "".
+// request2 returns the second request of a RakNet client. cookie may be "".
 func request2(cookie string, six bool, mtu uint16) []byte {
 	address := "\x04\xf5\xff\xff\xfd\x4a\xbc"
 	if six {
@@ -40,7 +40,7 @@ func request2(cookie string, six bool, mtu uint16) []byte {
 	return append(b, "a client"...)
 }
 
-// reply1 is what a server answers to the first one.
+// reply1 returns a server's answer to the first request.
 func reply1(cookie string, mtu uint16) []byte {
 	security := "\x00"
 	if cookie != "" {
@@ -49,7 +49,7 @@ func reply1(cookie string, mtu uint16) []byte {
 	return binary.BigEndian.AppendUint16([]byte("\x06"+rakNetMagic+rakNetServer+security), mtu)
 }
 
-// sum is that of 16-bit words (RFC 1071).
+// sum returns the Internet sum of 16-bit words (RFC 1071).
 func sum(b []byte) uint16 {
 	var s uint32
 	for i, v := range b {
@@ -59,7 +59,7 @@ func sum(b []byte) uint16 {
 	return uint16(s + s>>16)
 }
 
-// passed sends a frame through the entry that is to pass, and returns the payload that the service gets.
+// passed sends a frame through the entry, which must pass the frame. It returns the payload that the service gets.
 func (f flooded) passed(t *testing.T, frame []byte) []byte {
 	t.Helper()
 	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+100), Repeat: 1}
@@ -73,20 +73,20 @@ func (f flooded) passed(t *testing.T, frame []byte) []byte {
 	return is.Payload
 }
 
-// isFirstOf checks that a payload is a first request of a version that stands for a second one, and adds up to the same sum.
+// isFirstOf checks that a payload is a first request of a version that was made from a second request, with the same checksum.
 func isFirstOf(t *testing.T, got, second []byte, version byte) {
 	t.Helper()
 	want := request1(version, len(second))
-	at := len(second) - 3 // the word of the sum
+	at := len(second) - 3 // offset of the word that makes the checksum equal
 	if !bytes.Equal(got[:at], want[:at]) || got[len(got)-1] != 0 || sum(got) != sum(second) {
 		t.Fatalf("of a second request % x becomes % x", second, got)
 	}
 }
 
-// TestRakNetRequests has a client open a connection to a server of RakNet during a flood, as one does that follows the protocol.
+// TestRakNetRequests plays a client that opens a connection to a RakNet server during a flood and follows the protocol.
 func TestRakNetRequests(t *testing.T) {
 	for name, client := range gameClients {
-		for _, six := range []bool{false, true} { // of the address in the message, which need not be that of the packet
+		for _, six := range []bool{false, true} { // the family of the address in the message, which may differ from the family of the packet
 			for _, cookies := range []string{"", "\x05\x06\x07\x08"} { // of the server
 				t.Run(fmt.Sprintf("%s, six=%t, cookies=%t", name, six, cookies != ""), func(t *testing.T) {
 					f := loadFlooded(t, "{protect: raknet, total: off}")
@@ -107,13 +107,13 @@ func TestRakNetRequests(t *testing.T) {
 						t.Errorf("what comes before the server's reply is counted at %s", at)
 					}
 					f.turned(t, left(t, toClient, reply1(cookies, 67)), request2(cookies, six, 1200))
-					f.leave(t, left(t, toClient, reply1(cookies, 67))) // another one is the client's
+					f.leave(t, left(t, toClient, reply1(cookies, 67))) // another reply passes to the client
 					for range 3 {
 						if at := f.reason(t, arrived(t, client, []byte("\x84connected"))); at != "game:known" {
 							t.Errorf("after that, what the client sends is counted at %s", at)
 						}
 					}
-					// Its second request may have been lost, or the flood may be over: the server never gets a cookie of ours.
+					// The second request may be lost, or the flood may have ended. In both cases, the server must never get a cookie of the program.
 					again := arrived(t, client, second)
 					if at := f.reason(t, again); at != "game:known" {
 						t.Errorf("another second request is counted at %s", at)
@@ -136,7 +136,7 @@ func TestRakNetRequests(t *testing.T) {
 	}
 }
 
-// TestRakNetRefused has a flood of what proves no address.
+// TestRakNetRefused sends a flood of datagrams that prove no address.
 func TestRakNetRefused(t *testing.T) {
 	f := loadFlooded(t, "{protect: raknet, total: off}")
 	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
@@ -176,7 +176,8 @@ func TestRakNetRefused(t *testing.T) {
 	}
 }
 
-// TestRakNetServers has servers say of themselves what replies in their place have, and requests at one that has said nothing.
+// TestRakNetServers checks replies that the program sends in place of a server. They must have the properties that the server has sent. The test also
+// sends requests to a server that has sent nothing yet.
 func TestRakNetServers(t *testing.T) {
 	f := loadFlooded(t, "{protect: raknet, limit: off, total: {rate: 1/h, burst: 1}}")
 	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
@@ -187,7 +188,7 @@ func TestRakNetServers(t *testing.T) {
 			passes++
 		}
 	}
-	if passes < 100 || passes > 1500 { // 100 at once, and one in a millisecond
+	if passes < 100 || passes > 1500 { // 100 at once, and then one per millisecond
 		t.Errorf("of 3000 requests at a server of which nothing is known %d reach it", passes)
 	}
 	for _, c := range []struct {
@@ -195,7 +196,7 @@ func TestRakNetServers(t *testing.T) {
 		length int
 		mtu    uint16
 	}{
-		{reply1("", 576), 1464, 1492}, // it was asked for no more
+		{reply1("", 576), 1464, 1492}, // the client did not ask for more
 		{reply1("", 67), 1464, 1492},
 		{reply1("", 1400), 1464, 1400},
 		{reply1("1234", 800), 1464, 1400},
@@ -218,7 +219,7 @@ func TestRakNetServers(t *testing.T) {
 	if reply, _ := f.answered(t, arrived(t, other, request1(11, 1464))); reply != nil {
 		t.Error("what one server says is taken for another's")
 	}
-	for i := range 3000 { // more servers than there are places
+	for i := range 3000 { // more servers than the map can store
 		server := fmt.Sprintf("udp 198.51.100.7:4000 > 192.1.%d.%d:7000", i>>8, i&255)
 		f.leave(t, left(t, server, reply1("", 1492)))
 		if reply, _ := f.answered(t, arrived(t, server, request1(11, 1464))); len(reply) != 32 {
@@ -229,7 +230,7 @@ func TestRakNetServers(t *testing.T) {
 	if reply, _ := f.answered(t, arrived(t, client, request1(11, 1464))); len(reply) != 32 {
 		t.Error("behind many others a server is not answered for")
 	}
-	// From one device to the same: another host may say so of this server.
+	// A packet that leaves through the device by which it arrived. Another host may have sent it in place of this server.
 	var skb [192]byte // struct __sk_buff of linux/bpf.h
 	binary.NativeEndian.PutUint32(skb[36:], 1)
 	f.forgetAll(t, image.RakNetServers)
@@ -242,7 +243,8 @@ func TestRakNetServers(t *testing.T) {
 	}
 }
 
-// TestRakNetStays has clients that have proved their address go on, and not: one that does is known as long as any other, one that does not for 30 s.
+// TestRakNetStays checks how long a client with a proved address stays known. If it continues to send, it must stay known as long as any other
+// client. Otherwise it must stay known for 30 s.
 func TestRakNetStays(t *testing.T) {
 	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
 	data := []byte("\x84connected")
@@ -278,7 +280,7 @@ func TestRakNetStays(t *testing.T) {
 	}
 }
 
-// TestRakNetObserved has requests and data arrive during a flood where the rules only count.
+// TestRakNetObserved sends requests and data during a flood, with rules that only count.
 func TestRakNetObserved(t *testing.T) {
 	f := loadFlooded(t, "{protect: raknet, observe: true, total: {rate: 1/h, burst: 1}}")
 	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
@@ -294,8 +296,8 @@ func TestRakNetObserved(t *testing.T) {
 	f.leave(t, left(t, client, reply1("1234", 1464)))
 }
 
-// TestRakNetNeighbours has forged second requests come from all addresses of a client's prefix. They prove nothing, so they are not charged to its limit, and the
-// client's own second request passes.
+// TestRakNetNeighbours sends forged second requests from all addresses of a client's prefix. They prove no address, so they must not be charged to
+// the limit of the prefix. The client's own second request must pass.
 func TestRakNetNeighbours(t *testing.T) {
 	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
 	f := loadFlooded(t, "{protect: raknet, total: {rate: 1/h, burst: 1}}")

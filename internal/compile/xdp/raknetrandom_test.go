@@ -14,9 +14,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestRakNetRandom has random datagrams arrive at a server of RakNet in a flood, of forms that are right, nearly right and wrong, with cookies that clients got
-// from the program, with those of others, and with the server's. The program, by its entry and without, decides as ir.Eval does; what it sends is no longer than
-// what came, and the server gets no cookie of the program.
+// TestRakNetRandom sends random datagrams to a RakNet server during a flood. Their forms are valid, nearly valid or invalid. Their cookies are the
+// client's, those of other clients, or the server's. The program must decide like ir.Eval, both in its entry and in general(). Its answers must not
+// be longer than the requests, and the server must not get a cookie of the program.
 func TestRakNetRandom(t *testing.T) {
 	r := testutil.Random(t)
 	f := loadFlooded(t, "{protect: raknet, known: 10000000/s, limit: off, total: {rate: 1/h, burst: 1}}")
@@ -29,18 +29,19 @@ func TestRakNetRandom(t *testing.T) {
 	})
 }
 
-// rakNetTalk is what servers of RakNet and their clients know.
+// rakNetTalk has the state of RakNet servers and their clients.
 type rakNetTalk struct {
 	flooded
 	r        *rand.Rand
 	cookies  map[string]string // by client
-	versions map[string]byte   // that the cookie is of
+	versions map[string]byte   // the version of the cookie
 	known    map[string]bool   // clients that have opened a connection
 }
 
 func (g *rakNetTalk) client() string { return talkClient(g.r) }
 
-// begin has the packets that total lets pass, the servers tell of themselves, clients ask for cookies, and some open a connection.
+// begin uses up the limit total. It makes the servers send their properties and makes clients request cookies. Some of these clients open
+// connections.
 func (g *rakNetTalk) begin(t *testing.T) {
 	t.Helper()
 	for _, from := range []string{"198.51.1.1:1 > 192.0.2.1", "[2001:db8::1]:1 > [2001:db8::1]"} {
@@ -68,7 +69,7 @@ func (g *rakNetTalk) begin(t *testing.T) {
 	}
 }
 
-// datagram is a request with any cookie, or now and then another datagram.
+// datagram returns a request with a random cookie, or sometimes another datagram.
 func (g *rakNetTalk) datagram(client string) []byte {
 	cookie := g.cookies[client]
 	switch g.r.IntN(6) {
@@ -104,7 +105,7 @@ func (g *rakNetTalk) datagram(client string) []byte {
 	return b
 }
 
-// send has a datagram arrive, and compares what becomes of it.
+// send sends a datagram in, and compares the result with ir.Eval.
 func (g *rakNetTalk) send(t *testing.T, reasons map[string]int) {
 	t.Helper()
 	client := g.client()

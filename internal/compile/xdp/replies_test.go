@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// replying is a program that drops all but a service and replies.
+// replying returns a program that passes a service and replies, and drops everything else.
 func replying() *ir.Program {
 	return &ir.Program{Default: ir.Drop, Rules: []ir.Rule{
 		{Name: "web", Kind: ir.RuleKindService, Match: []ir.Match{{Field: packet.DPort, Values: []ir.Range{{First: 80, Last: 80}}}}},
@@ -24,7 +24,7 @@ func replying() *ir.Program {
 	}}
 }
 
-// talker is a loaded program through which packets leave and arrive.
+// talker is a loaded program that gets outgoing and incoming packets.
 type talker struct{ *datapath.Program }
 
 func loadReplies(t testing.TB) talker {
@@ -54,7 +54,7 @@ func (p talker) arrive(t testing.TB, frame []byte) bool {
 	return got == pass
 }
 
-// TestReplies plays conversations line by line: < arrives and is dropped, <+ arrives and passes, > leaves.
+// TestReplies plays conversations line by line. In the notation, < arrives and is dropped, <+ arrives and passes, and > leaves.
 func TestReplies(t *testing.T) {
 	testutil.RequireRoot(t)
 	for name, talk := range map[string]string{
@@ -118,7 +118,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestReplyFlowsAdded has flows stored from outside of the program, as an apply does with those that are open: their replies pass, and no others.
+// TestReplyFlowsAdded stores flows from user space, as `apply` does with open flows. Their replies must pass, but no other packets.
 func TestReplyFlowsAdded(t *testing.T) {
 	testutil.RequireRoot(t)
 	p := loadReplies(t)
@@ -152,7 +152,8 @@ func TestReplyFlowsAdded(t *testing.T) {
 	}
 }
 
-// TestReplyErrors has ICMP errors about a packet that left, and about others: they must go to whom that packet was of.
+// TestReplyErrors sends ICMP errors about a packet that has left, and about other packets. An error must pass only if it is about the packet that has
+// left and goes to the sender of that packet.
 func TestReplyErrors(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, test := range []struct {
@@ -178,8 +179,8 @@ func TestReplyErrors(t *testing.T) {
 	}
 }
 
-// TestReplyFlowsOver has the words of flows that are over, also when their times have come round: none passes anything, and a flow that is open
-// takes the place.
+// TestReplyFlowsOver checks the table entries of ended flows, also after their times have wrapped around. They must pass no packet, and a new flow
+// must be able to take their place.
 func TestReplyFlowsOver(t *testing.T) {
 	testutil.RequireRoot(t)
 	const line, unit = "udp 198.51.100.7:53 > 192.0.2.1:4001", uint64(1) << 16
@@ -210,7 +211,7 @@ func TestReplyFlowsOver(t *testing.T) {
 	}
 }
 
-// age has all flows of the table be older, in units of 2^32 ns.
+// age makes all flows of the table older, in units of 2^32 ns.
 func (p talker) age(t *testing.T, units uint64) {
 	t.Helper()
 	memory, release, err := p.Memory(image.ReplyFlows)

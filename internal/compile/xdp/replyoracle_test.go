@@ -18,12 +18,13 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// tracker is a router of the kernel that lets everything out, and in what conntrack says is established or related.
+// tracker is a router with the kernel's conntrack. It passes all outgoing packets. It passes incoming packets only if conntrack classifies them as
+// established or related.
 type tracker struct {
 	outside, inside int // sockets at the far ends of its two cables
 	to              [2]unix.SockaddrLinklayer
-	mac             [2][]byte // of the router at either cable
-	number          uint16    // of the last packet that arrived
+	mac             [2][]byte // the router's addresses at both cables
+	number          uint16    // number of the latest packet that arrived
 }
 
 const (
@@ -99,7 +100,7 @@ func newTracker(t *testing.T) *tracker {
 	return k
 }
 
-// send has the router forward a frame.
+// send sends a frame to the router, which forwards it.
 func (k *tracker) send(t *testing.T, from int, frame []byte) {
 	t.Helper()
 	frame = bytes.Clone(frame)
@@ -109,7 +110,7 @@ func (k *tracker) send(t *testing.T, from int, frame []byte) {
 	}
 }
 
-// passes reports whether a frame that arrives comes through. One that is expected to may be late: the machine may be busy.
+// passes reports whether an incoming frame passes the router. If expected is set, it waits longer for the frame, because the machine may be busy.
 func (k *tracker) passes(t *testing.T, frame []byte, expected bool) bool {
 	t.Helper()
 	k.number++
@@ -132,7 +133,7 @@ func (k *tracker) passes(t *testing.T, frame []byte, expected bool) bool {
 	}
 }
 
-// mark writes a number into a frame where nothing tests it: the identification of IPv4, the flow label of IPv6.
+// mark writes a number into a field of a frame that no test reads: the identification in IPv4, or the flow label in IPv6.
 func mark(frame []byte, number uint16) {
 	if frame[14]>>4 == 6 {
 		binary.BigEndian.PutUint16(frame[16:], number)
@@ -159,21 +160,21 @@ func marked(frame []byte) uint16 {
 	return binary.BigEndian.Uint16(frame[18:])
 }
 
-// exchange is a conversation in the making.
+// exchange is a random conversation during its generation.
 type exchange struct {
 	v6         bool
 	proto      string
 	own, other string // address, and port if the protocol has any
 	id         uint16 // of ICMP
-	left       []byte // the last frame that left
+	left       []byte // the latest frame that left
 	history    []string
-	opening    bool          // only SYNs so far since this side began
-	both       bool          // the last packet was a SYN of the other side, to one of this side
-	fins       map[bool]bool // whether this side has sent a FIN, and the other
-	reset      bool          // a reset has been seen: from then on conntrack and the program differ
+	opening    bool          // this side sent the first packet, and all packets so far were SYNs
+	both       bool          // the latest packet was a SYN of the other side, after a SYN of this side
+	fins       map[bool]bool // which sides have sent a FIN; true is this side
+	reset      bool          // there was a reset; from then on, conntrack and the program differ
 }
 
-// frame builds a packet of it, and notes that in its history.
+// frame returns a packet of the conversation, and records it in the history.
 func (x *exchange) frame(t *testing.T, leaves bool, rest string) []byte {
 	t.Helper()
 	a, b := x.other, x.own
@@ -188,7 +189,7 @@ func (x *exchange) frame(t *testing.T, leaves bool, rest string) []byte {
 		if x.v6 {
 			at += 20
 		}
-		binary.BigEndian.PutUint16(frame[at:], x.id) // the tracker does not look at the checksum
+		binary.BigEndian.PutUint16(frame[at:], x.id) // the tracker does not verify the checksum
 	}
 	if leaves {
 		x.left = frame
@@ -196,7 +197,7 @@ func (x *exchange) frame(t *testing.T, leaves bool, rest string) []byte {
 	return frame
 }
 
-// complaint is an ICMP error about the last packet that left, from a router on its way, or about a packet that never left.
+// complaint returns an ICMP error of a router on the path. It is about the latest packet that left, or about a packet that never left.
 func (x *exchange) complaint(t *testing.T, r *rand.Rand) []byte {
 	t.Helper()
 	own, _, _ := strings.Cut(strings.Trim(x.own, "["), "]")
@@ -207,7 +208,7 @@ func (x *exchange) complaint(t *testing.T, r *rand.Rand) []byte {
 	}
 	quoted, other := bytes.Clone(x.left[14:]), ""
 	if r.IntN(3) == 0 && x.proto != "esp" {
-		quoted[20+20*btoi(x.v6)+5*btoi(strings.HasPrefix(x.proto, "icmp"))]++ // another port, or identifier
+		quoted[20+20*btoi(x.v6)+5*btoi(strings.HasPrefix(x.proto, "icmp"))]++ // change a port, or the identifier
 		other = " another port"
 	}
 	x.history = append(x.history, line+" about the last that left"+other)
@@ -221,8 +222,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// TestRepliesOracle plays random conversations both ways: what conntrack of a router calls established passes, packet by packet, and
-// nothing else. Beside docs/design/replies.md, which lists what differs by intention, both agree.
+// TestRepliesOracle plays random conversations through the program and through a router. A packet must pass the program if and only if the router's
+// conntrack classifies it as established or related. docs/design/replies.md lists the intended differences.
 func TestRepliesOracle(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -231,11 +232,11 @@ func TestRepliesOracle(t *testing.T) {
 	p, k := loadReplies(t), newTracker(t)
 	var exchanges []*exchange
 	used := map[string]bool{}
-	var passed, dropped [2]int // packets of exchanges, and complaints about them
+	var passed, dropped [2]int // number of packets of exchanges, and of ICMP errors about them
 	for n := range testutil.Scaled(20_000, 1_000_000) {
 		if len(exchanges) < 300 && r.IntN(4) == 0 || len(exchanges) == 0 {
 			x := newExchange(r)
-			if ends := fmt.Sprint(x.proto, x.own, x.other, x.id); !used[ends] { // what it was before would count
+			if ends := fmt.Sprint(x.proto, x.own, x.other, x.id); !used[ends] { // otherwise conntrack would still have an earlier exchange with the same ends
 				used[ends] = true
 				exchanges = append(exchanges, x)
 			}
@@ -249,7 +250,7 @@ func TestRepliesOracle(t *testing.T) {
 		}
 		leaves := r.IntN(3) == 0
 		var frame []byte
-		about := 0 // 1 if it complains of another
+		about := 0 // index of the counters: 1 for an ICMP error
 		if !leaves && x.left != nil && r.IntN(10) == 0 {
 			frame, about = x.complaint(t, r), 1
 		} else {
@@ -305,7 +306,7 @@ func newExchange(r *rand.Rand) *exchange {
 	return x
 }
 
-// details are the flags of a random segment, or the type of a message of ICMP.
+// details returns the flags of a random segment, or the type of a message of ICMP.
 func (x *exchange) details(r *rand.Rand, leaves bool) string {
 	switch x.proto {
 	case "icmp":
@@ -316,10 +317,10 @@ func (x *exchange) details(r *rand.Rand, leaves bool) string {
 		return ""
 	}
 	flags := []string{"S", "SA", "A", "A", "A", "PA", "FA", "R", "RA"}[r.IntN(9)]
-	if flags == "SA" && leaves && !x.both { // no stack answers what it has not got
+	if flags == "SA" && leaves && !x.both { // no stack answers a SYN that it has not received
 		flags = "A"
 	}
-	if flags == "S" && !leaves && len(x.fins) > 0 { // by which conntrack forgets a connection that it takes for closed
+	if flags == "S" && !leaves && len(x.fins) > 0 { // because of such a SYN, conntrack removes a connection that it regards as closed
 		flags = "A"
 	}
 	x.opening = flags == "S" && leaves || x.opening && flags == "S"

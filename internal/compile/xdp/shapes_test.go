@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// everyField is a policy with rules on every field, so that a packet's way through it depends on each of them.
+// everyField is a policy with rules on every field, so that each field can change a packet's verdict.
 const everyField = `
 default: drop
 sets:
@@ -47,7 +47,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// cutFrames are those that TestTruncation cuts off everywhere.
+// cutFrames are the frames that TestTruncation truncates at each byte.
 const cutFrames = `
 tcp 198.51.100.7:1234 > 192.0.2.1:80 S
 tcp 198.51.100.7:1234 > 192.0.2.1:80 S tcpopts=mss:1460,sack,ts,ws:7 vlan=10,20 payload="data"
@@ -64,7 +64,7 @@ arp vlan=1,2,3
 arp vlan=1
 `
 
-// TestTruncation cuts frames off at every byte, and lets their headers claim less than there is, at every length.
+// TestTruncation truncates frames at each byte, and sets the length in their headers to each smaller value.
 func TestTruncation(t *testing.T) {
 	whole := subject.FramesOf(t, cutFrames)
 	frames := append(subject.CutEverywhere(whole), claimLess(whole)...)
@@ -77,7 +77,7 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// claimLess sets the length in the IP header of frames to everything from 0 to more than there is.
+// claimLess returns copies of frames in which the IP header states each possible length, from 0 to more than the real length.
 func claimLess(frames []subject.Probe) (out []subject.Probe) {
 	for _, f := range frames {
 		at := 14
@@ -97,8 +97,8 @@ func claimLess(frames []subject.Probe) (out []subject.Probe) {
 	return out
 }
 
-// TestUnreachable loads policies of which the only rule with a condition is behind one that matches all, or matches nothing:
-// the program has lost what is asked for it, and the maps that this is in.
+// TestUnreachable loads policies in which the only rule with a condition cannot be reached, because it follows a rule that matches everything, or can
+// never match. The program must contain neither the code nor the maps of the condition.
 func TestUnreachable(t *testing.T) {
 	for _, condition := range []string{
 		"then: drop, observe: true", `payload: {contains: x}, then: drop`, `payload: {at: {offset: 0, bytes: "|de ad|"}}, then: drop`,

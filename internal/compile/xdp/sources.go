@@ -6,9 +6,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// sourcesLast moves the tests of sources of essential rules into conditions, which are tested last. Few packets reach
-// these, while a class of source would cost each packet a lookup. Only XDP needs it, because it looks addresses up
-// before it tests rules.
+// sourcesLast returns a program in which tests of sources in essential rules are conditions, which are tested last. Few packets reach these rules,
+// but a class for the source would cost every packet a lookup. Only XDP needs this change, because it looks up addresses before it tests rules.
 func sourcesLast(p *ir.Program) *ir.Program {
 	out := *p
 	out.Rules = slices.Clone(p.Rules)

@@ -19,25 +19,25 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// What the verifier of Linux 6.1 allows (kernel/bpf/verifier.c, check_max_stack_depth): the frames of a chain of calls, each
-// rounded up to 32 bytes, have 512 bytes together. Newer kernels round to 16 bytes where the JIT compiler asks for it.
+// The limits of the verifier of Linux 6.1 (kernel/bpf/verifier.c, check_max_stack_depth). The stack frames of a chain of calls, each rounded up to 32
+// bytes, may have at most 512 bytes together. Newer kernels round to 16 bytes if the JIT compiler requests it.
 const (
 	mostStack  = 512
 	roundStack = 32
 )
 
-// A stackFunction is what the stack of a chain of calls depends on.
+// A stackFunction has the properties of a function that determine the stack use of a chain of calls.
 type stackFunction struct {
 	name  string
-	bytes int // of the frame, as the verifier has them in struct bpf_subprog_info
+	bytes int // the size of the stack frame, as in struct bpf_subprog_info of the verifier
 	calls []string
 }
 
-// stackFunctions are the functions of a program in their order. Dead code counts: the verifier looks at the stack before it
-// removes dead code.
+// stackFunctions returns the functions of a program in order. It includes dead code, because the verifier checks the stack before it removes dead
+// code.
 func stackFunctions(insns asm.Instructions) []*stackFunction {
 	var functions []*stackFunction
-	var lowest map[asm.Register]int // registers that point into the frame, and how far below its end
+	var lowest map[asm.Register]int // registers that point into the stack frame, with their distance below its end
 	for i := range insns {
 		in := &insns[i]
 		if btf.FuncMetadata(in) != nil || i == 0 {
@@ -53,7 +53,7 @@ func stackFunctions(insns asm.Instructions) []*stackFunction {
 	return functions
 }
 
-// stackUse is how far below the end of the frame an instruction reaches, with a load, a store, or the address of a variable.
+// stackUse returns how far below the end of the stack frame an instruction reaches, with a load, a store, or the address of a variable.
 func stackUse(in *asm.Instruction, pointers map[asm.Register]int) int {
 	op := in.OpCode
 	switch class := op.Class(); {
@@ -72,7 +72,7 @@ func stackUse(in *asm.Instruction, pointers map[asm.Register]int) int {
 	return 0
 }
 
-// deepest is the chain of calls from a function on that takes the most stack, in words, and how much it takes.
+// deepest returns the stack use in bytes of the deepest chain of calls from a function on, and the chain as text.
 func deepest(functions []*stackFunction, name string) (bytes int, chain string) {
 	f := functions[slices.IndexFunc(functions, func(f *stackFunction) bool { return f.name == name })]
 	for _, callee := range f.calls {
@@ -83,7 +83,7 @@ func deepest(functions []*stackFunction, name string) (bytes int, chain string) 
 	return bytes + (max(f.bytes, 1)+roundStack-1)/roundStack*roundStack, fmt.Sprintf("%s %d%s", name, f.bytes, chain)
 }
 
-// stackPolicies are policies whose programs have every function that programs can have, with many rules and with few.
+// stackPolicies are policies whose programs together contain every possible function, with many rules and with few.
 var stackPolicies = map[string]string{
 	"every key": largest(subject.AllChecks(), 8, 7, 600) + `  - {name: any, port: udp/53, dns: {type: [ANY], name: [evil.example]}, then: truncate}
   - {name: text, proto: udp, payload: {contains: "evil.example"}, sample: 1/10, then: drop}
@@ -114,7 +114,7 @@ services:
   - {name: source, port: udp/27015, udp: {protect: a2s}}`,
 }
 
-// A stackCase is a form of program: the policy, how its services are protected, and how its rules are written.
+// A stackCase is a form of program. It has the policy, the method of protection for the policy's services, and the form of the rules.
 type stackCase struct {
 	policy string
 	method ir.CookieMethod // 0: there is no protection
@@ -141,8 +141,8 @@ func stackCases() (cases []stackCase) {
 	return cases
 }
 
-// TestStackDepth checks, without a kernel, that no chain of calls takes more stack than the oldest supported kernel allows: in
-// every form of program, and in the programs beside XDP's.
+// TestStackDepth checks without a kernel that no chain of calls uses more stack than the oldest supported kernel allows. It checks every form of the
+// XDP program, and the programs that run in addition to it.
 func TestStackDepth(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range stackCases() {
@@ -166,14 +166,14 @@ func TestStackDepth(t *testing.T) {
 	}
 }
 
-// leaves are functions that call none and that only entries call, as class4, but that no policy of the test has.
-var leaves = []string{"class4_of_host"} // of lists with so many hosts that a filter is asked before
+// leaves are functions that call no other function and that only entries call, such as class4, but that no policy of the test uses.
+var leaves = []string{"class4_of_host"} // for lists with so many hosts that a filter comes before the lookup
 
-// stackReport is what the verifier says of a program: the frame of each function, in their order.
+// stackReport matches the verifier's report about a program. The report has the stack frame sizes of the program's functions, in order.
 var stackReport = regexp.MustCompile(`stack depth ([0-9+]+)`)
 
-// TestStackDepthAgrees compares the frames that TestStackDepth sees with those that the verifier of this kernel found. The verifier
-// does not see what no packet can reach, so it may find less.
+// TestStackDepthAgrees compares the stack frames that TestStackDepth computes with those that the verifier of this kernel reports. The verifier
+// ignores unreachable code, so its frames may be smaller.
 func TestStackDepthAgrees(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, c := range []stackCase{{"usual", ir.MethodHost, true, xdpgen.Straight}, {"usual", ir.MethodRouter, false, xdpgen.Tables}} {
@@ -192,14 +192,14 @@ func TestStackDepthAgrees(t *testing.T) {
 	}
 }
 
-// compareStack compares the frames of a loaded program's functions with those of the same names.
+// compareStack compares the stack frames of a loaded program's functions with the functions of the same names.
 func compareStack(t *testing.T, p *ebpf.Program, functions []*stackFunction) {
 	t.Helper()
 	info, err := p.Info()
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := info.FuncInfos() // those that the kernel has not removed, in the order of the report
+	kept, err := info.FuncInfos() // the functions that the kernel has not removed, in the order of the report
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func (c stackCase) spec(t *testing.T) *ebpf.CollectionSpec {
 	return spec
 }
 
-// generate compiles the program, with 20 protected services if any, and with samples of its traffic.
+// generate compiles the program. If the case has a method of protection, the program has 20 protected services. It also takes samples of its traffic.
 func (c stackCase) generate(t *testing.T) *xdpgen.Program {
 	t.Helper()
 	s := subject.Lower(t, stackPolicies[c.policy])

@@ -16,8 +16,9 @@ import (
 //
 //	r6  the packet
 //	r7  the source: a bit for each address expression and dynamic set that holds
-//	r8  the destination, likewise
-//	r1  the value at hand, r2 scratch
+//	r8  the same for the destination
+//	r1  the value that is tested
+//	r2  for intermediate results
 //
 // The stack holds the context.
 //
@@ -30,17 +31,17 @@ type straight struct {
 	emitter
 }
 
-// straightContext is where the stack holds the context.
+// straightContext is the offset of the context on the stack.
 const straightContext = -8
 
-// possible reports whether the expressions and dynamic sets fit one register, and the code is within the reach of a
-// jump.
+// possible reports whether straight code can be used: the expressions and dynamic sets must fit into one register, and the code must be short enough
+// for the range of a jump.
 func (s *straight) possible() bool {
 	const mostTests = 4000
 	return len(s.addrs.exprs)+len(s.addrs.dynamic) <= 64 && s.tests() < mostTests
 }
 
-// tests counts the comparisons.
+// tests returns an estimate of the number of comparisons.
 func (s *straight) tests() int {
 	n := 0
 	for _, r := range s.program.Rules {
@@ -52,7 +53,7 @@ func (s *straight) tests() int {
 	return n
 }
 
-// cost estimates nanoseconds for a packet that matches no rule. Most rules fail at their first or second test.
+// cost returns an estimate of the time in nanoseconds for a packet that matches no rule. Most rules fail at their first or second test.
 func (s *straight) cost() float64 {
 	const perRule, perRange, perMask = 0.35, 0.2, 1.5
 	ns := 1.0
@@ -61,7 +62,7 @@ func (s *straight) cost() float64 {
 	}
 	for i, r := range s.program.Rules {
 		if match.Repeats(s.program.Rules, i) {
-			continue // what fails the one before it is not asked again
+			continue // a packet that fails the previous rule also skips this one
 		}
 		ns += perRule
 		for _, m := range r.Match {
@@ -83,7 +84,7 @@ func (s *straight) code() asm.Instructions {
 			continue
 		}
 		s.rule(i)
-		if unconditional(r) { // the verifier refuses code that nothing reaches
+		if unconditional(r) { // the verifier rejects unreachable code, and the following rules would be unreachable
 			return s.Insns
 		}
 	}
@@ -97,12 +98,13 @@ func unconditional(r *ir.Rule) bool {
 	return !r.Conditional() && len(r.Src)+len(r.Dst) == 0 && !slices.ContainsFunc(r.Match, func(m ir.Match) bool { return !allows(m) })
 }
 
-// allows reports whether every value passes a test, which then needs no code.
+// allows reports whether every value passes a test. Such a test needs no code.
 func allows(m ir.Match) bool {
 	return len(m.Values) == 1 && m.Values[0] == ir.Range{First: 0, Last: m.Field.Size() - 1}
 }
 
-// loadMask computes the bits of an address: those of its class, and above them those of the dynamic sets that have it.
+// loadMask adds code that computes the bits of an address: the bits of its class, and above them a bit for each dynamic set that contains the
+// address.
 func (s *straight) loadMask(to asm.Register, byClass bool, class int16, sets uint32, dynamic int16) {
 	s.Add(asm.Mov.Imm(to, 0))
 	if byClass {
@@ -134,7 +136,7 @@ func (s *straight) rule(i int) {
 		return
 	}
 	if match.Repeats(s.program.Rules, i+1) {
-		next = fmt.Sprintf("after%d", i+1) // where the rule behind it leads
+		next = fmt.Sprintf("after%d", i+1) // a packet that fails this rule also fails the next one, and continues after both
 	}
 	for _, m := range r.Src {
 		s.testMask(asm.R7, m, next)
@@ -156,7 +158,7 @@ func (s *straight) rule(i int) {
 	s.Mark(next)
 }
 
-// decided ends with the decision of a rule whose tests hold, or jumps to next if its condition does not hold.
+// decided adds code that returns the decision of a rule whose other tests hold. If the condition of the rule does not hold, the code jumps to next.
 func (s *straight) decided(i int, next string) {
 	if number, ok := s.conditions.of(i); ok {
 		s.searched(&s.program.Rules[i], next)
@@ -167,8 +169,8 @@ func (s *straight) decided(i int, next string) {
 	s.Add(decided(s.decisions[i])...)
 }
 
-// searched jumps to next if the payload has been searched and has none of the patterns of a rule. The first rule with
-// patterns starts the search, so later rules mostly need no call.
+// searched adds code that jumps to next if the payload has been searched and contains none of the patterns of a rule. The first rule with patterns
+// starts the search, so later rules usually need no call.
 func (s *straight) searched(r *ir.Rule, next string) {
 	for _, m := range r.Payload {
 		patterns, _, _ := s.conditions.patterns.match(m)
@@ -184,7 +186,7 @@ func (s *straight) searched(r *ir.Rule, next string) {
 	}
 }
 
-// testMask jumps to next unless the address matches.
+// testMask adds code that jumps to next unless the address matches.
 func (s *straight) testMask(mask asm.Register, m ir.AddrMatch, next string) {
 	bits := uint64(s.addrs.dynamicBits(m)) << len(s.addrs.exprs)
 	if e := s.addrs.Expr(m); e >= 0 {
@@ -201,7 +203,7 @@ func (s *straight) testMask(mask asm.Register, m ir.AddrMatch, next string) {
 	}
 }
 
-// testField jumps to next unless the value is in one of the ranges. found is the label of the code that follows.
+// testField adds code that jumps to next unless the value is in one of the ranges. found is the label of the following code.
 func (s *straight) testField(m ir.Match, found, next string) {
 	s.Add(asm.LoadMem(asm.R1, asm.R6, image.FieldOffset(m.Field), asm.Word))
 	if t, ok := fewerByMask(m); ok {
@@ -218,8 +220,8 @@ func (s *straight) testField(m ir.Match, found, next string) {
 	}
 }
 
-// jumpIfIn jumps if a value is in a range. Ranges are tested in ascending order: a value below one range is in none
-// that follow, which the test of the last range finds out as well.
+// jumpIfIn adds code that jumps to found if a value is in a range. The code does not test for values below the range. Ranges are tested in ascending
+// order, and the test of the last range also finds values that are below an earlier range.
 func (s *straight) jumpIfIn(r ir.Range, found string) {
 	if r.First == r.Last {
 		s.Add(asm.JEq.Imm(asm.R1, int32(r.First), found))
@@ -245,7 +247,7 @@ func (s *straight) jumpUnlessIn(r ir.Range, size uint32, next string) {
 	}
 }
 
-// part is the component with the map from a class to its expressions.
+// part returns the component with the map from each class to its expressions.
 func (s *straight) part() component {
 	if !s.addrs.srcClass && !s.addrs.dstClass {
 		return component{}

@@ -11,12 +11,13 @@ import (
 
 // tableCode generates the body of decide() for tables. Register plan:
 //
-//	r6  the packet; then the words of summary that are left to look into
-//	r7  the number of the word looked into
-//	r8  the rows' first words combined; then the bits of the word looked into
-//	r9  rounds, so that the verifier sees the end of the loop
+//	r6  the packet; then the bits of the summary whose words are not searched yet
+//	r7  the number of the word that is searched
+//	r8  the rows' first words combined; then the bits of the word that is searched
+//	r9  the number of rounds, so that the verifier sees that the loop ends
 //
-// The stack holds the pointer to each dimension's row, from -8 down, and below that what the enumeration says.
+// The stack holds the pointer to each dimension's row, from -8 down, and below these the values of the constants
+// stackKey to stackPacket.
 type tableCode struct {
 	emitter
 	*tables
@@ -26,7 +27,7 @@ type tableCode struct {
 const (
 	stackKey     = iota // of a map lookup
 	stackContext        // of the program
-	stackPacket         // when r6 has something else
+	stackPacket         // while r6 has other data
 )
 
 func (c *tableCode) stack(what int) int16 { return rowSlot(len(c.dims) + what) }
@@ -61,8 +62,8 @@ func (c *tableCode) byDefault() []asm.Instruction {
 	return decided(image.Decision(image.SlotDefault, uint8(c.program.Default)))
 }
 
-// withoutRows is for rules without a test of an address or field. The first rule whose condition holds, or that has
-// none, decides.
+// withoutRows adds code for rules that test no address or field. The first rule whose condition holds decides. A rule without a condition always
+// decides.
 func (c *tableCode) withoutRows() {
 	for i := range c.program.Rules {
 		number, conditional := c.conditions.of(i)
@@ -82,14 +83,14 @@ func (c *tableCode) withoutRows() {
 
 func rowSlot(i int) int16 { return int16(-8 * (i + 1)) }
 
-// selectRow stores the pointer to the row of the packet's value in a dimension.
+// selectRow adds code that stores the pointer to the row of a dimension that the packet's value selects.
 func (c *tableCode) selectRow(i int, d *dim) {
 	c.Say("row of " + d.name)
 	c.Add(asm.LoadMem(asm.R1, asm.R6, d.offset, asm.Word))
 	if d.bit >= 0 {
 		c.Add(asm.RSh.Imm(asm.R1, int32(d.bit)), asm.And.Imm(asm.R1, 1))
 	} else {
-		// The value is always below size; the verifier does not know.
+		// The value is always below size, but the verifier does not know that.
 		c.Add(asm.JGE.Imm(asm.R1, int32(d.size), "none"))
 	}
 	c.Add(
@@ -106,10 +107,10 @@ func (c *tableCode) selectRow(i int, d *dim) {
 	c.firstWord(i)
 }
 
-// firstWord combines the first word of the row at r0 with those of the dimensions before: all bits, or the first
-// summary.
+// firstWord adds code that combines the first word of the row at r0 with those of the earlier dimensions. The word contains all bits of the row, or
+// is the first word of the summary.
 func (c *tableCode) firstWord(i int) {
-	if c.sums > 0 { // there is more to read in the row
+	if c.sums > 0 { // the row has further words
 		c.Add(asm.StoreMem(asm.RFP, rowSlot(i), asm.R0, asm.DWord))
 	}
 	if i == 0 {
@@ -122,17 +123,17 @@ func (c *tableCode) firstWord(i int) {
 	)
 }
 
-// addressRow computes the address of row r1 of a dimension, where all rows are in one value of the map.
+// addressRow adds code that computes the address of row r1 of a dimension. It is used if all rows are in one value of the map.
 func (c *tableCode) addressRow(d *dim) {
 	c.Add(
-		asm.JGE.Imm(asm.R1, int32(len(d.rows)), "none"), // never; for the verifier
+		asm.JGE.Imm(asm.R1, int32(len(d.rows)), "none"), // the jump is never taken, but the verifier needs the test
 		asm.Mul.Imm(asm.R1, int32(c.rowBytes())),
 		asm.LoadMapValue(asm.R0, 0, uint32(d.base*c.rowBytes())).WithReference(image.Rows),
 		asm.Add.Reg(asm.R0, asm.R1),
 	)
 }
 
-// lookUpRow looks up row r1 of a dimension, if each row is an entry of the map.
+// lookUpRow adds code that looks up row r1 of a dimension. It is used if each row is an entry of the map.
 func (c *tableCode) lookUpRow(d *dim) {
 	key := c.stack(stackKey)
 	if d.base > 0 {
@@ -148,7 +149,7 @@ func (c *tableCode) lookUpRow(d *dim) {
 	)
 }
 
-// oneWord decides when all bits are in one word.
+// oneWord adds code that selects the rule if all bits of a row are in one word.
 func (c *tableCode) oneWord() {
 	c.Say("the rules left by all rows")
 	if !c.conditions.none() {
@@ -161,7 +162,7 @@ func (c *tableCode) oneWord() {
 	)
 }
 
-// and combines a word of all rows. load turns a register with the pointer to a row into the word.
+// and adds code that combines a word of all rows by AND. load returns instructions that replace the pointer to a row in a register by the word.
 func (c *tableCode) and(to asm.Register, load func(asm.Register) []asm.Instruction) {
 	for i := range c.dims {
 		r := to
@@ -176,7 +177,7 @@ func (c *tableCode) and(to asm.Register, load func(asm.Register) []asm.Instructi
 	}
 }
 
-// summary looks into the 64 words that one word of the summaries stands for.
+// summary adds code that searches the 64 words for which one word of the summaries stands.
 func (c *tableCode) summary(s int) {
 	loop, done := fmt.Sprintf("words%d", s), fmt.Sprintf("done%d", s)
 	c.Say(fmt.Sprintf("summary of rules %d to %d", s*4096, min((s+1)*4096, len(c.alts))-1))
@@ -188,12 +189,12 @@ func (c *tableCode) summary(s int) {
 		})
 	}
 	c.Add(
-		asm.Mov.Imm(asm.R9, 0), // anew: the verifier would follow every number of rounds before
+		asm.Mov.Imm(asm.R9, 0), // reset, so that the verifier does not follow every earlier number of rounds
 		asm.JEq.Imm(asm.R6, 0, done),
 	)
 	c.Mark(loop)
 	c.lowestBit(asm.R7, asm.R6)
-	c.Add(asm.And.Imm(asm.R7, int32(min(c.words, 64)-1))) // known to the verifier from here on
+	c.Add(asm.And.Imm(asm.R7, int32(min(c.words, 64)-1))) // from here on the verifier knows the bounds of r7
 	c.and(asm.R8, func(r asm.Register) []asm.Instruction {
 		return []asm.Instruction{
 			asm.Mov.Reg(asm.R2, asm.R7),
@@ -210,7 +211,7 @@ func (c *tableCode) summary(s int) {
 	}
 	c.Add(
 		asm.JNE.Imm(asm.R8, 0, "result"),
-		asm.Mov.Reg(asm.R1, asm.R6), // clear the lowest bit
+		asm.Mov.Reg(asm.R1, asm.R6), // clear the lowest set bit
 		asm.Sub.Imm(asm.R1, 1),
 		asm.And.Reg(asm.R6, asm.R1),
 		asm.Add.Imm(asm.R9, 1),
@@ -218,11 +219,11 @@ func (c *tableCode) summary(s int) {
 		asm.JNE.Imm(asm.R6, 0, loop),
 	)
 	c.Mark(done)
-	c.Add(asm.Mov.Imm(asm.R8, 0)) // something to carry the label
+	c.Add(asm.Mov.Imm(asm.R8, 0)) // the label needs an instruction
 }
 
-// fromOn clears the bits of a word below a number in a register, and jumps to none if the number is beyond the word. It
-// uses r1.
+// fromOn adds code that clears the bits of a word below a number, which is in a register. If the number is beyond the word, the code jumps to none.
+// It changes r1.
 func (c *tableCode) fromOn(word, number asm.Register, none string) {
 	c.Add(
 		asm.JGE.Imm(number, 64, none),
@@ -232,7 +233,7 @@ func (c *tableCode) fromOn(word, number asm.Register, none string) {
 	)
 }
 
-// skipBefore clears the bits in r8, of the word in r7, below the first alternative to look at.
+// skipBefore adds code that clears the bits in r8 below the first alternative that must be examined. r7 has the number of the word in r8.
 func (c *tableCode) skipBefore(s int) {
 	whole := fmt.Sprintf("whole%d", s)
 	c.Add(
@@ -252,8 +253,8 @@ func (c *tableCode) skipBefore(s int) {
 	c.Mark(whole)
 }
 
-// lowestBit computes the number of the lowest bit of from that is set: the population of the bits below it (Hacker's
-// Delight, 5-1 and 5-4). It uses r1 and r2.
+// lowestBit adds code that computes the number of the lowest set bit in the register from. This number is the count of the bits below it (Hacker's
+// Delight, 5-1 and 5-4). The code uses r1 and r2.
 func (c *tableCode) lowestBit(to, from asm.Register) {
 	mask := func(m uint64) []asm.Instruction {
 		return []asm.Instruction{asm.LoadImm(asm.R2, int64(m), asm.DWord)}
@@ -263,7 +264,7 @@ func (c *tableCode) lowestBit(to, from asm.Register) {
 		asm.Sub.Imm(to, 1),
 		asm.Mov.Reg(asm.R1, from),
 		asm.Xor.Imm(asm.R1, -1),
-		asm.And.Reg(to, asm.R1), // the bits below the lowest
+		asm.And.Reg(to, asm.R1), // the bits below the lowest set bit
 	)
 	c.Add(mask(0x5555555555555555)...)
 	c.Add(
@@ -291,7 +292,7 @@ func (c *tableCode) lowestBit(to, from asm.Register) {
 	c.Add(asm.Mul.Reg(to, asm.R2), asm.RSh.Imm(to, 56))
 }
 
-// result returns the decision of the rule at the lowest bit of r8 in word r7.
+// result adds code that returns the decision of the rule at the lowest set bit of r8. r7 has the number of the word.
 func (c *tableCode) result() {
 	c.Mark("result")
 	c.Say("the first rule left")
@@ -311,8 +312,8 @@ func (c *tableCode) result() {
 	c.Add(asm.Return())
 }
 
-// condition stores the condition of the rule at r1 in the packet, and the alternative to go on with if it does not
-// hold.
+// condition adds code that stores two values in the packet: the condition of the rule at r1, and the alternative with which the search continues if
+// the condition does not hold.
 func (c *tableCode) condition() {
 	c.Add(
 		asm.LoadMem(asm.R2, asm.RFP, c.stack(stackPacket), asm.DWord),
@@ -323,8 +324,8 @@ func (c *tableCode) condition() {
 	)
 }
 
-// Layout of the map of results. For each alternative it has, in 32-bit words, the decision, the condition if there is
-// one, and the first alternative of the next rule.
+// The layout of the map of results. Each alternative has three 32-bit words: the decision, the number of the condition,
+// and the first alternative of the next rule.
 const (
 	resultSize      = 16
 	resultDecision  = 0

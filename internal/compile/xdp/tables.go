@@ -13,12 +13,11 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// tables compiles rules to bit vectors, the form for many rules: for each dimension (the class of an address, a
-// dynamic set, a field) the packet's value selects a row with one bit for each rule that the value leaves possible. The
-// lowest bit that is set in all selected rows is the rule. Each row begins with a summary, one bit for 64 of its bits,
-// so that looking for a rule among 4,096 costs one word a dimension until the summaries meet: aggregated bit vectors,
-// Baboescu and Varghese, Scalable Packet Classification, SIGCOMM 2001. Memory is rows times rules, and cannot explode
-// as tables of combined classes can.
+// tables compiles rules to bit vectors, the form for many rules. A dimension is the class of an address, a dynamic set, or a field. In each
+// dimension, the packet's value selects a row with a bit for each rule that can still match. The lowest bit that is set in all selected rows is the
+// rule. Each row begins with a summary that has one bit for 64 of its bits. So a search among 4,096 rules reads only one word per dimension until the
+// summaries have a common bit. This is the algorithm of aggregated bit vectors: Baboescu and Varghese, Scalable Packet Classification, SIGCOMM 2001.
+// The memory is rows times rules. It cannot grow exponentially, as tables of combined classes do.
 type tables struct {
 	program    *ir.Program
 	addrs      *addresses
@@ -26,39 +25,38 @@ type tables struct {
 	decisions  []uint32 // of each rule
 	alts       []alternative
 	dims       []*dim
-	words      int // of a row's bits, padded so that every index in reach is valid
-	sums       int // words of a row's summary; 0 when all bits are in one word
+	words      int // number of words for a row's bits, padded so that every index in reach is valid
+	sums       int // number of words of a row's summary; 0 if all bits are in one word
 }
 
-// maxRows is the largest size of all rows in bytes. It bounds the memory of a policy whose rules differ in too many
-// ways.
+// maxRows is the largest size of all rows together in bytes. It limits the memory for policies whose rules have many different values.
 const maxRows = 1 << 30
 
-// An alternative is a rule or a part of one. A rule that matches static sets or dynamic sets becomes several
-// alternatives, each a conjunction of one condition for each dimension.
+// An alternative is a rule or a part of a rule. A rule that matches static sets or dynamic sets becomes several alternatives. Each is a conjunction
+// of one condition for each dimension.
 type alternative struct {
 	rule     int
 	src, dst addrCond
 }
 
-// addrCond is the condition of an alternative on an address.
+// addrCond is the condition on an address in an alternative.
 type addrCond struct {
-	in, out       []int  // expressions that must hold, and that must not
-	inDyn, outDyn uint32 // dynamic sets that must have it, and that must not, a bit each
+	in, out       []int  // expressions that must hold, and expressions that must not hold
+	inDyn, outDyn uint32 // dynamic sets that must contain the address, and sets that must not, a bit each
 }
 
 // dim is one dimension.
 type dim struct {
 	name   string
 	offset int16                            // of the value in struct packet
-	bit    int                              // which bit of it counts, for dynamic sets; -1 for all
-	size   int                              // how many values there are
-	fill   func(value int, row []uint64)    // sets the bits of the alternatives that a value leaves possible
-	ranges func(alt int) ([]ir.Range, bool) // or, for fields, the values that an alternative tests for
-	index  []uint16                         // from a value to a row, counted from base
+	bit    int                              // for dynamic sets, the bit of the value that is tested; -1: the whole value
+	size   int                              // the number of values
+	fill   func(value int, row []uint64)    // sets the bits of the alternatives that can match a value
+	ranges func(alt int) ([]ir.Range, bool) // in place of fill, for fields: the values that an alternative allows, and whether it tests the field
+	index  []uint16                         // maps a value to the number of its row, counted from base
 	rows   [][]uint64
-	base   int // the number of the first row
-	start  int // where the index begins in the map of all indexes
+	base   int // the number of this dimension's first row
+	start  int // the offset of this dimension's index in the map of all indexes
 }
 
 func newTables(p *ir.Program, a *addresses, c *conditions, decisions []uint32) *tables {
@@ -75,7 +73,7 @@ func newTables(p *ir.Program, a *addresses, c *conditions, decisions []uint32) *
 	return t
 }
 
-// shape sets the size of rows. A summary word stands for 64 words.
+// shape computes the size of rows. A summary word stands for 64 words.
 func (t *tables) shape() {
 	words := (len(t.alts) + 63) / 64
 	switch {
@@ -89,28 +87,28 @@ func (t *tables) shape() {
 	}
 }
 
-// allRows is the number of rows of all dimensions, once they are built.
+// allRows returns the number of rows of all dimensions. build must have been called.
 func (t *tables) allRows() int {
 	last := t.dims[len(t.dims)-1]
 	return last.base + len(last.rows)
 }
 
-// direct reports whether all rows are in one value of the map, whose address is a constant in the program: that takes
-// half the instructions of a lookup. Before Linux 6.7 a value has at most 4 MB (array_map_alloc_check).
+// direct reports whether all rows fit into one value of the map. The address of that value is a constant in the program, which takes half the
+// instructions of a lookup. Before Linux 6.7 a value has at most 4 MB (array_map_alloc_check).
 func (t *tables) direct() bool { return t.allRows()*t.rowBytes() <= 4<<20 }
 
-// rowBytes is the size of a row.
+// rowBytes returns the size of a row in bytes.
 func (t *tables) rowBytes() int { return 8 * (t.sums + t.words) }
 
-// cost estimates nanoseconds for a packet that matches no rule. For each rule whose condition alone does not hold, the
-// rows are searched again; the estimate is one in four of the rules with a condition.
+// cost returns an estimate of the time in nanoseconds for a packet that matches no rule. If only the condition of a rule does not hold, the rows are
+// searched again. The estimate assumes that this happens for one in four of the rules with a condition.
 func (t *tables) cost() float64 {
 	const fixed, perDim, perWord, asked = 2.0, 2.5, 0.6, 0.25
 	once := fixed + float64(len(t.dims))*(perDim+perWord*float64(max(t.sums, 1)))
 	return once * (1 + asked*float64(t.conditions.usual()))
 }
 
-// alternatives splits a rule where it matches static sets or dynamic sets.
+// alternatives returns the alternatives of a rule. A rule that matches static sets or dynamic sets is split.
 func (a *addresses) alternatives(i int, r *ir.Rule) []alternative {
 	var out []alternative
 	for _, src := range a.conditions(r.Src) {
@@ -177,10 +175,10 @@ func (t *tables) addressDims(name string, class, dynamic int16, of func(*alterna
 	}
 }
 
-// classRows fills the row of a class. Most alternatives have one expression or none, so the work for a class depends on
-// the number of its expressions and not on the number of rules.
+// classRows returns a function that fills the row of a class. Most alternatives have one expression or none. So the work for a class depends on the
+// number of its expressions, not on the number of rules.
 func (t *tables) classRows(of func(*alternative) *addrCond) func(int, []uint64) {
-	free := make([]uint64, t.words) // alternatives that do not ask
+	free := make([]uint64, t.words) // the alternatives that do not test the class
 	byExpr := make([][]int, len(t.addrs.exprs))
 	var others []int
 	for i := range t.alts {
@@ -210,7 +208,8 @@ func (t *tables) classRows(of func(*alternative) *addrCond) func(int, []uint64) 
 	}
 }
 
-// dynamicRows fills the rows of a dynamic set: value 1 means that the set has the address, 0 that it has not.
+// dynamicRows returns a function that fills the rows of a dynamic set. The row of value 1 is for addresses in the set. The row of value 0 is for all
+// others.
 func (t *tables) dynamicRows(number int, of func(*alternative) *addrCond) func(int, []uint64) {
 	return func(value int, row []uint64) {
 		for i := range t.alts {
@@ -261,8 +260,8 @@ func (t *tables) fieldDim(f packet.Field) {
 	}
 }
 
-// farthest is the greatest offset in a row that an instruction uses, in bytes: that of the last word under the last
-// summary word. Offsets in instructions are signed 16-bit numbers.
+// farthest returns the largest offset in a row, in bytes, that an instruction uses. It is the offset of the last word for which the last summary word
+// stands. Offsets in instructions are signed 16-bit numbers.
 func (t *tables) farthest() int { return 8 * (t.sums + 64*max(t.sums-1, 0) + 63) }
 
 // build makes the rows of all dimensions.
@@ -290,7 +289,7 @@ func (t *tables) build() error {
 	return nil
 }
 
-// valueRows computes for each value the alternatives that it leaves.
+// valueRows computes the row of each value: the alternatives that can match it.
 func (t *tables) valueRows(d *dim, set *rowSet) {
 	d.index = make([]uint16, d.size)
 	row := make([]uint64, t.words)
@@ -301,7 +300,7 @@ func (t *tables) valueRows(d *dim, set *rowSet) {
 	}
 }
 
-// fieldRows computes rows at the bounds of all ranges; between two bounds the row does not change.
+// fieldRows computes a row for each bound of a range. Between two bounds the row does not change.
 func (t *tables) fieldRows(d *dim, set *rowSet) {
 	type change struct {
 		at  uint32
@@ -336,7 +335,7 @@ func (t *tables) fieldRows(d *dim, set *rowSet) {
 	}
 }
 
-// rowSet numbers rows; equal rows have one number.
+// rowSet assigns numbers to rows. Equal rows have the same number.
 type rowSet struct {
 	rows     [][]uint64
 	numbers  map[uint64][]uint16
@@ -372,10 +371,9 @@ func (s *rowSet) number(row []uint64) uint16 {
 	return n
 }
 
-// part is the component with the maps: the indexes of all dimensions one after the other, the rows, and the decision of
-// each alternative.
+// part returns the component with the maps: the indexes of all dimensions one after the other, the rows, and the decision of each alternative.
 func (t *tables) part() component {
-	if len(t.dims) == 0 { // no rules, or none that asks for anything
+	if len(t.dims) == 0 { // no rule tests an address or a field
 		return component{}
 	}
 	last := t.dims[len(t.dims)-1]
@@ -417,7 +415,7 @@ func (t *tables) fill(index, rows, results []byte) {
 	}
 }
 
-// fillResult writes the decision of a rule, and its condition.
+// fillResult writes the decision and the condition of a rule.
 func (t *tables) fillResult(to []byte, rule int) {
 	decision := t.decisions[rule]
 	if number, ok := t.conditions.of(rule); ok {
@@ -427,7 +425,7 @@ func (t *tables) fillResult(to []byte, rule int) {
 	binary.NativeEndian.PutUint32(to[resultDecision:], decision)
 }
 
-// fillRow writes a row: the summary, then the bits.
+// fillRow writes a row: first the summary, then the bits.
 func (t *tables) fillRow(to []byte, row []uint64) {
 	for i, w := range row {
 		binary.NativeEndian.PutUint64(to[8*(t.sums+i):], w)

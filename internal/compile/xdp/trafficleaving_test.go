@@ -11,7 +11,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestTrafficLeaves has all that leaves sampled: a response that a guard drops, and a reply that is turned back into a request, do not leave.
+// TestTrafficLeaves takes samples of all outgoing packets. There must be no sample of a response that a guard drops, or of a reply that the program
+// converts to a request, because these do not leave.
 func TestTrafficLeaves(t *testing.T) {
 	testutil.RequireRoot(t)
 	s := subject.Lower(t, `

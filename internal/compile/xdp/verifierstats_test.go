@@ -18,13 +18,14 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// verifierFile is what is known of each kernel. In a guest it is in the same place (scripts/kernels).
+// verifierFile has the expected statistics for each kernel. In a guest, it has the same path (scripts/kernels).
 const verifierFile = "../../../.ci/verifier.json"
 
-// verifierMark begins the line from which `make verifier` renews the file.
+// verifierMark begins the output line from which `make verifier` updates the file.
 const verifierMark = "verifier's statistics: "
 
-// statisticsCases are the programs whose verification is watched: policies at the limits of the language, and each form that the kernel can have.
+// statisticsCases returns the programs whose verification is measured: policies at the limits of the language, and each form that the kernel
+// supports.
 func statisticsCases(t *testing.T) map[string]*xdpgen.Program {
 	cases := map[string]*xdpgen.Program{}
 	for name, text := range map[string]string{
@@ -49,8 +50,8 @@ func statisticsCases(t *testing.T) map[string]*xdpgen.Program {
 	return cases
 }
 
-// TestVerifierStatistics loads the largest policies and each form of program, and compares what the verifier had to do with what it had to do
-// before, and with its limits.
+// TestVerifierStatistics loads the largest policies and each form of program. It compares the verifier's statistics with the expected ones, and
+// with the verifier's limits.
 func TestVerifierStatistics(t *testing.T) {
 	testutil.RequireRoot(t)
 	known, err := subject.ReadVerifierFile(verifierFile)
@@ -87,14 +88,14 @@ func TestVerifierStatistics(t *testing.T) {
 	t.Logf("%s%s", verifierMark, text)
 }
 
-// statisticsOf loads a program, and those beside it, and returns what the verifier says of each.
+// statisticsOf loads a program and those beside it. It returns the verifier's statistics for each.
 func statisticsOf(t *testing.T, name string, x *xdpgen.Program) map[string]subject.Verified {
 	t.Helper()
 	spec, err := x.Spec()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x.Egress && features.Egress() != nil { // as datapath leaves it out
+	if x.Egress && features.Egress() != nil { // datapath leaves the program out in this case
 		x.Egress = false
 		if spec, err = x.Spec(); err != nil {
 			t.Fatal(err)

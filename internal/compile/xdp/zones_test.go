@@ -21,14 +21,14 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// Bursts of the limits of zones in these tests. The rates are so low that they let nothing more pass while a test runs.
+// Bursts of the limits of zones in these tests. The rates are so low that nothing more passes during a test.
 const (
 	negativeNames = 20
 	newNames      = 40
 )
 
-// zoned is a loaded program that truncates queries of unverified clients to port 53 for names below flooded zones that were not answered, and
-// passes all else.
+// zoned is a loaded program. It truncates the answers to queries of unverified clients to port 53 for unanswered names below flooded zones. It passes
+// all other packets.
 type zoned struct {
 	*datapath.Program
 	program *ir.Program
@@ -65,7 +65,7 @@ func loadZoned(t testing.TB) *zoned {
 	return z
 }
 
-// forget has nothing be learnt yet.
+// forget clears everything that the program and the model have learned.
 func (z *zoned) forget(t testing.TB) {
 	t.Helper()
 	memory, release, err := z.Memory(image.AnsweredNames, image.FloodedZones, image.ZoneTimes, image.Limits)
@@ -80,20 +80,20 @@ func (z *zoned) forget(t testing.TB) {
 	z.zones = ir.NewZones(z.program, z.program.Guards[0].Names)
 }
 
-// leaves has a response leave to a client, for the program and for the model.
+// leaves sends a response to a client, through the program and through the model.
 func (z *zoned) leaves(t testing.TB, client string, message []byte) {
 	t.Helper()
 	frame := responseFrame(t, client, message)
 	z.leave(t, frame, len(frame)-(8+len(message)))
 }
 
-// leave has a frame leave, whose UDP header begins at l4.
+// leave sends a frame out. Its UDP header begins at l4.
 func (z *zoned) leave(t testing.TB, frame []byte, l4 int) {
 	t.Helper()
 	const next = 0xffffffff // TCX_NEXT
 	r, ok := packet.ReadResponse(frame[l4:])
 	if ok && r.Labels > 3 && r.RCode > 0 && (r.ZoneDepth == packet.NoZone || r.Answers > 0) {
-		return // which of the domains above are charged is drawn at random
+		return // the program chooses at random which parent domains are charged
 	}
 	if got, _, err := z.Egress().Test(frame); err != nil || got != next {
 		t.Fatalf("what leaves gets %d, %v", got, err)
@@ -103,7 +103,7 @@ func (z *zoned) leave(t testing.TB, frame []byte, l4 int) {
 	}
 }
 
-// truncates asks what becomes of a query, which must be what Eval says.
+// truncates asks the program for its decision about a query. The decision must be that of Eval. It reports whether the answer is truncated.
 func (z *zoned) truncates(t testing.TB, frame []byte) bool {
 	t.Helper()
 	a, err := z.AskAt(datapath.Question{Frame: frame})
@@ -119,7 +119,7 @@ func (z *zoned) truncates(t testing.TB, frame []byte) bool {
 	return want == ir.Truncate
 }
 
-// responseFrame is a response as it leaves.
+// responseFrame returns the frame of an outgoing response.
 func responseFrame(t testing.TB, client string, message []byte) []byte {
 	t.Helper()
 	frame := subject.FramesOf(t, fmt.Sprintf("udp %s > %s len=%d", address(server(client), 53), address(client, 4000), headersOf(client)+len(message)))[0].Frame
@@ -129,7 +129,7 @@ func responseFrame(t testing.TB, client string, message []byte) []byte {
 	return append(frame, message...)
 }
 
-// headersOf is the length of the headers of IP and UDP of a client's packets.
+// headersOf returns the length of the IP and UDP headers of a client's packets.
 func headersOf(client string) int {
 	if strings.Contains(client, ":") {
 		return 48
@@ -137,7 +137,7 @@ func headersOf(client string) int {
 	return 28
 }
 
-// response is a message as a resolver sends it: with a SOA of the zone, unless that is "".
+// response returns a message as a resolver sends it, with a SOA record of the zone unless zone is "".
 func response(t testing.TB, name string, qtype uint16, rcode int, answers []dns.RR, zone string) []byte {
 	t.Helper()
 	m := new(dns.Msg)
@@ -163,13 +163,13 @@ func addressRecord(name string) []dns.RR {
 	return []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: dns.Fqdn(name), Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 60}, A: net.IPv4(192, 0, 2, 7)}}
 }
 
-// ask makes a query.
+// ask returns the frame of a query.
 func ask(t testing.TB, client, name, more string) []byte {
 	t.Helper()
 	return subject.FramesOf(t, fmt.Sprintf("udp %s > %s dns=%s,%s%s", address(client, 4000), address(server(client), 53), "A", name, more))[0].Frame
 }
 
-// floods has the server say of so many names of a zone that they do not exist.
+// floods floods a zone: the server sends more responses for nonexistent names of the zone than the limit allows.
 func (z *zoned) floods(t testing.TB, zone string) {
 	t.Helper()
 	for i := range negativeNames + 1 {
@@ -178,8 +178,9 @@ func (z *zoned) floods(t testing.TB, zone string) {
 	}
 }
 
-// TestZoneFlood has a zone flooded: names below it are truncated, but for those that were answered, in any case, of any type, with and without EDNS, and from
-// clients of both families. Other zones, the zone itself, and verified clients are not concerned.
+// TestZoneFlood floods a zone. Queries for names below the zone must get truncated answers. Names that have been answered are exempt: in any letter
+// case, for any type, with and without EDNS, and for clients of both families. Other zones, the zone itself, and verified clients must not be
+// affected.
 func TestZoneFlood(t *testing.T) {
 	z := loadZoned(t)
 	z.leaves(t, "198.51.100.7", response(t, "wWw.Example.org", dns.TypeA, dns.RcodeSuccess, addressRecord("wWw.Example.org"), ""))
@@ -212,7 +213,7 @@ func TestZoneFlood(t *testing.T) {
 	}
 }
 
-// TestZoneEnds has a flooded zone: it is flooded for ten seconds, or for longer if queries go on to come that are truncated.
+// TestZoneEnds checks how long a zone counts as flooded. It does for ten seconds, or longer if further queries arrive whose answers are truncated.
 func TestZoneEnds(t *testing.T) {
 	z := loadZoned(t)
 	z.floods(t, "example.org")
@@ -242,7 +243,7 @@ func TestZoneEnds(t *testing.T) {
 	}
 }
 
-// TestNegativeResponses has responses that count, and others: each flood of them is of a zone of its own.
+// TestNegativeResponses sends floods of responses that count and of responses that do not count. Each flood is for a zone of its own.
 func TestNegativeResponses(t *testing.T) {
 	z := loadZoned(t)
 	signature := &dns.RRSIG{Hdr: dns.RR_Header{Name: "signed.example.", Rrtype: dns.TypeRRSIG, Class: dns.ClassINET}, SignerName: "signed.example.", Signature: "AAAA"}
@@ -287,7 +288,7 @@ func TestNegativeResponses(t *testing.T) {
 			t.Errorf("%s: flooded is %t", c.name, got)
 		}
 	}
-	for range 3 * negativeNames { // to a verified client, as a mail server that asks for bad senders
+	for range 3 * negativeNames { // to a verified client, such as a mail server that queries a blocklist
 		z.Egress().Test(subject.FramesOf(t, "tcp 192.0.2.53:53 > 198.51.100.8:4000 A len=200")[0].Frame)
 		z.Egress().Test(responseFrame(t, "198.51.100.8", response(t, fmt.Sprintf("x%d.list.example", rand.Int()), dns.TypeA, dns.RcodeNameError, nil, "list.example")))
 	}
@@ -296,7 +297,7 @@ func TestNegativeResponses(t *testing.T) {
 	}
 }
 
-// TestServFailAbove has names fail whose labels before the zone are all random: the zone is flooded all the same.
+// TestServFailAbove sends failures for names in which all labels before the zone are random. The zone must still count as flooded.
 func TestServFailAbove(t *testing.T) {
 	z := loadZoned(t)
 	for range 64 * negativeNames {
@@ -309,7 +310,8 @@ func TestServFailAbove(t *testing.T) {
 	}
 }
 
-// TestWildcard has a domain in which all names exist, with an attacker who asks for any number of them: names of others stay, and some of his are noted.
+// TestWildcard plays an attacker who queries many names in a domain in which all names exist. The names of other clients must stay stored. Only some
+// of the attacker's names may be stored.
 func TestWildcard(t *testing.T) {
 	z := loadZoned(t)
 	names := []string{"www.example.org", "mail.example.org"}
@@ -338,8 +340,8 @@ func TestWildcard(t *testing.T) {
 	}
 }
 
-// TestZonesRandom sends random and broken responses, and random queries, through the program: it decides as Eval does with what ir.Zones has learnt.
-// FLOODWALL_LONG=1 makes it ten million frames.
+// TestZonesRandom sends random and malformed responses, and random queries, through the program. The program must decide like Eval with the state of
+// ir.Zones. FLOODWALL_LONG=1 tests ten million frames.
 func TestZonesRandom(t *testing.T) {
 	r, chunks := rand.New(rand.NewPCG(1, 2)), 5
 	if testutil.Long() {
@@ -365,7 +367,7 @@ func TestZonesRandom(t *testing.T) {
 			if z.truncates(t, frame) {
 				truncated++
 			}
-			if time.Since(began) > 8*time.Second { // zones are flooded for ten
+			if time.Since(began) > 8*time.Second { // because zones are flooded for ten seconds
 				break
 			}
 		}
@@ -375,7 +377,7 @@ func TestZonesRandom(t *testing.T) {
 	}
 }
 
-// randomName is a name below one of few zones; few of its labels are random.
+// randomName returns a name below one of a few zones. Few of its labels are random.
 func randomName(r *rand.Rand) string {
 	name := []string{"example.org", "a.example.org", "example", "x.y.example", "z.x.y.example"}[r.IntN(5)]
 	for range r.IntN(3) {
@@ -387,7 +389,7 @@ func randomName(r *rand.Rand) string {
 	return name
 }
 
-// randomResponseTo is a frame with a response, one in four broken.
+// randomResponseTo returns a frame with a response. One in four is malformed.
 func randomResponseTo(t testing.TB, r *rand.Rand, client string) []byte {
 	t.Helper()
 	name := randomName(r)

@@ -16,8 +16,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestZonesBesideOtherGuard has a guard with names, and one without at another port. Queries at the second port for names below a flooded zone are
-// not asked about. They charge no limit: neither the first one of the policy, which is another service's, nor those by which the flood goes on.
+// TestZonesBesideOtherGuard checks a guard with the key names, and a guard without names at another port. The program must not look up the names of
+// queries at the second port. These queries must charge no limit: neither the first limit of the policy, which belongs to another service, nor the
+// limits that prolong the flood.
 func TestZonesBesideOtherGuard(t *testing.T) {
 	const web = packet.PortUDP + uint32(99)
 	const second = packet.PortUDP + uint32(54)

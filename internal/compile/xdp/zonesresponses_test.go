@@ -7,7 +7,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// referral is what a server says of a name in a zone that others have.
+// referral returns the response of a server about a name in a zone that is delegated to other servers.
 func referral(t testing.TB, name, zone string) []byte {
 	t.Helper()
 	m := new(dns.Msg)
@@ -21,7 +21,8 @@ func referral(t testing.TB, name, zone string) []byte {
 	return b
 }
 
-// TestZonesNoIPv6 has clients ask for both addresses of names that have only one. NODATA may come before the answer, and for more names than are noted.
+// TestZonesNoIPv6 queries both address types of names that have only one. NODATA may come before the answer. It may also come for more names than the
+// program stores. The zone must not count as flooded.
 func TestZonesNoIPv6(t *testing.T) {
 	for _, first := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeHTTPS} {
 		z := loadZoned(t)
@@ -45,8 +46,8 @@ func TestZonesNoIPv6(t *testing.T) {
 	}
 }
 
-// TestZonesReferral has an authoritative server refer clients to the servers of a child zone: its names pass while the parent is flooded. New ones have the
-// limit of new names.
+// TestZonesReferral checks an authoritative server that refers clients to the servers of a child zone. Names of the child zone must pass while the
+// parent zone is flooded. New names must be charged to the limit of new names.
 func TestZonesReferral(t *testing.T) {
 	z := loadZoned(t)
 	for i := range newNames + 10 {

@@ -7,38 +7,38 @@ import (
 	"os"
 )
 
-// Access is what somebody must be allowed to for a route.
+// Access is the kind of access that a route requires.
 type Access int
 
 // The kinds of access.
 const (
-	Read    Access = iota // what runs, and what it did
-	Packets               // also the content of packets
-	Change                // what runs
+	Read    Access = iota // the running policy, and its counters
+	Packets               // as Read, and also the content of packets
+	Change                // changes of what runs
 )
 
-// Origin is where a request comes in.
+// Origin is the socket or kind of address from which a request arrives.
 type Origin int
 
 // The origins.
 const (
-	FromReadSocket    Origin = iota // who may connect to it is a matter of its file mode
+	FromReadSocket    Origin = iota // any user that the file mode of the socket lets connect
 	FromControlSocket               // likewise
 	FromLoopback                    // any user of this host
-	FromRemote                      // who has a certificate
+	FromRemote                      // clients with a certificate
 )
 
 var origins = [...]string{"read socket", "control socket", "loopback", "remote"}
 
-// String is the origin's name in the audit.
+// String returns the origin's name in the audit log.
 func (o Origin) String() string { return origins[o] }
 
-// Peer is the process that asks, as the kernel knows it.
-type Peer struct{ UID, PID int } // -1 and 0 where that is not known
+// Peer is the process that sends a request, according to the kernel.
+type Peer struct{ UID, PID int } // -1 and 0 when unknown
 
 type peerKey struct{}
 
-// WithPeer is a context of requests by a process.
+// WithPeer returns a context for requests of a process.
 func WithPeer(ctx context.Context, p Peer) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
@@ -51,10 +51,10 @@ func peerIn(ctx context.Context) Peer {
 	return p
 }
 
-// permit refuses what the origin of a request does not allow.
+// permit returns an error for access that the origin of a request does not allow.
 func permit(from Origin, by Peer, want Access) error {
 	switch {
-	case from == FromControlSocket && by.UID != 0 && by.UID != os.Geteuid(): // in case that somebody has changed its mode
+	case from == FromControlSocket && by.UID != 0 && by.UID != os.Geteuid(): // in case the mode of the socket was changed
 		return &Error{http.StatusForbidden, "the control socket is for root", fmt.Sprintf("user %d may ask on the read socket", by.UID)}
 	case from == FromControlSocket:
 		return nil

@@ -12,12 +12,13 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// Question asks what becomes of a packet.
+// Question asks how the loaded policy would decide about a packet.
 type Question struct {
-	Packet string `json:"packet"` // as `floodwall explain` takes it
+	Packet string `json:"packet"` // in the notation of `floodwall explain`
 }
 
-// explain asks what is loaded. With rules in netfilter that takes a network namespace, so few are answered at a time.
+// explain asks the loaded policy how it treats a packet. With rules in netfilter this takes a network namespace, so only few questions are answered
+// at a time.
 func (c *Call) explain(ctx context.Context, q Question) (control.Explanation, error) {
 	release, err := c.questions.wait(ctx)
 	if err != nil {
@@ -34,10 +35,10 @@ var entriesQuery = []Parameter{
 	{Name: "limit", Summary: "how many entries a page has at most: 1000 if not said, 10000 at most"},
 }
 
-// usualPage is how many entries a page has when the client says nothing.
+// usualPage is the number of entries of a page when the client gives no limit.
 const usualPage = 1000
 
-// entries answers with a page of a dynamic set. Each goes through the whole set, so one is read at a time.
+// entries answers with a page of a dynamic set. Each page reads the whole set, so only one page is read at a time.
 func (c *Call) entries(ctx context.Context) (page operate.Page, err error) {
 	query := c.request.URL.Query()
 	n, err := number(query.Get("limit"), "limit", usualPage, operate.MaxPage)
@@ -63,7 +64,7 @@ func (c *Call) entries(ctx context.Context) (page operate.Page, err error) {
 	return page, err
 }
 
-// scrape answers Prometheus.
+// scrape answers a scrape of Prometheus.
 func (c *Call) scrape() error {
 	http.NewResponseController(c.out).SetWriteDeadline(time.Now().Add(readTime + answerTime))
 	c.metrics.ServeHTTP(c.out, c.request)

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// How much a client may send, and how long it may take to receive.
+// Limits of the size of a request's body in bytes, and of the time that a client may take to receive an answer.
 const (
-	maxBody     = 4 << 20  // bytes, of what changes something
-	maxQuestion = 64 << 10 // of what anybody may ask
+	maxBody     = 4 << 20  // for a change
+	maxQuestion = 64 << 10 // for a question
 	answerTime  = 20 * time.Second
 )
 
@@ -26,11 +26,11 @@ type Call struct {
 	by      Peer
 	request *http.Request
 	out     http.ResponseWriter
-	started bool // a part of the answer was written
+	started bool // whether a part of the answer is written
 }
 
-// noBody refuses a request that announces a body. net/http would wait for the body before it sends the answer, and a client that
-// does not send it could keep a stream, and its slot, without an end.
+// noBody refuses a request that announces a body. Otherwise net/http would wait for the body before it sends the answer, and a client that never
+// sends the body could hold a stream and the slot of its request forever.
 func (c *Call) noBody() error {
 	if c.request.ContentLength == 0 {
 		return nil
@@ -40,14 +40,15 @@ func (c *Call) noBody() error {
 	return &Error{http.StatusBadRequest, "the request has a body, which " + c.request.URL.Path + " does not take", "send none"}
 }
 
-// decode reads the body of a route with this access as JSON. A key that is not known is an error.
+// decode reads the body of a request as JSON. access is the access that the route requires, and sets the limit of the body. An unknown key is an
+// error.
 func (c *Call) decode(into any, access Access) error {
 	most := int64(maxBody)
 	if access != Change {
 		most = maxQuestion
 	}
 	kind, _, err := mime.ParseMediaType(c.request.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" { // a web page cannot send this elsewhere without being asked first
+	if err != nil || kind != "application/json" { // a web page cannot send this content type to another site without a preflight request (CORS)
 		return &Error{http.StatusUnsupportedMediaType, "the body is not said to be JSON", "send the header Content-Type: application/json"}
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(c.out, c.request.Body, most))
@@ -58,7 +59,7 @@ func (c *Call) decode(into any, access Access) error {
 	if err != nil {
 		return &Error{http.StatusBadRequest, "the body ends too soon: " + err.Error(), ""}
 	}
-	http.NewResponseController(c.out).SetReadDeadline(time.Time{}) // it was for the body, which is whole; the answer may take longer
+	http.NewResponseController(c.out).SetReadDeadline(time.Time{}) // the deadline was for the body, which is complete; the answer may take longer
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
@@ -70,7 +71,7 @@ func (c *Call) decode(into any, access Access) error {
 	return nil
 }
 
-// answer writes a value as JSON, as commands with --json print it.
+// answer writes a value as JSON, in the format of the commands' --json.
 func (c *Call) answer(status int, v any) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
@@ -83,20 +84,20 @@ func (c *Call) answer(status int, v any) error {
 	return c.write(status, text.Bytes())
 }
 
-// write writes a whole answer. A client that does not take it in time loses its connection.
+// write writes a whole answer. It closes the connection of a client that does not receive the answer within answerTime.
 func (c *Call) write(status int, text []byte) error {
 	c.started = true
 	http.NewResponseController(c.out).SetWriteDeadline(time.Now().Add(answerTime))
 	c.out.Header().Set("Content-Length", fmt.Sprint(len(text)))
 	c.out.WriteHeader(status)
-	c.out.Write(text) // who has gone needs no answer
+	c.out.Write(text) // an error means that the client has gone
 	return nil
 }
 
-// fail answers with an error, unless an answer has started: then the connection ends, so that the client sees that it is not whole. It
-// answers also when the context of the request has ended: the client may be there, and net/http would answer 200 for it.
+// fail answers with an error. If a part of an answer is sent, fail closes the connection instead, so that the client sees that the answer is
+// incomplete. fail also answers when the context of the request has ended, because the client may still wait, and net/http would send status 200.
 func (c *Call) fail(err error) {
-	ended := c.request.Context().Err() != nil // the client has gone, has not sent the body, or the daemon ends
+	ended := c.request.Context().Err() != nil // the client has gone or has not sent the body, or the daemon ends
 	if c.started && ended {
 		return
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// The bounds of a capture, and what they are when the client says nothing.
+// The limits of a capture, and the values for a client that gives none.
 const (
 	maxCapture   = 10 * time.Minute
 	usualCapture = time.Minute
 	maxPackets   = 1_000_000
 	usualPackets = 100_000
-	packetTime   = 10 * time.Second // that a client may take to receive a packet
+	packetTime   = 10 * time.Second // time that a client has to receive a packet
 )
 
 var captureQuery = []Parameter{
@@ -29,7 +29,7 @@ var captureQuery = []Parameter{
 	{Name: "for", Summary: "end after this time, as 10s; 1m if not said, 10m at most"},
 }
 
-// capture streams packets until there are as many as were asked for, the time is over, or the client goes.
+// capture streams packets. It ends after the requested number of packets, after the requested time, or when the client disconnects.
 func (c *Call) capture() error {
 	query := c.request.URL.Query()
 	count, err := number(query.Get("count"), "count", usualPackets, maxPackets)
@@ -52,13 +52,13 @@ func (c *Call) capture() error {
 	c.out.Header().Set("Content-Type", "application/x-pcapng")
 	c.started = true
 	_, err = operate.WriteCapture(ctx, packets, streamWriter{c}, count)
-	if errors.Is(err, datapath.ErrNotLoaded) { // unloaded meanwhile: what there is is whole
+	if errors.Is(err, datapath.ErrNotLoaded) { // the policy was unloaded during the capture: the capture is complete until then
 		return nil
 	}
 	return err
 }
 
-// streamWriter hands what is written to the client at once.
+// streamWriter flushes each write to the client.
 type streamWriter struct{ *Call }
 
 func (w streamWriter) Write(p []byte) (int, error) {
@@ -71,7 +71,7 @@ func (w streamWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// number reads a number of a query, from 1 to most; usual when it is not said.
+// number parses the text of a parameter as a number from 1 to most. It returns usual when text is empty.
 func number(text, name string, usual, most int) (int, error) {
 	if text == "" {
 		return usual, nil

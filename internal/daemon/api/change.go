@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 )
 
-// change is a route that changes what runs, as the body says. what names the change in the audit.
+// change returns a route that makes a change according to the body. The function what returns the text of the change for the audit log.
 func change[B, R any](path, summary string, what func(B) string, do func(*Call, context.Context, B) (R, error)) Route {
 	return posted(path, summary, Change, func(c *Call, ctx context.Context, body B) (R, error) {
 		result, err := do(c, ctx, body)
@@ -24,10 +24,10 @@ func change[B, R any](path, summary string, what func(B) string, do func(*Call, 
 	})
 }
 
-// named is the name of a change that has no choices.
+// named returns a function that returns a constant text for the audit log, for a change without options.
 func named[B any](what string) func(B) string { return func(B) string { return what } }
 
-// audit writes who changed what, and what came of it.
+// audit logs a change: the user, the process and the outcome.
 func (c *Call) audit(what string, result any, err error) {
 	outcome, level := "done", slog.LevelInfo
 	if err != nil {
@@ -40,7 +40,7 @@ func (c *Call) audit(what string, result any, err error) {
 	c.parts.Events.Publish(KindChange, what+": "+outcome, map[string]any{"uid": c.by.UID, "pid": c.by.PID, "socket": c.from.String()})
 }
 
-// shortened names the first of many.
+// shortened returns the first three items of a list, and the number of the remaining items.
 func shortened(list []string) string {
 	const most = 3
 	if len(list) <= most {
@@ -59,7 +59,7 @@ func blockText(o operate.BlockOrder) string {
 	return text
 }
 
-// block blocks at once, as the command does.
+// block enters bans into a set, as the command does.
 func (c *Call) block(ctx context.Context, o operate.BlockOrder) (operate.Changed, error) {
 	sessions, known := facts.SessionsOf(c.by.PID)
 	o.Sessions, o.Unseen = sessions, !known
@@ -83,7 +83,7 @@ func (c *Call) unblock(ctx context.Context, o operate.UnblockOrder) (operate.Cha
 	return changed, refusedAll(changed, err)
 }
 
-// refusedAll makes an error of a change of nothing.
+// refusedAll returns an error when all entries of a change were refused.
 func refusedAll(c operate.Changed, err error) error {
 	if err != nil || c.Changed > 0 || c.Refused == 0 {
 		return err
@@ -105,14 +105,14 @@ func applyText(o operate.Order) string {
 	return text
 }
 
-// Problems are what did not follow from a change that is done, as saving it for the next boot.
+// Problems are actions that failed after a change was made, such as saving it for the next boot.
 type Problems struct {
 	Problems []operate.Problem `json:"problems,omitempty"`
 }
 
 func (p Problems) undone() []operate.Problem { return p.Problems }
 
-// problemsOf are those that an error tells of, none for nil.
+// problemsOf returns the problems in an error. It returns no problems for nil.
 func problemsOf(err error) (p Problems) {
 	if err != nil {
 		p.Problems = operate.Problems(err)
@@ -120,13 +120,13 @@ func problemsOf(err error) (p Problems) {
 	return p
 }
 
-// Applied is what came of an apply.
+// Applied is the result of applying a policy.
 type Applied struct {
 	control.Applied
 	Problems
 }
 
-// Running is what runs after a confirm or rollback.
+// Running is the running policy after a confirmation or a rollback.
 type Running struct {
 	control.Now
 	Problems
@@ -140,7 +140,7 @@ func (c *Call) apply(ctx context.Context, o operate.Order) (*Applied, error) {
 	}
 	if info, err := os.Stat(o.Policy); err != nil {
 		return nil, fmt.Errorf("reading policy: %w", err)
-	} else if !info.Mode().IsRegular() { // a device has no end
+	} else if !info.Mode().IsRegular() { // reading a device might never end
 		return nil, &operate.OrderError{Problem: o.Policy + " is not a regular file", Remedy: "name a file with a policy"}
 	}
 	sessions, known := facts.SessionsOf(c.by.PID)
@@ -156,7 +156,7 @@ func (c *Call) apply(ctx context.Context, o operate.Order) (*Applied, error) {
 	return &Applied{*applied, problemsOf(err)}, nil
 }
 
-// Nothing is the body of a change that has no choices.
+// Nothing is the body of a change without options.
 type Nothing struct{}
 
 func (c *Call) confirm(ctx context.Context, _ Nothing) (Running, error) {
@@ -167,7 +167,7 @@ func (c *Call) rollback(ctx context.Context, _ Nothing) (Running, error) {
 	return running(c.parts.Host.Rollback(ctx))
 }
 
-// running is the answer when a policy runs, also when that could not be saved for the next boot.
+// running returns the running policy. An error that only concerns saving the policy for the next boot becomes a problem in the result.
 func running(now control.Now, err error) (Running, error) {
 	var saved *operate.SavedError
 	if err != nil && !errors.As(err, &saved) {

@@ -7,24 +7,25 @@ import (
 	"time"
 )
 
-// maxConns is how many connections a socket has at most.
+// maxConns is the largest number of connections of a socket.
 const maxConns = 64
 
-// answering is how long a connection with a request is left alone when its own user opens too many: nearly all answers take less.
+// answering is how long a connection with a request is kept when the user of the connection opens too many. Nearly all answers take less time.
 const answering = time.Second
 
-// conns are the connections of a socket, which its users share. When there are too many, one of the user who has most of them is closed for
-// the new one: that which has been idle for the longest, or else that whose request is the oldest. So who opens connections and sends
-// nothing, or reads nothing, keeps nobody out, and however fast somebody opens them, connections of a user with fewer stay.
+// conns contains the connections of a socket, which several users share. When there are too many, a connection of the user with the most connections is
+// closed for the new one. It is the connection that has been idle longest; if none is idle, the one with the oldest request. So a client that opens
+// connections and neither sends nor reads cannot keep others out. A user that opens many connections never displaces those of users with fewer.
 //
-// Strangers, users who have no connection on which a request has come, count as one user: a host has as many addresses as it wants, and before a
-// request with TLS it has not shown a certificate. Among them, the one who has most loses one.
+// Strangers are users without a connection on which a request has come. All strangers together count as one user, because a host can have any number of
+// addresses, and a TLS client has shown no certificate before its first request. When strangers must lose a connection, it is one of the stranger with
+// the most connections.
 type conns struct {
 	mu  sync.Mutex
 	all map[net.Conn]condition
 }
 
-// condition is whose a connection is, what it does, and since when.
+// condition is the user of a connection, its state, and since when it has that state.
 type condition struct {
 	user  string
 	asked bool // a request has come
@@ -34,7 +35,7 @@ type condition struct {
 
 func newConns() *conns { return &conns{all: map[net.Conn]condition{}} }
 
-// changed follows the states of connections; it is for http.Server.
+// changed records the states of connections. It is the ConnState of http.Server.
 func (c *conns) changed(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -54,7 +55,7 @@ func (c *conns) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// enter takes a place for a connection, and reports whether there is one.
+// enter adds a connection of a user. It returns false if there is no place for the connection.
 func (c *conns) enter(conn net.Conn, user string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,13 +66,13 @@ func (c *conns) enter(conn net.Conn, user string) bool {
 	return true
 }
 
-// share is how many connections a user has, and whether a request has come on one of them.
+// share is the number of a user's connections, and whether a request has come on any of them.
 type share struct {
 	has   int
 	asked bool
 }
 
-// shares are those of all users, and how many connections strangers have together.
+// shares returns the share of each user, and the number of all strangers' connections together.
 func (c *conns) shares() (of map[string]share, strangers int) {
 	of = map[string]share{}
 	for _, is := range c.all {
@@ -86,15 +87,15 @@ func (c *conns) shares() (of map[string]share, strangers int) {
 	return of, strangers
 }
 
-// closeFor closes the connection that is needed least for a new one of a user, and reports whether there is one. It is the user's own when
-// no other one would have more than he then has.
+// closeFor closes a connection to make place for a new one of a user. It reports whether it closed one. It closes a connection of this user when no
+// other user has more connections than this user would have with the new one.
 func (c *conns) closeFor(user string) bool {
 	of, strangers := c.shares()
-	most := map[bool]int{} // that a user has, among those who have asked, and among strangers
+	most := map[bool]int{} // connections of a single user: among users with a request, and among strangers
 	for _, s := range of {
 		most[s.asked] = max(most[s.asked], s.has)
 	}
-	asked := most[true] > strangers // one who has asked loses a connection
+	asked := most[true] > strangers // a user with a request loses a connection
 	other := most[asked]
 	if of[user].asked {
 		other = max(most[true], strangers)
@@ -113,12 +114,12 @@ func (c *conns) closeFor(user string) bool {
 	if least == nil {
 		return false
 	}
-	go least.Close() // with TLS it says goodbye, which a slow client holds up
+	go least.Close() // with TLS, Close sends an alert, which a slow client delays
 	delete(c.all, least)
 	return true
 }
 
-// before reports whether a connection is to be closed before another one.
+// before reports whether connection a must be closed before b.
 func (a condition) before(b condition) bool {
 	if a.idle != b.idle {
 		return a.idle

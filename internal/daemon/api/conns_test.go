@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// far is a connection from an address of another host. Its end is noted.
+// far is a connection from an address of another host. It records whether it was closed.
 type far struct {
 	net.Conn
 	from  string
@@ -23,7 +23,7 @@ func (c *far) Close() error {
 	return nil
 }
 
-// crowd opens connections to a socket, and counts whose are closed.
+// crowd opens connections to a socket, and counts the closed ones.
 type crowd struct {
 	*conns
 	opened, gone int
@@ -35,7 +35,7 @@ func newCrowd() *crowd {
 	return &crowd{conns: newConns(), ended: make(chan *far), lost: map[string]int{}}
 }
 
-// open opens a connection, which then has these states, and waits until there are no more than a socket has.
+// open opens a connection and puts it into these states. Then it waits until there are no more connections than a socket allows.
 func (c *crowd) open(from string, states ...http.ConnState) {
 	conn := &far{from: from, ended: c.ended}
 	for _, state := range append([]http.ConnState{http.StateNew}, states...) {
@@ -48,11 +48,11 @@ func (c *crowd) open(from string, states ...http.ConnState) {
 	}
 }
 
-// stranger is one of many addresses, each in a /64 of its own.
+// stranger returns the address number i of a series of addresses. Each address is in another /64.
 func stranger(i int) string { return fmt.Sprintf("2001:db8:1:%x::1", i) }
 
-// TestStrangers has many addresses open a connection each and send nothing. A user whose requests were answered has more connections than
-// each of them: a stream of events, an idle one, and new ones without a request yet. None of his is closed.
+// TestStrangers opens one silent connection from each of many addresses. A user whose requests were answered has several connections: a stream of
+// events, an idle connection, and new ones without a request yet. None of that user's connections may be closed, although each stranger has only one.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	const operator = "2001:db8:ffff::1"
@@ -62,7 +62,7 @@ func TestStrangers(t *testing.T) {
 	for i := range 500 {
 		c.open(stranger(i))
 		if i%100 == 99 {
-			c.open(operator) // it shakes hands while others come
+			c.open(operator) // the TLS handshake of this connection runs while others connect
 		}
 	}
 	if n := c.lost[operator]; n > 0 || c.gone != 507-maxConns {
@@ -70,7 +70,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestStrangerWithMost has one address send nothing on many connections, and others on one each: the one loses his own.
+// TestStrangerWithMost opens many silent connections from one address, and one connection from each of several other addresses. Only the first
+// address may lose connections.
 func TestStrangerWithMost(t *testing.T) {
 	t.Parallel()
 	c := newCrowd()
@@ -89,7 +90,8 @@ func TestStrangerWithMost(t *testing.T) {
 	}
 }
 
-// TestAskerWithMost has one address ask without an end on many connections, beside strangers with one each and a user with two: the one loses his own.
+// TestAskerWithMost sends requests without end from one address on many connections. There are also strangers with one connection each, and a user
+// with two. Only the first address may lose connections.
 func TestAskerWithMost(t *testing.T) {
 	t.Parallel()
 	const flood, operator = "2001:db8:ffff::1", "2001:db8:fffe::1"

@@ -1,9 +1,9 @@
-// Package api is the daemon's API: HTTP and JSON below /v1/. In: requests, from the sockets of listen.go, with who sends them. Out:
-// answers of package operate, which the commands print too; and changes, each with a line for the audit.
+// Package api is the daemon's API: HTTP and JSON below /v1/. In: requests from the sockets of listen.go, each with the user that sends it. Out: the
+// answers of package operate, which the commands also print, and changes, each with a line in the audit log.
 //
-// Read routes.go first, the table of all that can be asked. route.go says what a route is, server.go finds the route of a
-// request, call.go reads and answers one, access.go says who may ask what, errors.go which status an error has. The other files
-// answer. document.go makes the OpenAPI document from the table.
+// Read routes.go first: it is the table of all routes. route.go defines a route, server.go finds the route of a request, call.go reads and answers a
+// request, access.go says who may use a route, errors.go maps errors to HTTP status codes. The other files answer the routes. document.go makes the
+// OpenAPI document from the table.
 //
 //	server := api.New(api.Parts{Host: host, Events: api.NewEvents(), Audit: audit})
 //	err := api.Serve(ctx, dir, server, host.Instance.DaemonSettings)
@@ -19,8 +19,8 @@
 //		return FeedList{all}, err
 //	}
 //
-// What the method needs beside the host is a field of Parts, which `floodwall daemon` fills in (cmd/floodwall/daemon.go). The
-// value is written as JSON. An error is written with the status that statusOf in errors.go has for it, 500 when it has none. `change`
-// makes a route that only the control socket has, and that the audit names; `stream` one that writes until the client goes.
-// `make generate` then brings docs/openapi.json up to date. TestAuthorisation asks each route of the table as everybody.
+// If the method needs more than the host, add a field to Parts, which `floodwall daemon` fills in (cmd/floodwall/daemon.go). The returned value is
+// written as JSON. statusOf in errors.go gives an error its HTTP status; other errors get 500. The function `change` makes a route that only the
+// control socket has, and that the audit log records. The function `stream` makes a route that writes until the client disconnects. Then run
+// `make generate`, which updates docs/openapi.json. TestAuthorisation tries each route of the table from each origin.
 package api

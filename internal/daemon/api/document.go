@@ -34,15 +34,15 @@ func Document() map[string]any {
 	}
 }
 
-// document answers with the document.
+// document answers with the OpenAPI document.
 func (c *Call) document(context.Context) (map[string]any, error) { return Document(), nil }
 
-// documentor collects the schemas that a document names.
+// documentor collects the schemas that the OpenAPI document refers to.
 type documentor struct{ schemas map[string]any }
 
 var inPath = wording.Regexp(`\{(\w+)\}`)
 
-// accessNotes say who may use a route.
+// accessNotes describe for each kind of access who may use a route.
 var accessNotes = map[Access]string{
 	Read:    "on every socket",
 	Packets: "on both unix sockets, and remotely with a certificate; it hands out packets",
@@ -96,7 +96,7 @@ var (
 	textType = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// schema describes the JSON of a type as encoding/json writes it. Structures have schemas of their own, by their names.
+// schema returns the JSON schema of a type as encoding/json writes it. Each structure gets a named schema of its own.
 func (d *documentor) schema(t reflect.Type) map[string]any {
 	switch {
 	case t == timeType:
@@ -134,7 +134,7 @@ func (d *documentor) named(t reflect.Type) map[string]any {
 		name = t.PkgPath()[strings.LastIndex(t.PkgPath(), "/")+1:] + "." + name
 	}
 	if _, ok := d.schemas[name]; !ok {
-		d.schemas[name] = nil // in case that it refers to itself
+		d.schemas[name] = nil // in case the structure refers to itself
 		properties := map[string]any{}
 		required := d.fields(t, properties)
 		schema := map[string]any{"type": "object", "properties": properties}
@@ -146,7 +146,7 @@ func (d *documentor) named(t reflect.Type) map[string]any {
 	return map[string]any{"$ref": "#/components/schemas/" + name}
 }
 
-// fields adds the fields of a structure, and of those that it embeds. It returns those that are always there.
+// fields adds the fields of a structure and of its embedded structures. It returns the fields that are always present.
 func (d *documentor) fields(t reflect.Type, to map[string]any) (required []string) {
 	for i := range t.NumField() {
 		f := t.Field(i)

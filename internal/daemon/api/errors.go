@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Error is an error with a status of its own.
+// Error is an error with an HTTP status.
 type Error struct {
 	Status       int
 	Text, Remedy string
@@ -25,16 +25,16 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
-// Hint is the remedy.
+// Hint returns the remedy.
 func (e *Error) Hint() string { return e.Remedy }
 
 // Failure is the body of an answer that is an error.
 type Failure struct {
 	operate.Problem
-	More []operate.Problem `json:"more,omitempty"` // where there is more than one
+	More []operate.Problem `json:"more,omitempty"` // the other errors, when there are several
 }
 
-// statusOf is the status that fits an error.
+// statusOf returns the HTTP status for an error.
 func statusOf(err error) int {
 	var own *Error
 	var removed *generation.RemovedError
@@ -81,7 +81,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, e *Error) {
 	c.fail(e)
 }
 
-// failure is what is told of an error.
+// failure returns the body of the answer for an error.
 func failure(err error) Failure {
 	list := operate.Problems(err)
 	return Failure{list[0], list[1:]}

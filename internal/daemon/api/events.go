@@ -12,9 +12,9 @@ import (
 // Kinds of events.
 const (
 	KindDone    = "done"    // the daemon did something
-	KindWarning = "warning" // it could not
-	KindAttack  = "attack"  // an attack begins or is over, or a rule against it is suggested; Data is an attack.Turn
-	KindChange  = "change"  // somebody changed what runs, through the API
+	KindWarning = "warning" // the daemon could not do something
+	KindAttack  = "attack"  // an attack begins or ends, or a rule against it is suggested; Data is an attack.Turn
+	KindChange  = "change"  // a change was made through the API
 )
 
 // Event is something that happened.
@@ -27,13 +27,13 @@ type Event struct {
 }
 
 const (
-	keptEvents = 512 // for who connects later, or again
-	waiting    = 256 // events that a client may be behind
+	keptEvents = 512 // number of events that are kept for clients that connect later or reconnect
+	waiting    = 256 // the largest number of events that a client may lag behind
 )
 
-// Events hands what happens to all who follow it. Nobody who follows is waited for.
+// Events distributes events to all followers. It never waits for a follower.
 type Events struct {
-	Each func(Event) // is told each, in their order, before those who follow; nil: nobody
+	Each func(Event) // called with each event, in the order of the events, before the followers get the event; may be nil
 
 	mu        sync.Mutex
 	last      uint64
@@ -41,10 +41,10 @@ type Events struct {
 	followers map[chan Event]bool
 }
 
-// NewEvents makes one that nothing has happened to.
+// NewEvents makes an Events without events.
 func NewEvents() *Events { return &Events{followers: map[chan Event]bool{}} }
 
-// Publish tells all who follow. Who is too far behind is dropped, and has to connect again.
+// Publish sends an event to all followers. A follower that lags too far behind is dropped, and must connect again.
 func (e *Events) Publish(kind, text string, data ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,7 +70,7 @@ func (e *Events) Publish(kind, text string, data ...any) {
 	}
 }
 
-// After are the events after a number that are kept, the oldest first.
+// After returns the kept events with a higher number, the oldest first.
 func (e *Events) After(number uint64) (list []Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,15 +82,15 @@ func (e *Events) After(number uint64) (list []Event) {
 	return list
 }
 
-// Last is the number of the last event, 0 when there was none.
+// Last returns the number of the last event, or 0 before the first event.
 func (e *Events) Last() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.last
 }
 
-// follow returns the events after a number that are kept, and a channel of those to come. It is closed when its reader is
-// too far behind. leave ends it.
+// follow returns the kept events with a number above after, and a channel of the coming events. The channel is closed when its reader lags too far
+// behind. leave ends the subscription.
 func (e *Events) follow(after uint64) (missed []Event, coming <-chan Event, leave func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -108,14 +108,14 @@ func (e *Events) follow(after uint64) (missed []Event, coming <-chan Event, leav
 	}
 }
 
-// How long nothing is sent before a comment keeps the connection, and how long a client may take to receive an event.
+// How long the stream may be silent before a comment keeps the connection open, and how long a client may take to receive an event.
 const (
 	keepAlive = 15 * time.Second
 	eventTime = 10 * time.Second
 )
 
-// events sends events as they happen, in the form that HTML has for server-sent events. The header Last-Event-ID, or the query
-// `after`, names the last that the client has; without either it gets those that are kept.
+// events streams events as server-sent events (HTML Living Standard). The header Last-Event-ID, or the query parameter `after`, is the number of the
+// last event that the client has received. A client that gives neither gets all kept events.
 func (c *Call) events() error {
 	after, err := c.lastEvent()
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *Call) events() error {
 	}
 }
 
-// lastEvent is the number after which the client wants events.
+// lastEvent returns the number of the last event that the client has received.
 func (c *Call) lastEvent() (uint64, error) {
 	text := c.request.Header.Get("Last-Event-ID")
 	if text == "" {

@@ -17,9 +17,9 @@ func (c *Call) feeds(ctx context.Context) (FeedList, error) {
 	return FeedList{all}, err
 }
 
-// FeedsOrder says which lists to fetch.
+// FeedsOrder names the sets whose lists are to be fetched.
 type FeedsOrder struct {
-	Sets []string `json:"sets,omitempty"` // all when none is named
+	Sets []string `json:"sets,omitempty"` // all sets when empty
 }
 
 func refreshText(o FeedsOrder) string { return "feeds refresh " + shortened(o.Sets) }
@@ -28,7 +28,7 @@ func (c *Call) refreshFeeds(ctx context.Context, o FeedsOrder) (*operate.Refresh
 	return c.parts.Host.RefreshFeeds(ctx, o.Sets...)
 }
 
-// FeedOrder says which list to take.
+// FeedOrder names the set whose list is to be accepted.
 type FeedOrder struct {
 	Set string `json:"set"`
 }

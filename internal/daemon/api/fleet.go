@@ -7,10 +7,10 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// FleetStatus is how this host stands in a fleet, and what the fleet sees.
+// FleetStatus is the state of this host in its fleet, and the view of the fleet.
 type FleetStatus struct {
-	Fleet *node.Status `json:"fleet"`          // null when it is of none
-	View  *wire.View   `json:"view,omitempty"` // absent when no hub has said so for 30 seconds
+	Fleet *node.Status `json:"fleet"`          // null when the host is in no fleet
+	View  *wire.View   `json:"view,omitempty"` // absent when no hub has sent a view for 30 seconds
 }
 
 func (c *Call) fleet(context.Context) (FleetStatus, error) {

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// FuzzRequest sends requests of all kinds to a host where nothing is loaded: whatever is asked, an answer comes, and errors say so as
-// JSON.
+// FuzzRequest sends requests of all kinds to a host without a loaded policy. Every request must get an answer, and errors must be JSON.
 func FuzzRequest(f *testing.F) {
 	for _, r := range Routes() {
 		f.Add(r.Method, prefix+r.Path, "application/json", "{}")
@@ -23,7 +22,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add("DELETE", "//v1//status/..", "text/html", "\x00")
 	handler := emptyServer(f).Handler(FromControlSocket)
 	f.Fuzz(func(t *testing.T, method, target, contentType, body string) {
-		if strings.Contains(target, "events") { // which end with the client only
+		if strings.Contains(target, "events") { // a stream of events ends only when the client disconnects
 			return
 		}
 		request, err := http.NewRequest(method, "http://floodwall"+target, strings.NewReader(body))

@@ -1,8 +1,8 @@
-// This file gives the API its sockets. In: a directory, and an API (internal/daemon/api). Out: a server on read.sock and
-// control.sock there. It says who may connect, how many connections there are, and how long a client may take; what is asked
-// and answered is the API's.
+// This file serves the API on sockets. In: a directory, and an API server (server.go). Out: the sockets read.sock and control.sock in that directory,
+// with the API on them. This file limits the connections of clients, and the times that clients may take. The other files of the package answer the
+// requests.
 //
-// sockets.go makes the two sockets, conns.go bounds connections.
+// sockets.go makes the two sockets, conns.go limits connections.
 
 package api
 
@@ -22,7 +22,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// How long a client may take. What it takes to read an answer is the API's.
+// How long a client may take to send a request. The API limits the time to receive an answer.
 const (
 	headerTime = 5 * time.Second
 	bodyTime   = 15 * time.Second
@@ -30,12 +30,12 @@ const (
 	maxHeader  = 16 << 10 // bytes
 )
 
-// endWait is how long answers under way may take when the daemon ends.
+// endWait is how long running answers may take when the daemon ends.
 const endWait = time.Second
 
 // Serve serves an API on the sockets of a directory, until ctx ends.
 //
-// It also serves what can be read on the address that settings tell, as long as they do.
+// It also serves the routes for reading on the TCP address in settings, if settings contains one.
 func Serve(ctx context.Context, dir string, a *Server, settings func(context.Context) (policy.Daemon, error)) error {
 	s, err := openSockets(dir)
 	if err != nil {
@@ -72,7 +72,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		ErrorLog:          log.New(defects{}, "", 0),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			uid, pid, _ := sockets.Peer(c) // -1 and 0 where that is not known
+			uid, pid, _ := sockets.Peer(c) // -1 and 0 when unknown
 			return WithPeer(ctx, Peer{UID: uid, PID: pid})
 		},
 	}
@@ -91,7 +91,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return err
 }
 
-// defects passes on what is wrong with the daemon itself. What clients do wrong is no news: they could fill the log.
+// defects logs errors of the daemon itself. It drops errors that clients cause, because these could fill the log.
 type defects struct{}
 
 func (defects) Write(p []byte) (int, error) {

@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// paced is a value that is read from the kernel when somebody asks. However many ask, and however often, one read is under way at
-// a time, and between two of them is a rest: reads take the lock that repairs, bans and commands wait for. Each caller gets the
-// result of a read that began after the call.
+// paced is a value that is read from the kernel on request. A read takes the lock that repairs, bans and commands wait for. So only one read runs at
+// a time, and a rest follows each read, for any number of requests. Each caller gets the result of a read that began after the call.
 type paced[T any] struct {
 	read func(context.Context) (T, error)
-	rest time.Duration // after a read, in times that it took
+	rest time.Duration // the pause after a read, as a multiple of the read's duration
 
 	mu   sync.Mutex
-	next *reading[T] // has not started; nil when nobody waits
+	next *reading[T] // the next read, not started; nil when nobody waits
 	busy bool
-	idle time.Time // until when no read begins
+	idle time.Time // no read begins before this time
 }
 
-// reading is a read for all who wait for it.
+// reading is one read, whose result all waiting callers share.
 type reading[T any] struct {
 	done  chan struct{}
 	value T
 	err   error
 }
 
-// restShare is the usual rest: reading takes a quarter of the time.
+// restShare is the usual rest, as a multiple of a read's duration: reads take a quarter of the time.
 const restShare = 3
 
 // readTime is how long a read may take.
@@ -36,7 +35,7 @@ func newPaced[T any](read func(context.Context) (T, error), rest time.Duration) 
 	return &paced[T]{read: read, rest: rest}
 }
 
-// get returns the value. What it points to belongs to all callers.
+// get returns the value. All callers share the memory that the value points to.
 func (p *paced[T]) get(ctx context.Context) (T, error) {
 	p.mu.Lock()
 	if p.next == nil {
@@ -57,7 +56,7 @@ func (p *paced[T]) get(ctx context.Context) (T, error) {
 	}
 }
 
-// run reads until nobody waits.
+// run reads until no caller waits.
 func (p *paced[T]) run() {
 	for {
 		p.mu.Lock()

@@ -7,12 +7,12 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/metrics"
 )
 
-// Past is what was decided in the past minutes.
+// Past is the counts of decisions in the past minutes.
 type Past struct {
 	Steps []metrics.Step `json:"steps"` // the oldest first
 }
 
-// past answers with what the daemon keeps for the live page.
+// past answers with the steps that the daemon keeps for the live page.
 func (c *Call) past() error {
 	var after time.Time
 	if text := c.request.URL.Query().Get("after"); text != "" {
@@ -29,10 +29,10 @@ func (c *Call) past() error {
 	return c.answer(http.StatusOK, Past{c.series.After(after)})
 }
 
-// file answers with a file of the live page, unless the browser has it already.
+// file answers with a file of the live page, or with 304 if the browser has it already.
 func (c *Call) file(f *File) error {
 	h := c.out.Header()
-	h.Set("Cache-Control", "no-cache") // another version of the daemon has another page
+	h.Set("Cache-Control", "no-cache") // another version of the daemon has other files
 	h.Set("ETag", f.Tag)
 	h.Set("Content-Type", f.Type)
 	h.Set("Content-Security-Policy", Security)

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// vendored are the files of uPlot 1.6.32, as https://registry.npmjs.org/uplot/-/uplot-1.6.32.tgz has them (SHA-256 of that archive:
-// 4b8a8191e425658e3ea8c8c1314b0fc679c861ee3a1af2b20c7b16ba50b5133d), with their own SHA-256.
+// vendored are the files of uPlot 1.6.32 from https://registry.npmjs.org/uplot/-/uplot-1.6.32.tgz (SHA-256 of that archive:
+// 4b8a8191e425658e3ea8c8c1314b0fc679c861ee3a1af2b20c7b16ba50b5133d), each with its own SHA-256.
 var vendored = []struct{ file, from, hash string }{
 	{"uplot.min.js", "dist/uPlot.iife.min.js", "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f"},
 	{"uplot.min.css", "dist/uPlot.min.css", "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04"},
 }
 
-// TestVendored compares the files of others with those that they published, and looks for their licence.
+// TestVendored compares the third-party files with the published ones, and checks that their licence is there.
 func TestVendored(t *testing.T) {
 	t.Parallel()
 	for _, v := range vendored {
@@ -30,8 +30,8 @@ func TestVendored(t *testing.T) {
 	}
 }
 
-// TestSelfContained looks for what the Content-Security-Policy forbids in the files of our own: addresses elsewhere, handlers and
-// scripts inside of HTML, and text that becomes HTML. Chromium would refuse it; other browsers may not.
+// TestSelfContained searches our own files for constructs that the Content-Security-Policy forbids: external addresses, inline handlers and scripts,
+// and text that becomes HTML. Chromium refuses these constructs; other browsers may accept them.
 func TestSelfContained(t *testing.T) {
 	t.Parallel()
 	bad := regexp.MustCompile(`(?i)https?://|\son[a-z]+=|style="|<script>|innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function`)
@@ -42,7 +42,7 @@ func TestSelfContained(t *testing.T) {
 		if strings.HasPrefix(path, "/page/uplot") {
 			continue
 		}
-		text := strings.ReplaceAll(string(f.Text), "http://www.w3.org/2000/svg", "") // the name of a language
+		text := strings.ReplaceAll(string(f.Text), "http://www.w3.org/2000/svg", "") // the name of an XML namespace, not an address to load from
 		if found := bad.FindString(text); found != "" {
 			t.Errorf("%s has %q", path, found)
 		}

@@ -5,27 +5,27 @@ import (
 	"net/http"
 )
 
-// Route is something that can be asked or changed.
+// Route is one path and method of the API.
 type Route struct {
 	Method  string
 	Path    string // below /v1, in the notation of http.ServeMux
 	Summary string // one line, for the OpenAPI document
 	Access  Access
 	Query   []Parameter
-	Body    any    // a value of the type that a request has as JSON; nil: none
-	Result  any    // a value of the type of the answer; nil when it is not JSON
-	Type    string // of an answer that is not JSON, as text/event-stream
+	Body    any    // a value of the type of the request's JSON; nil: no body
+	Result  any    // a value of the type of the answer's JSON; nil when the answer is not JSON
+	Type    string // content type of an answer that is not JSON, such as text/event-stream
 
 	serve func(*Call) error
 }
 
-// Parameter is a part of the query of a request.
+// Parameter is a parameter of the query of a request.
 type Parameter struct {
 	Name, Summary string
-	Many          bool // it may be there several times
+	Many          bool // the parameter may occur several times
 }
 
-// read is a route that answers with a value.
+// read returns a GET route that answers with a value.
 func read[R any](path, summary string, answer func(*Call, context.Context) (R, error), query ...Parameter) Route {
 	var none R
 	return Route{Method: http.MethodGet, Path: path, Summary: summary, Access: Read, Query: query, Result: none, serve: func(c *Call) error {
@@ -37,12 +37,12 @@ func read[R any](path, summary string, answer func(*Call, context.Context) (R, e
 	}}
 }
 
-// ask is a route that answers with a value, to a question in the body.
+// ask returns a route that answers a question, which is in the body, with a value.
 func ask[B, R any](path, summary string, answer func(*Call, context.Context, B) (R, error)) Route {
 	return posted(path, summary, Read, answer)
 }
 
-// posted is a route with a body, for who has this access.
+// posted returns a POST route with a body, for clients with the given access.
 func posted[B, R any](path, summary string, access Access, answer func(*Call, context.Context, B) (R, error)) Route {
 	var noBody B
 	var none R
@@ -59,18 +59,18 @@ func posted[B, R any](path, summary string, access Access, answer func(*Call, co
 	}}
 }
 
-// stream is a route that writes until all is written, or the client goes.
+// stream returns a route that writes until all data is written or the client disconnects.
 func stream(path, summary, contentType string, access Access, serve func(*Call) error, query ...Parameter) Route {
 	return Route{Method: http.MethodGet, Path: path, Summary: summary, Access: access, Query: query, Type: contentType, serve: serve}
 }
 
-// shows is a route that takes other access.
+// shows returns the route with another required access.
 func (r Route) shows(what Access) Route {
 	r.Access = what
 	return r
 }
 
-// answers is a route of a stream whose answer is JSON.
+// answers returns the stream route with a JSON answer of this type.
 func (r Route) answers(result any) Route {
 	r.Result = result
 	return r

@@ -1,6 +1,6 @@
 package api
 
-// Routes are all that can be asked, in the order of the OpenAPI document.
+// Routes are all routes of the API, in the order of the OpenAPI document.
 func Routes() []Route {
 	return []Route{
 		stream("/health", "whether what was applied is in force: 200 when it is, 503 when it is not, with the reason",

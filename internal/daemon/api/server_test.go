@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
-// emptyServer answers for a host where nothing is loaded.
+// emptyServer returns a server for a host without a loaded policy.
 func emptyServer(t testing.TB) *Server {
 	return New(Parts{
 		Host:   operate.NewHost(t.TempDir()+"/none", t.TempDir(), func(error) {}),
@@ -27,7 +27,7 @@ func emptyServer(t testing.TB) *Server {
 	})
 }
 
-// listens serves an origin on an address of this host. Who asks is the user of this process.
+// listens serves requests on an address of this host, as if they came from the given origin. Requests come from this process's user.
 func (s *Server) listens(t *testing.T, from Origin, bodyTime time.Duration) (address string) {
 	server := httptest.NewUnstartedServer(s.Handler(from))
 	server.Config.ReadTimeout = bodyTime
@@ -42,7 +42,7 @@ func (s *Server) listens(t *testing.T, from Origin, bodyTime time.Duration) (add
 	return server.Listener.Addr().String()
 }
 
-// says sends a request as it is written, and returns the status of the answer.
+// says sends a request verbatim, and returns the status of the answer.
 func says(t *testing.T, address, request string) (status int, err error) {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -60,8 +60,8 @@ func says(t *testing.T, address, request string) (status int, err error) {
 	return response.StatusCode, nil
 }
 
-// TestBodyOfGET announces a body to each route that has none, and never sends it. The server must not wait for it: a stream would hold
-// its slot without an end.
+// TestBodyOfGET announces a body to each route without a body, and never sends the body. The server must not wait for the body, because a stream
+// would hold its slot forever.
 func TestBodyOfGET(t *testing.T) {
 	t.Parallel()
 	address := emptyServer(t).listens(t, FromControlSocket, time.Minute)
@@ -83,18 +83,18 @@ func TestBodyOfGET(t *testing.T) {
 	}
 }
 
-// TestBodyThatStops sends a part of a body. When the time for it is over, there is an answer.
+// TestBodyThatStops sends only a part of a body. The server must answer when the time for the body is over.
 func TestBodyThatStops(t *testing.T) {
 	t.Parallel()
-	address := emptyServer(t).listens(t, FromControlSocket, 2*time.Second) // the time of the head is within it
+	address := emptyServer(t).listens(t, FromControlSocket, 2*time.Second) // the time for the header is less than the time for the body
 	status, err := says(t, address, "POST /v1/explain HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\n{")
 	if status != http.StatusBadRequest {
 		t.Errorf("status %d, %v, want 400", status, err)
 	}
 }
 
-// TestLongQuestion announces four megabytes to a route that everybody on this host may ask. It is refused after the first 64 KiB of them, so that
-// many clients do not take the daemon's memory. Orders of that size are read as before.
+// TestLongQuestion announces four megabytes to a route that every user of this host may use. The server must refuse the request after the first 64
+// KiB, so that many clients cannot fill the daemon's memory. The server must still read a change of that size.
 func TestLongQuestion(t *testing.T) {
 	t.Parallel()
 	s := emptyServer(t)
@@ -114,7 +114,7 @@ func TestLongQuestion(t *testing.T) {
 	}
 }
 
-// TestBodyOfOneValue sends bodies with something behind their value: none of them is taken.
+// TestBodyOfOneValue sends bodies with text after their value. All of them must be refused.
 func TestBodyOfOneValue(t *testing.T) {
 	t.Parallel()
 	handler := emptyServer(t).Handler(FromReadSocket)
@@ -129,7 +129,7 @@ func TestBodyOfOneValue(t *testing.T) {
 	}
 }
 
-// TestSlotsOfOrigins has each origin follow events until it has no slot left. The other origins are answered all the same.
+// TestSlotsOfOrigins follows events from each origin until no slot is left. The other origins must still get answers.
 func TestSlotsOfOrigins(t *testing.T) {
 	t.Parallel()
 	s := emptyServer(t)
@@ -147,7 +147,7 @@ func TestSlotsOfOrigins(t *testing.T) {
 	}
 }
 
-// TestPageKnowsEvents looks for each kind of events in the page: a browser hands out none of a kind that is not named.
+// TestPageKnowsEvents searches the page for each kind of event, because a browser delivers only events of the kinds that a page names.
 func TestPageKnowsEvents(t *testing.T) {
 	t.Parallel()
 	text := string(Files()["/page/ask.js"].Text)
@@ -162,13 +162,13 @@ func TestPageKnowsEvents(t *testing.T) {
 	}
 }
 
-// TestListOfAttacksIsPaced asks for the list of attacks often at the same time: the files are not read for each request.
+// TestListOfAttacksIsPaced requests the list of attacks often at the same time. The files must not be read for each request.
 func TestListOfAttacksIsPaced(t *testing.T) {
 	t.Parallel()
 	s := emptyServer(t)
 	reads, list := 0, s.reports.read
 	s.reports.read = func(ctx context.Context) (AttackList, error) {
-		reads++ // one read at a time
+		reads++ // there is only one read at a time
 		time.Sleep(50 * time.Millisecond)
 		return list(ctx)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// slots bound how many requests of a kind are answered at a time.
+// slots limits how many requests of a kind are answered at a time.
 type slots struct {
 	free chan struct{}
 	what string
@@ -18,7 +18,7 @@ func newSlots(n int, what string) *slots { return &slots{make(chan struct{}, n),
 // slotWait is how long a request waits for a slot.
 const slotWait = 10 * time.Second
 
-// wait takes a slot as soon as there is one.
+// wait waits until a slot is free, and takes the slot. It returns an error after slotWait.
 func (s *slots) wait(ctx context.Context) (release func(), err error) {
 	select {
 	case s.free <- struct{}{}:
@@ -35,7 +35,7 @@ func (s *slots) full() error {
 		"ask again later"}
 }
 
-// take takes a slot, or is an error when there is none.
+// take takes a slot, or returns an error when none is free.
 func (s *slots) take() (release func(), err error) {
 	select {
 	case s.free <- struct{}{}:

@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// DefaultDir has the sockets of the instance with the default directory in the BPF file system.
+// DefaultDir is the directory of the sockets for the instance with the default directory in the BPF file system.
 const DefaultDir = instance.DefaultDir
 
 // The sockets in a directory.
@@ -24,22 +24,22 @@ const (
 	ControlSocket = "control.sock"
 )
 
-// Dir is the directory of the sockets of an instance, by its directory in the BPF file system: DefaultDir for the standard one,
-// and for others a directory below it, named by their path with - in place of /.
+// Dir returns the directory of the sockets of an instance. bpffs is the instance's directory in the BPF file system. The standard instance uses
+// DefaultDir. Another instance uses a subdirectory of DefaultDir, whose name is the instance's path with - in place of /.
 func Dir(bpffs, standard string) string {
 	return filepath.Join(DefaultDir, instance.Name(bpffs, standard))
 }
 
-// unixSockets are the two that a directory has, locked.
+// unixSockets are the two sockets of a directory. The directory is locked.
 type unixSockets struct {
 	read, control net.Listener
 	dir           string
 	unlock        func()
-	note          string // why the socket for reading is only root's, "" if it is not
+	note          string // why only root may use the socket for reading; "" when the group may use it
 }
 
-// openSockets makes the sockets in a directory, and the directory. Sockets that a process left which has died are replaced. A
-// directory that another process serves is a *wording.HintError.
+// openSockets makes a directory and its sockets. It replaces sockets that a dead process left. When another process serves the directory, the error
+// is a *wording.HintError.
 func openSockets(dir string) (*unixSockets, error) {
 	if len(filepath.Join(dir, ControlSocket)) > sockets.LongestPath {
 		return nil, wording.Hinted(fmt.Sprintf("the path of a socket in %s is longer than the %d bytes that the kernel takes", dir, sockets.LongestPath),
@@ -77,7 +77,7 @@ func (s *unixSockets) take() (err error) {
 	return err
 }
 
-// openRead makes the socket for reading. Where this process may not give it to the group, it is root's.
+// openRead makes the socket for reading. The socket belongs to root when this process may not give it to the group.
 func (s *unixSockets) openRead() (err error) {
 	gid, err := groupID()
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *unixSockets) openRead() (err error) {
 	return err
 }
 
-// groupID is the number of the group that may read, -1 when there is no such group.
+// groupID returns the ID of the group that may read, or -1 when there is no such group.
 func groupID() (int, error) {
 	g, err := user.LookupGroup(operate.Group)
 	var none user.UnknownGroupError
@@ -105,7 +105,7 @@ func groupID() (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
-// close removes the sockets, and directories that are empty then.
+// close removes the sockets, and also each of their directories that is then empty.
 func (s *unixSockets) close() {
 	for name, l := range map[string]net.Listener{ReadSocket: s.read, ControlSocket: s.control} {
 		if l != nil {

@@ -11,7 +11,7 @@ import (
 
 func (c *Call) fullStatus(ctx context.Context) (*control.Status, error) { return c.status.get(ctx) }
 
-// RuleList is what decides, with what it has decided.
+// RuleList is all rules, checks and defaults, with their counters.
 type RuleList struct {
 	Rules   []control.RuleStatus `json:"rules"`
 	Checks  []control.RuleStatus `json:"checks"`
@@ -41,7 +41,7 @@ func (c *Call) sets(ctx context.Context) (SetList, error) {
 
 var healthResult operate.Health
 
-// health answers with the status of its own when the policy is not in force.
+// health answers with an error status when the policy is not in force.
 func (c *Call) health() error {
 	h, err := operate.HealthOf(c.status.get(c.request.Context()))
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *Call) health() error {
 	return c.answer(status, h)
 }
 
-// badQuery is a part of the query that cannot be read.
+// badQuery returns the error for a parameter of the query that cannot be parsed.
 func badQuery(name, got, want string) error {
 	return &Error{http.StatusBadRequest, fmt.Sprintf("query %s: %q is not %s", name, got, want), ""}
 }

@@ -17,18 +17,18 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// settingsLook is how often to look what the policy that runs says of the daemon.
+// settingsLook is how often the daemon's settings in the running policy are read.
 const settingsLook = time.Second
 
-// address is where the policy that runs wants to be answered: the server there, while there is one.
+// address is the address that the running policy sets for the API, and the server on it, if one runs.
 type address struct {
 	wanted policy.Daemon
 	end    func()
-	warned string // the last reason why there is none
+	warned string // the last reported reason why no server runs
 }
 
-// follow serves on the address that the policy which runs names, and on another one when another policy runs, until ctx ends. What
-// goes wrong is a warning, and is tried again: the unix sockets go on.
+// follow serves the API on the TCP address in the running policy, until ctx ends. It changes the address when the policy changes. An error is
+// reported as a warning, and follow tries again. The unix sockets continue to work.
 func follow(ctx context.Context, settings func(context.Context) (policy.Daemon, error), a *Server) {
 	var at address
 	defer at.close()
@@ -51,7 +51,7 @@ func (at *address) close() {
 	}
 }
 
-// warn tells of an error once, until another one comes or it has gone.
+// warn reports an error once, until another error or no error follows.
 func (at *address) warn(ctx context.Context, err error, a *Server) {
 	text := ""
 	if err != nil && ctx.Err() == nil {
@@ -63,7 +63,7 @@ func (at *address) warn(ctx context.Context, err error, a *Server) {
 	at.warned = text
 }
 
-// move serves where the policy wants it.
+// move starts a server on the address that the policy sets, and closes the previous server.
 func (at *address) move(ctx context.Context, wanted policy.Daemon, a *Server) error {
 	if at.wanted.Equal(wanted) && (at.end != nil || !wanted.Listen.IsValid()) {
 		return nil
@@ -98,7 +98,7 @@ func (at *address) move(ctx context.Context, wanted policy.Daemon, a *Server) er
 }
 
 func listenTCP(d policy.Daemon) (net.Listener, error) {
-	if d.TLS == nil && !d.Listen.Addr().IsLoopback() { // the policy's reader refuses that; a damaged manifest must not open it
+	if d.TLS == nil && !d.Listen.Addr().IsLoopback() { // the policy's parser refuses such an address; this check is for a damaged manifest
 		return nil, errors.New("this address can be reached from elsewhere, and needs tls")
 	}
 	var config *tls.Config
@@ -115,8 +115,8 @@ func listenTCP(d policy.Daemon) (net.Listener, error) {
 	return tls.NewListener(l, config), nil
 }
 
-// ownHost refuses requests for another host than this one: a web page whose name somebody makes an address of this host could
-// read the answers (DNS rebinding).
+// ownHost refuses requests whose header Host names another host. Otherwise a web page whose domain resolves to this host could read the answers (DNS
+// rebinding).
 func ownHost(h http.Handler, listen netip.Addr) http.Handler {
 	same := http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -128,8 +128,9 @@ func ownHost(h http.Handler, listen netip.Addr) http.Handler {
 	})
 }
 
-// noDomain refuses requests on a unix socket for a host with a domain. A tunnel, as of ssh -L, makes the socket a port of somebody's own
-// host, and there a web page could read the answers in the same way. Programs name any host without a domain, as http://floodwall/.
+// noDomain refuses requests on a unix socket whose header Host names a domain. The reason is a tunnel, such as ssh -L, which makes the socket a port
+// on a user's own host. There a web page could read the answers by DNS rebinding, as in ownHost. Programs send a host without a domain, such as
+// http://floodwall/.
 func noDomain(h http.Handler) http.Handler {
 	same := http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -146,7 +147,7 @@ func refuseHost(w http.ResponseWriter, r *http.Request, remedy string) {
 	Refuse(w, r, &Error{Status: http.StatusMisdirectedRequest, Text: fmt.Sprintf("the request is for host %q", r.Host), Remedy: remedy})
 }
 
-// hostName is the header Host without the port.
+// hostName returns the header Host without the port.
 func hostName(host string) string {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 )
 
-// TemporaryList is the rules that stand before those of the policy for a time.
+// TemporaryList is the list of temporary rules, which are evaluated before the rules of the policy.
 type TemporaryList struct {
 	Rules []control.RuleStatus `json:"rules"`
 }
@@ -27,7 +27,7 @@ func (c *Call) addTemporary(ctx context.Context, o operate.TemporaryOrder) (*man
 	return c.parts.Host.AddTemporary(ctx, o)
 }
 
-// TemporaryNames says which temporary rules to remove.
+// TemporaryNames are the names of temporary rules to remove.
 type TemporaryNames struct {
 	Names []string `json:"names"`
 }

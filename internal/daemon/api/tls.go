@@ -11,7 +11,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// tlsConfig asks clients for certificates. Its files are read again when they change: certificates are renewed every few weeks.
+// tlsConfig returns a configuration that requires client certificates. It reads the files again when they change, because certificates are renewed
+// every few weeks.
 func tlsConfig(files policy.TLS) (*tls.Config, error) {
 	r := &tlsFiles{files: files}
 	if _, err := r.config(); err != nil {
@@ -24,7 +25,7 @@ func tlsConfig(files policy.TLS) (*tls.Config, error) {
 	}, nil
 }
 
-// tlsFiles are the files, as they were read last.
+// tlsFiles contains the files as they were last read.
 type tlsFiles struct {
 	files policy.TLS
 
@@ -33,7 +34,8 @@ type tlsFiles struct {
 	read    *tls.Config
 }
 
-// config reads the files if one has changed. While they do not fit together, as in the middle of a renewal, the ones before hold.
+// config returns the configuration. It reads the files again if one has changed. While the files do not match, as in the middle of a renewal, it
+// returns the previous configuration.
 func (r *tlsFiles) config() (*tls.Config, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,16 +9,17 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// The times over which traffic is looked at.
+// How long traffic is sampled.
 const (
 	usualTop     = 2 * time.Second
 	usualSuggest = 5 * time.Second
-	MaxLook      = 30 * time.Second // at a time
+	MaxLook      = 30 * time.Second // the longest
 )
 
 var lookQuery = []Parameter{{Name: "for", Summary: "look at the traffic for this time, as 5s; 30s at most"}}
 
-// top watches what comes. All who want the usual time get the same look, as each one takes samples; of others few look at a time.
+// top samples traffic. All clients that request the usual length share the same samples, because sampling costs CPU time. Only few samplings of other
+// lengths run at the same time.
 func (c *Call) top(ctx context.Context) (*operate.Top, error) {
 	if c.request.URL.Query().Get("for") == "" {
 		return c.now.get(ctx)
@@ -26,14 +27,14 @@ func (c *Call) top(ctx context.Context) (*operate.Top, error) {
 	return look(c, ctx, usualTop, c.parts.Host.Top)
 }
 
-// suggest looks for rules. It knows no baseline: files of this host are not the client's to name.
+// suggest searches for rules. It uses no baseline, because a client must not name files of this host.
 func (c *Call) suggest(ctx context.Context) (*operate.Suggestion, error) {
 	return look(c, ctx, usualSuggest, func(ctx context.Context, span time.Duration) (*operate.Suggestion, error) {
 		return c.parts.Host.Suggest(ctx, operate.Search{For: span})
 	})
 }
 
-// samples streams samples of the traffic to one who evaluates them with a policy and captures of their own, as `floodwall suggest --live`.
+// samples streams samples of the traffic to a client that evaluates them with its own policy and captures, such as `floodwall suggest --live`.
 func (c *Call) samples() error {
 	_, err := look(c, c.request.Context(), usualSuggest, func(ctx context.Context, span time.Duration) (none Nothing, err error) {
 		tap := c.parts.Host.Tap
@@ -51,7 +52,7 @@ func (c *Call) samples() error {
 	return err
 }
 
-// look runs what looks at traffic for the time that the query says.
+// look runs fn with the time span that the query requests.
 func look[R any](c *Call, ctx context.Context, usual time.Duration, fn func(context.Context, time.Duration) (R, error)) (result R, err error) {
 	span := usual
 	if text := c.request.URL.Query().Get("for"); text != "" {

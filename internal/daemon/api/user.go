@@ -8,11 +8,11 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// remoteNet is how long the prefixes of IPv6 are whose addresses count as one user: hosts have as many addresses as they want.
+// remoteNet is the length of the IPv6 prefixes whose addresses count as one user, because a host can have any number of addresses in its prefix.
 const remoteNet = 64
 
-// userOf names who is at the other end of a connection, for the share of places: a user of this host, or the address of another one. All
-// of this host whose user the kernel does not tell are one, as those who have closed their end.
+// userOf returns a name for the client of a connection: a user of this host, or the address of another host. conns uses the name to share connections
+// fairly. Clients on this host whose user the kernel does not know count as one user. Clients that have closed their end are among them.
 func userOf(conn net.Conn) string {
 	if uid, _, err := sockets.Peer(conn); err == nil {
 		return fmt.Sprint("user ", uid)

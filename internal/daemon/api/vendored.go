@@ -1,12 +1,11 @@
-// This file has the files of the live page, which the daemon's API serves at /. Out: each file with its path. It has no
-// network: the page asks only the API that it comes from.
+// This file embeds the static files of the live page, which the daemon's API serves at /. Files returns each static file with its path. The code of
+// this file uses no network. The page sends requests only to the API that served the page.
 //
-// static/index.html is the page. main.js begins: it asks the API again and again (ask.js) and hands the answers to sections.js,
-// which writes them as text into tables (table.js), and to chart.js. format.js writes numbers and times. The files are served as
-// they are, without a build step.
+// static/index.html is the page. main.js starts the page: it polls the API (ask.js) and passes the answers to sections.js and chart.js. sections.js
+// writes them as text into tables (table.js). format.js formats numbers and times. The files are served unchanged, without a build step.
 //
-// uplot.min.js and uplot.min.css are uPlot's, which draws charts (https://github.com/leeoniya/uPlot, LICENSES/MIT-uPlot.txt).
-// TestVendored compares them with the hashes of the package in the npm registry.
+// uplot.min.js and uplot.min.css are from uPlot, a chart library (https://github.com/leeoniya/uPlot, LICENSES/MIT-uPlot.txt).
+// TestVendored compares these two files with the hashes of the package in the npm registry.
 
 package api
 
@@ -26,14 +25,14 @@ var static embed.FS
 const Security = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// File is a file that the page consists of.
+// File is a file of the page.
 type File struct {
 	Text []byte
 	Type string // for the header Content-Type
 	Tag  string // for the header ETag
 }
 
-// types are those of the files, by the end of their names. The host's own list of types may lack them.
+// types are the content types of the files, by file name extension. The host's own list of types may lack them.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
@@ -53,7 +52,7 @@ func Files() map[string]*File {
 		files[at] = &File{Text: text, Type: types[path.Ext(name)], Tag: fmt.Sprintf(`"%x"`, sha256.Sum256(text))}
 		return err
 	})
-	if err != nil { // the files are in this binary
+	if err != nil { // cannot happen: the files are in this binary
 		panic(err)
 	}
 	return files

@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// feed adds seconds of a rate that varies by a share, and counts the changes.
+// feed adds seconds to a rate and counts the changes. packets varies randomly by the share varies.
 func (r *rate) feed(draw *rand.Rand, seconds int, packets, varies float64) (changes map[change]int) {
 	changes = map[change]int{}
 	for range seconds {
@@ -33,8 +33,8 @@ func (r *rate) feed(draw *rand.Rand, seconds int, packets, varies float64) (chan
 	return changes
 }
 
-// TestRate gives seconds of rates: an attack begins and ends once, whatever the rate does near the bound. Neither what grows slowly nor one
-// second begins one.
+// TestRate feeds the rates of seconds. An attack must begin once and end once, even if the rate varies around the bound. Neither slow growth nor a
+// single second may begin an attack.
 func TestRate(t *testing.T) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	quiet := func() *rate {
@@ -48,7 +48,7 @@ func TestRate(t *testing.T) {
 	if got := r.feed(draw, 60, 100_000, 0.4); got[begins] != 1 || got[ends] != 0 {
 		t.Errorf("an attack: %v", got)
 	}
-	if got := r.feed(draw, 29, 5000, 0.4); got[nothing] != 29 { // a pause of the attacker
+	if got := r.feed(draw, 29, 5000, 0.4); got[nothing] != 29 { // the attack pauses
 		t.Errorf("a pause: %v", got)
 	}
 	if got := r.feed(draw, 30, 100_000, 0.4); got[nothing] != 30 {
@@ -85,7 +85,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestVectors names packets.
+// TestVectors checks the names of kinds of packets.
 func TestVectors(t *testing.T) {
 	for line, want := range map[string]string{
 		"udp 198.51.100.1:123 > 192.0.2.1:4000 len=468 payload=0xd700032a":                                        "NTP amplification",
@@ -119,7 +119,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestBaseline learns samples of quiet times that no attack has followed, a bounded number of them.
+// TestBaseline learns samples of quiet times. The baseline must keep a limited number of samples, and none that an attack followed.
 func TestBaseline(t *testing.T) {
 	var b baseline
 	now := time.Now()
@@ -139,7 +139,8 @@ func TestBaseline(t *testing.T) {
 	}
 }
 
-// TestStore keeps the latest reports, within the bounds, and hands out none by another name. A report that is cut short is left out.
+// TestStore checks that the store keeps the latest reports within its limits, and that only valid IDs open a report. A truncated report must be
+// skipped.
 func TestStore(t *testing.T) {
 	s := InState(t.TempDir(), "/sys/fs/bpf/floodwall", "/sys/fs/bpf/floodwall")
 	if list, err := s.List(); err != nil || len(list) != 0 {
@@ -177,7 +178,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestFullDisk has no place for a report: the one before stays whole, nothing is left beside it, and the error names the file.
+// TestFullDisk saves a report on a full disk. The earlier report must stay whole, no other file may be left, and the error must name the file.
 func TestFullDisk(t *testing.T) {
 	s := Store{t.TempDir()}
 	r := &Report{ID: "20260102-030405"}
@@ -199,7 +200,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestHTML writes a page: whatever names have is text.
+// TestHTML writes a page. Markup in names must appear as text.
 func TestHTML(t *testing.T) {
 	var b strings.Builder
 	share := 0.5
@@ -228,7 +229,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// TestUsualKinds leaves out kinds of packets that come as much in quiet times. What a killed daemon was about to write is removed.
+// TestUsualKinds checks that a report leaves out kinds of packets with their usual rate. It also checks that unfinished files of a killed daemon are
+// removed.
 func TestUsualKinds(t *testing.T) {
 	begin := time.Now()
 	c := newCollecting(Report{Started: begin, Usual: 1000}, nil)
@@ -247,7 +249,7 @@ func TestUsualKinds(t *testing.T) {
 	}
 	c.report.Active = 10
 	c.usual = map[string]float64{"ACK flood": 1}
-	c.report.Passed.Packets = 2000 * 10 // so ACKs come as often as ever
+	c.report.Passed.Packets = 2000 * 10 // so that the rate of ACKs is the usual one
 	c.renew(begin.Add(10*time.Second), 0, 0)
 	if v := c.report.Vectors; len(v) != 1 || v[0].Name != "NTP amplification" || c.report.Note != "" {
 		t.Errorf("%+v, %q", v, c.report.Note)
@@ -269,7 +271,7 @@ func TestUsualKinds(t *testing.T) {
 	}
 }
 
-// reading is counters of a second: seconds ago there were none. The protection counts SYNs that the rule counts, too.
+// reading returns a status whose counters were 0 some seconds before. The protection counts SYNs that the rule also counts.
 func reading(passed, dropped, beside uint64) *control.Status {
 	count := func(name, verdict string, n uint64, beside bool) control.RuleStatus {
 		return control.RuleStatus{Name: name, Verdict: verdict, Packets: n, Bytes: 100 * n, Beside: beside}
@@ -280,7 +282,7 @@ func reading(passed, dropped, beside uint64) *control.Status {
 	}
 }
 
-// TestAmounts counts each packet of an attack once, from the first second above the bound.
+// TestAmounts checks that each packet of an attack is counted once, from the first second above the bound.
 func TestAmounts(t *testing.T) {
 	w := New(operate.Host{}, Store{t.TempDir()}, func(Event) {})
 	w.traffic = newTraffic(1000, 2*time.Second)
@@ -310,8 +312,8 @@ func TestAmounts(t *testing.T) {
 	}
 }
 
-// TestTimesOfTheAttackAlone has an attack of 12 seconds, with a pause of 2, and the quiet time of 10 after it. Times, counts and rates are
-// those of the attack, and the text and the page say the same.
+// TestTimesOfTheAttackAlone plays an attack of 12 seconds with a pause of 2 seconds, followed by 10 quiet seconds. Times, counts and rates must be
+// those of the attack alone. The text and the page must agree.
 func TestTimesOfTheAttackAlone(t *testing.T) {
 	var told []Event
 	w := New(operate.Host{}, Store{t.TempDir()}, func(e Event) { told = append(told, e) })
@@ -337,7 +339,7 @@ func TestTimesOfTheAttackAlone(t *testing.T) {
 	begin := w.at
 	for i := range 12 {
 		if packets := uint64(24_000); i == 5 || i == 6 {
-			second(100, 0) // the attacker pauses
+			second(100, 0) // the attack pauses
 		} else {
 			second(packets, 500)
 		}
@@ -368,7 +370,8 @@ func TestTimesOfTheAttackAlone(t *testing.T) {
 	}
 }
 
-// TestTurnsWithoutPackets tells that rules are suggested. Every user of this host may read an event: it has nothing of the packets.
+// TestTurnsWithoutPackets makes the daemon report suggested rules. Every user of this host may read an event, so the event must not contain data of
+// packets.
 func TestTurnsWithoutPackets(t *testing.T) {
 	var told []Event
 	w := New(operate.Host{}, Store{t.TempDir()}, func(e Event) { told = append(told, e) })
@@ -398,7 +401,7 @@ func TestTurnsWithoutPackets(t *testing.T) {
 	}
 }
 
-// TestForeignDirectory has files and links of others in the way of a report: none of them is written to, followed or read.
+// TestForeignDirectory puts files and links of other users in the way of a report. None of them may be written, followed or read.
 func TestForeignDirectory(t *testing.T) {
 	testutil.RequireRoot(t)
 	top := t.TempDir()

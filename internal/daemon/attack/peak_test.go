@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 )
 
-// TestPeakAtFirst tells of an attack before the counters of its first second are read: its peak is what the samples tell. Counters of more raise it,
-// and those of less, of a second that began before the attack, do not lower it.
+// TestPeakAtFirst reports an attack before the counters of its first second are read. Its peak must be the rate by samples. Higher counters must
+// raise it. Lower counters, of a second that began before the attack, must not lower it.
 func TestPeakAtFirst(t *testing.T) {
 	c := newCollecting(Report{ID: "20260101-000000", Started: time.Now()}, nil)
 	if text := c.report.Headline(); strings.Contains(text, "peak") {

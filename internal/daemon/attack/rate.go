@@ -6,44 +6,44 @@ import (
 	"time"
 )
 
-// How the usual rate is known, and what is above it.
+// How the usual rate and the bound are computed.
 const (
-	usualSeconds = 600 // quiet seconds that the usual rate is the median of
-	leastSeconds = 10  // with fewer nothing is above it
-	factor       = 3.0 // times the usual rate,
-	spreads      = 8.0 // and so many times its spread above it
-	beginSeconds = 3   // in a row above the bound begin an attack
+	usualSeconds = 600 // the usual rate is the median of this many quiet seconds
+	leastSeconds = 10  // with fewer seconds there is no bound
+	factor       = 3.0 // the bound is at least this many times the usual rate
+	spreads      = 8.0 // and lies at least this many times the spread above the usual rate
+	beginSeconds = 3   // consecutive seconds above the bound that begin an attack
 
-	longest = 6 * time.Hour // a rate that lasts longer is taken for usual
+	longest = 6 * time.Hour // a rate that lasts longer counts as usual
 )
 
-// change is what a second tells.
+// change is the effect of a second on the state of a rate.
 type change int
 
 const (
 	nothing change = iota
 	begins
 	ends
-	lasts // for too long to be an attack: the rate is the usual one from now on
+	lasts // the attack has lasted too long: its rate counts as usual from now on
 )
 
-// rate decides when an attack begins and ends, from the packets of each second. The usual rate is the median of the last ten minutes of quiet
-// seconds, and its spread is their median absolute deviation: neither follows an attack, however high, unless that is half of the time. An
-// attack begins with three seconds in a row above the bound, and ends with quiet seconds below half of the bound that it exceeded: so a rate
-// near the bound does not begin and end it again and again.
+// rate decides from the packets of each second when an attack begins and ends. The usual rate is the median of the last ten minutes of quiet seconds,
+// and its spread is their median absolute deviation. An attack of any height changes these only if it takes half of that time. An attack begins with
+// three consecutive seconds above the bound. It ends with quiet seconds below half of the bound that it exceeded. So a rate near the bound does not
+// begin and end attacks again and again.
 type rate struct {
 	least float64       // packets a second below which nothing is an attack
-	quiet time.Duration // that ends an attack
+	quiet time.Duration // quiet time that ends an attack
 
-	usual  []float64 // packets of quiet seconds
-	at     int       // where the next one goes, once there are usualSeconds
-	above  int       // seconds in a row above the bound
-	below  int       // seconds in a row that are quiet again, during an attack
-	bound  float64   // that was exceeded, during an attack; 0 otherwise
+	usual  []float64 // packets of each quiet second
+	at     int       // index of the next second in usual, when usual is full
+	above  int       // consecutive seconds above the bound
+	below  int       // consecutive quiet seconds during an attack
+	bound  float64   // the bound that the attack exceeded; 0 without an attack
 	lasted int       // seconds of the attack
 }
 
-// level is the usual rate, and the bound above which an attack begins: +Inf while too little is known.
+// level returns the usual rate, and the bound above which an attack begins. The bound is +Inf while too few seconds are known.
 func (r *rate) level() (usual, bound float64) {
 	if len(r.usual) == 0 {
 		return 0, math.Inf(1)
@@ -56,7 +56,7 @@ func (r *rate) level() (usual, bound float64) {
 	if len(r.usual) < leastSeconds {
 		return usual, math.Inf(1)
 	}
-	const sigma = 1.4826 // of a normal distribution, in median absolute deviations
+	const sigma = 1.4826 // standard deviation of a normal distribution, in median absolute deviations
 	return usual, max(r.least, factor*usual, usual+spreads*sigma*median(deviations))
 }
 
@@ -65,7 +65,7 @@ func median(of []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// add takes the packets of a second. Once it says that an attack may begin, begin or dismiss is to be called.
+// add adds the packets of a second. When the result is that an attack may begin, the caller must call begin or dismiss.
 func (r *rate) add(packets float64) change {
 	if r.bound > 0 {
 		return r.during(packets)
@@ -82,19 +82,19 @@ func (r *rate) add(packets float64) change {
 	return begins
 }
 
-// dismiss has the last second, which was above the bound, be no attack: it teaches what is usual.
+// dismiss records that the last second, which was above the bound, was no attack. Its rate is learned as usual.
 func (r *rate) dismiss(packets float64) {
 	r.above = 0
 	r.learn(packets)
 }
 
-// calm reports whether the last second of an attack was a quiet one, which is none of the attack's own: a pause, or the time after it.
+// calm reports whether the last second of an attack was quiet: a pause, or the time after the attack.
 func (r *rate) calm() bool { return r.below > 0 }
 
-// begin has an attack go on that exceeded a bound.
+// begin starts an attack that exceeded a bound.
 func (r *rate) begin(bound float64) { r.bound, r.above, r.below, r.lasted = bound, 0, 0, 0 }
 
-// during takes the packets of a second of an attack.
+// during adds the packets of a second during an attack.
 func (r *rate) during(packets float64) change {
 	r.lasted++
 	if packets < r.bound/2 {
@@ -113,7 +113,7 @@ func (r *rate) during(packets float64) change {
 	return nothing
 }
 
-// learn notes a quiet second.
+// learn learns from a quiet second.
 func (r *rate) learn(packets float64) {
 	if len(r.usual) < usualSeconds {
 		r.usual = append(r.usual, packets)

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// reflectors are services that answer with more than they are asked, by their UDP port: US-CERT alert TA14-017A, and later additions.
+// reflectors are UDP services whose answers are larger than the questions, by port: US-CERT alert TA14-017A, and later additions.
 var reflectors = map[uint32]string{
 	17: "QOTD", 19: "CharGEN", 53: "DNS", 69: "TFTP", 111: "portmap", 123: "NTP", 137: "NetBIOS", 161: "SNMP", 389: "CLDAP", 427: "SLP", 500: "IKE", 520: "RIP",
 	623: "IPMI", 1434: "MS-SQL", 1604: "Citrix", 1900: "SSDP", 3283: "ARD", 3389: "RDP", 3478: "STUN", 3702: "WS-Discovery", 5093: "Sentinel",
@@ -24,7 +24,7 @@ const (
 	tcpFlags = 0x3f
 )
 
-// vectorOf names the kind of flood that a packet would be part of, by its fields alone.
+// vectorOf returns the name of the kind of flood that a packet could belong to. It uses only the packet's fields.
 func vectorOf(s *suggest.Sample) string {
 	switch {
 	case s.Value[packet.Fragment] == packet.FragmentLater:
@@ -84,7 +84,8 @@ func udpVector(s *suggest.Sample) string {
 // wireguardInitiation is the length of the first message of a handshake, in bytes (https://www.wireguard.com/papers/wireguard.pdf, 5.4.2).
 const wireguardInitiation = 148
 
-// openingVector names a flood of what clients of a protocol begin with, by its form: each costs the server an answer, or a key exchange. It is "" for others.
+// openingVector returns the name of a flood of first packets of a protocol, by their format. Each such packet costs the server an answer or a key
+// exchange. The result is "" for other packets.
 func openingVector(payload []byte) string {
 	switch {
 	case packet.A2S.Asks(payload):

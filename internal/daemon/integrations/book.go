@@ -15,20 +15,20 @@ type entry struct {
 	why    string
 }
 
-// key tells a decision from others: its number, or its prefix for what a set held before its decisions were known.
+// key identifies a decision: by its number, or by its prefix if the decision of an entry in the set is not known yet.
 type key struct {
 	id   int64
 	held netip.Prefix
 }
 
-// book is all decisions in force. An address stays banned until its last decision ends.
+// book contains all decisions in force. A prefix stays banned until its last decision ends.
 type book struct {
 	entries map[key]entry
 	of      map[netip.Prefix]map[key]bool
-	ignored map[string]*ignored // decisions that are not for us, by the reason: one of a few, whatever the server writes
+	ignored map[string]*ignored // decisions that cannot be applied, by the reason; there are few reasons, so a server cannot fill the memory
 }
 
-// ignored is how many decisions are not for us, and the text of one of them, which is the reason.
+// ignored is the number of decisions that were ignored for a reason, and the text of one of them.
 type ignored struct {
 	n       int
 	example string
@@ -58,15 +58,15 @@ func (b *book) remove(k key) {
 	}
 }
 
-// hold notes an entry that a set held before its decisions were known.
+// hold adds an entry that is in the set, but whose decision is not known yet.
 func (b *book) hold(e entry) {
 	if b.of[e.prefix] == nil {
 		b.put(key{held: e.prefix}, e)
 	}
 }
 
-// take enters an answer. A decision that is new and deleted in the same answer is deleted. That an answer lacks a decision says
-// nothing: an answer cut short by an error of the server's database looks like a whole one.
+// take applies an answer of the server. A decision that the answer lists as both new and deleted is deleted. A decision that is missing from the
+// answer stays, because an answer that an error of the server's database has truncated looks complete.
 func (b *book) take(a answer, now time.Time) {
 	gone := map[int64]bool{}
 	for _, d := range a.deleted {
@@ -93,13 +93,13 @@ func (b *book) take(a answer, now time.Time) {
 			b.ignored[why].n++
 			continue
 		}
-		b.remove(key{held: e.prefix}) // this tells more
+		b.remove(key{held: e.prefix}) // the decision replaces the held entry, because it has more details
 		b.put(key{id: d.ID}, e)
 	}
 	b.expire(now)
 }
 
-// expire removes what has ended.
+// expire removes decisions that have ended.
 func (b *book) expire(now time.Time) {
 	for k, e := range b.entries {
 		if !e.end.After(now) {
@@ -108,7 +108,7 @@ func (b *book) expire(now time.Time) {
 	}
 }
 
-// wanted is, for each prefix, the decision that ends last.
+// wanted returns for each prefix the decision that ends last.
 func (b *book) wanted() map[netip.Prefix]entry {
 	all := make(map[netip.Prefix]entry, len(b.of))
 	for _, e := range b.entries {
@@ -119,7 +119,7 @@ func (b *book) wanted() map[netip.Prefix]entry {
 	return all
 }
 
-// readDecision is a decision as an entry. why says why it is none, in one of a few texts, and example is what the decision has there.
+// readDecision converts a decision into an entry. If the conversion fails, why is one of a few reasons, and example is the decision's value.
 func readDecision(d decision, now time.Time) (e entry, why, example string) {
 	left, err := time.ParseDuration(d.Duration)
 	switch {
@@ -142,14 +142,14 @@ func readDecision(d decision, now time.Time) (e entry, why, example string) {
 	return entry{p, now.Add(left), d.Scenario}, "", ""
 }
 
-// Why a decision is about nobody whom a set can ban.
+// Reasons why a set cannot ban the target of a decision.
 var (
 	errAddress = errors.New("with an address that is none")
 	errRange   = errors.New("with a range that is none")
 	errScope   = errors.New("of another scope than ip and range")
 )
 
-// prefixOf is whom a decision is about.
+// prefixOf returns the prefix that a decision bans.
 func prefixOf(d decision) (netip.Prefix, error) {
 	switch strings.ToLower(d.Scope) {
 	case "ip":

@@ -19,29 +19,29 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Limits of an answer. A hundred thousand decisions take about 20 MB.
+// The limits of an answer. A hundred thousand decisions take about 20 MB.
 const (
 	mostBytes          = 128 << 20
 	mostDecisions      = 1_000_000
-	mostText           = 64 // bytes of a text of a decision: no address, prefix, type or scope of use is longer, and reasons of bans end there
+	mostText           = 64 // largest size of a text field of a decision, in bytes. No address, prefix, type or scope is longer; a longer reason is truncated
 	crowdsecAnswerTime = 2 * time.Minute
 )
 
-// decision is one of an answer, in the form of the local API's /v1/decisions/stream (GetDecisionsStreamResponse of its OpenAPI document).
+// decision is a decision in an answer, in the format of the local API's /v1/decisions/stream (GetDecisionsStreamResponse of its OpenAPI document).
 type decision struct {
 	ID        int64  `json:"id"`
 	Scenario  string `json:"scenario"`
 	Scope     string `json:"scope"`
 	Value     string `json:"value"`
 	Type      string `json:"type"`
-	Duration  string `json:"duration"` // from now until its end, as Go writes it; negative when it has ended
+	Duration  string `json:"duration"` // time until the decision's end, in Go's notation; negative when the decision has ended
 	Simulated bool   `json:"simulated"`
 }
 
-// answer is what has changed since the answer before, or all there is.
+// answer contains the changes since the previous answer, or all decisions.
 type answer struct{ fresh, deleted []decision }
 
-// client asks a local API.
+// client sends requests to a local API.
 type client struct {
 	http *http.Client
 	base string
@@ -49,7 +49,7 @@ type client struct {
 	of   policy.CrowdSec
 }
 
-// newClient reads the files that the policy names.
+// newClient makes a client. It reads the files that the policy names.
 func newClient(of policy.CrowdSec) (c *client, err error) {
 	c = &client{base: strings.TrimSuffix(of.URL, "/"), of: of}
 	if of.KeyFile != "" {
@@ -62,12 +62,12 @@ func newClient(of policy.CrowdSec) (c *client, err error) {
 	if t.TLSClientConfig, err = tlsConfig(of); err != nil {
 		return nil, fmt.Errorf("crowdsec: %w", err)
 	}
-	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // it would get the key
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a redirect would send the API key to another server
 	c.http = &http.Client{Transport: t, CheckRedirect: noRedirect}
 	return c, nil
 }
 
-// tlsConfig says whom the client believes, and what it shows of itself.
+// tlsConfig returns a configuration with the CA that the client trusts and with the client's certificate.
 func tlsConfig(of policy.CrowdSec) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if of.CA != "" {
@@ -94,8 +94,8 @@ func tlsConfig(of policy.CrowdSec) (*tls.Config, error) {
 	return config, nil
 }
 
-// ask asks for all decisions, or for those that have changed since it asked last. Without dedup=false the server would hide
-// a decision behind another of the same address that lasts longer, and would not tell when that is deleted.
+// ask requests all decisions, or the changes since the last request. It sends dedup=false. Otherwise the server would hide a decision if a longer one
+// for the same address exists, and would not report the hidden decision when the longer one is deleted.
 func (c *client) ask(ctx context.Context, all bool) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, crowdsecAnswerTime)
 	defer cancel()
@@ -127,7 +127,7 @@ func (c *client) ask(ctx context.Context, all bool) (answer, error) {
 	return a, nil
 }
 
-// refused says what a status means.
+// refused returns the error for an HTTP status.
 func (c *client) refused(r *http.Response) error {
 	status := remote.Status(r.StatusCode)
 	problem, remedy := fmt.Sprintf("crowdsec: %s answers %s", c.of.URL, status), ""
@@ -150,8 +150,7 @@ func (c *client) refused(r *http.Response) error {
 	return wording.Hinted(problem, remedy)
 }
 
-// readAnswer reads one decision after the other: none of a broken answer counts, and a huge one takes no more memory than its
-// decisions.
+// readAnswer decodes the decisions one by one, so that a huge answer takes no more memory than its decisions. A broken answer counts as empty.
 func readAnswer(d *json.Decoder) (a answer, err error) {
 	if err := expect(d, json.Delim('{')); err != nil {
 		return a, err
@@ -208,7 +207,7 @@ func readList(d *json.Decoder) (list []decision, err error) {
 	return list, expect(d, json.Delim(']'))
 }
 
-// cut cuts the texts of a decision, and keeps no part of what is cut off in memory. What is longer is no address, and no "ban".
+// cut shortens the texts of a decision and frees the removed parts. A text that is too long is neither an address nor "ban".
 func (d *decision) cut() {
 	for _, text := range []*string{&d.Scenario, &d.Scope, &d.Value, &d.Type, &d.Duration} {
 		if len(*text) > mostText {

@@ -20,7 +20,7 @@ import (
 
 const whole = `{"deleted":[{"id":1}],"later":{"x":[1]},"new":[{"id":7,"duration":"4h","scenario":"s","scope":"Ip","type":"ban","value":"192.0.2.7"}]}`
 
-// TestServers asks servers that misbehave: nothing of a broken answer is used, and each error says what is wrong.
+// TestServers sends requests to misbehaving servers. No part of a broken answer may be used, and each error must say what is wrong.
 func TestServers(t *testing.T) {
 	write := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, text) }
@@ -120,7 +120,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestNameOfCrowdSec asks a server, by a name, whose certificate has a name that would do something to a terminal.
+// TestNameOfCrowdSec connects to a server whose certificate has a name with control characters for a terminal.
 func TestNameOfCrowdSec(t *testing.T) {
 	t.Parallel()
 	r, server := newReceiver(t)
@@ -136,7 +136,7 @@ func TestNameOfCrowdSec(t *testing.T) {
 	}
 }
 
-// TestBook takes answers one after the other.
+// TestBook applies answers of the server in order, and compares the decisions in force.
 func TestBook(t *testing.T) {
 	now := time.Now()
 	b := newBook()
@@ -178,7 +178,7 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// TestLongTexts reads decisions with huge texts: what is kept of them is short.
+// TestLongTexts parses decisions with huge texts. Only short texts may be kept.
 func TestLongTexts(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
 	text := fmt.Sprintf(`{"new":[{"id":7,"duration":"4h","scenario":%[1]q,"scope":"ip","type":"ban","value":"192.0.2.7"},{"id":8,"duration":%[1]q,"scope":%[1]q,"type":%[1]q,"value":%[1]q}]}`, long)
@@ -210,7 +210,7 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
-// TestManyTexts has a server that writes another text into each decision: it is told in a few sentences, and once.
+// TestManyTexts uses a server that writes another text into each decision. The report must have only a few sentences, and must not be repeated.
 func TestManyTexts(t *testing.T) {
 	var said []string
 	b := &Bouncer{Report: func(text string, _ error) { said = append(said, text) }, book: newBook(), said: map[string]bool{}}
@@ -230,7 +230,7 @@ func TestManyTexts(t *testing.T) {
 	}
 }
 
-// TestPause fails again and again: no pause is longer than the longest.
+// TestPause makes requests fail repeatedly. No pause may be longer than the maximum.
 func TestPause(t *testing.T) {
 	for _, every := range []time.Duration{time.Second, 10 * time.Second, time.Hour} {
 		b := &Bouncer{of: policy.CrowdSec{Every: every}}

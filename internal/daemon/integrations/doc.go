@@ -1,13 +1,13 @@
-// Package integrations joins the daemon to programs of others: it writes events to systemd's journal and to a webhook,
-// and bans whom CrowdSec and Suricata name. It decides no ban by itself.
+// Package integrations connects the daemon to other programs. It writes events to systemd's journal and to a webhook. It also bans the addresses that
+// CrowdSec and Suricata report. The package makes no own decisions about bans.
 //
-//	f := integrations.AlertFollower{Sets: sets, Report: report} // sets as operate has them
+//	f := integrations.AlertFollower{Sets: sets, Report: report} // the sets of package operate
 //	err := f.Run(ctx)                                           // reads eve.json of Suricata
 package integrations
 
 import "time"
 
-// How often each looks at the policy and at what it follows, and how long it waits at most after failures.
+// How often each integration checks the policy and its source, and the longest wait after failures.
 const (
 	look     = time.Second
 	mostWait = 5 * time.Minute

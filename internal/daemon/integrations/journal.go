@@ -1,5 +1,5 @@
-// This file writes what the daemon does to systemd's journal with fields (systemd.journal-fields(7)), so that journalctl and programs
-// find it by them. In: texts with fields. Out: entries at journald's socket, or lines to another writer while that takes none.
+// This file writes the daemon's events to systemd's journal with fields (systemd.journal-fields(7)), so that journalctl and programs can filter them.
+// In: texts with fields. Out: entries at journald's socket, or lines to another writer while journald takes none.
 
 package integrations
 
@@ -16,14 +16,14 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Connected reports whether standard error is a stream to the journal. systemd tells that in $JOURNAL_STREAM, which holds for this process
-// only if it names the file that standard error is (systemd.exec(5)).
+// Connected reports whether standard error is a stream to the journal. systemd sets $JOURNAL_STREAM to the file of that stream. A child process
+// inherits the variable, so it counts only if standard error is that file (systemd.exec(5)).
 func Connected() bool {
 	is, err := journal.StderrIsJournalStream()
 	return is && err == nil
 }
 
-// Level is how much an entry matters, as in syslog(3).
+// Level is the priority of an entry, as in syslog(3).
 type Level = journal.Priority
 
 // The levels.
@@ -33,17 +33,18 @@ const (
 	Info    = journal.PriInfo
 )
 
-// prefix begins the names of all fields of Floodwall.
+// prefix is the prefix of all field names of Floodwall.
 const prefix = "FLOODWALL_"
 
 // Log writes to the journal.
 type Log struct {
 	Instance string    // the directory of the instance, a field of each entry
-	Else     io.Writer // gets the text of an entry that journald does not take
+	Else     io.Writer // gets the text of an entry when journald does not accept the entry
 }
 
-// Write writes an entry. The names of fields are upper-case letters and _, and get a prefix; fields without a value are left out. A value may
-// have any bytes: a line in it is no other field (https://systemd.io/JOURNAL_NATIVE_PROTOCOL/). Control characters of the text are replaced.
+// Write writes an entry. Field names consist of upper-case letters and _, and get a prefix. Fields without a value are omitted. A value may contain
+// any bytes: a line in a value cannot become another field (https://systemd.io/JOURNAL_NATIVE_PROTOCOL/). Control characters in the text are
+// replaced.
 func (l Log) Write(level Level, text string, fields map[string]string) {
 	text = wording.Printable(text)
 	all := map[string]string{"SYSLOG_IDENTIFIER": "floodwall", prefix + "INSTANCE": l.Instance}
@@ -57,8 +58,8 @@ func (l Log) Write(level Level, text string, fields map[string]string) {
 	}
 }
 
-// Audit is a handler for lines of an audit. An entry has the line that slog.TextHandler makes, without its time, the field AUDIT with the
-// message, and a field for each attribute.
+// Audit returns a slog.Handler for the audit log. An entry contains the line of slog.TextHandler without its time, the field AUDIT with the message,
+// and a field for each attribute.
 func (l Log) Audit() slog.Handler { return audit{l} }
 
 type audit struct{ Log }
@@ -89,5 +90,5 @@ func (a audit) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-func (a audit) WithAttrs([]slog.Attr) slog.Handler { return a } // the audit has none
+func (a audit) WithAttrs([]slog.Attr) slog.Handler { return a } // the audit log uses no attributes of loggers
 func (a audit) WithGroup(string) slog.Handler      { return a }

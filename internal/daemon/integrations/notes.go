@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// notes are lines that ban nobody, since they were last spoken of.
+// notes counts the lines since the last report that led to no ban.
 type notes struct {
-	invalid int            // lines that are no events
+	invalid int            // lines that are not events
 	ignored map[string]int // alerts, by the reason
 
-	quiet time.Time            // not to speak of lines before
-	said  map[string]time.Time // when a reason was said
+	quiet time.Time            // lines are not reported before this time
+	said  map[string]time.Time // when a reason was last reported
 }
 
-// How often the same is said, and how many reasons there can be: some have addresses.
+// How often the same reason is reported, and the largest number of kept reasons, because some reasons contain addresses.
 const (
 	lineRest   = time.Minute
 	reasonRest = time.Hour
@@ -25,7 +25,7 @@ const (
 
 func newNotes() notes { return notes{ignored: map[string]int{}, said: map[string]time.Time{}} }
 
-// tell says what it is time to say.
+// tell reports the notes that are due.
 func (n *notes) tell(now time.Time, report func(text string, err error)) {
 	if n.said == nil {
 		return

@@ -31,7 +31,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// authority signs the certificates of the servers; this process believes it, as the operator's host believes those of the system.
+// authority signs the certificates of the servers. This process trusts the authority, as an operator's host trusts the system's CAs.
 var authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// certificate signs a certificate with the authority, or by itself while there is none.
+// certificate signs a certificate with the authority. If the authority does not exist yet, the certificate is self-signed.
 func certificate(template *x509.Certificate) *tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -78,10 +78,10 @@ func certificate(template *x509.Certificate) *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// receiver is a server that answers as a test says, and notes what it has taken.
+// receiver is a server with an answer that the test sets. It records the requests.
 type receiver struct {
 	*testing.T
-	answer atomic.Pointer[http.HandlerFunc] // nil: it takes what comes
+	answer atomic.Pointer[http.HandlerFunc] // nil: it accepts every request
 	cert   atomic.Pointer[tls.Certificate]
 	sent   atomic.Int64 // bytes of answers that were written
 
@@ -102,7 +102,7 @@ func newReceiver(t *testing.T) (*receiver, *httptest.Server) {
 	return r, server
 }
 
-// shows has the server show a certificate for a name or an address until a time.
+// shows makes the server show a certificate for a name or an address, valid until a time.
 func (r *receiver) shows(name string, addr net.IP, until time.Time) {
 	c := &x509.Certificate{NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until}
 	if name != "" {
@@ -132,7 +132,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.got = append(r.got, p)
 }
 
-// raw answers with bytes of its own, without an end if they are to be repeated.
+// raw returns a handler that answers with given bytes. It writes once, and then repeats the bytes in again forever.
 func (r *receiver) raw(once, again string, pause time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := w.(http.Hijacker).Hijack()
@@ -152,7 +152,7 @@ func (r *receiver) raw(once, again string, pause time.Duration) http.HandlerFunc
 	}
 }
 
-// sender posts the events of a test. Its steps are those that Run does, without the time between.
+// sender posts the events of a test. It calls the steps of Run, without the waits between them.
 type sender struct {
 	*Sender
 	said []string
@@ -180,9 +180,9 @@ func (s *sender) now(t *testing.T) {
 	s.step(t.Context())
 }
 
-// TestBadServers posts to servers that are broken or hostile. What is wrong is said once, in a short text, and no redirect is followed.
-// Events do not wait for the server. It reads no answer without an end, and asks again within five minutes whatever the server wishes. When
-// the server is well again it gets each event once, in order.
+// TestBadServers posts to broken or hostile servers. An error must be reported once, in a short text, and no redirect may be followed. Events must
+// not wait for the server. The sender must not read an endless answer. It must try again within five minutes, even if the server requests a longer
+// wait. When the server works again, it must get each event once, in order.
 func TestBadServers(t *testing.T) {
 	t.Parallel()
 	var followed atomic.Int64
@@ -207,9 +207,9 @@ func TestBadServers(t *testing.T) {
 	for name, one := range map[string]struct {
 		answer func(*receiver) http.HandlerFunc
 		cert   func(*receiver)
-		says   string // nothing: the server has taken the events
+		says   string // the expected error; "": the server accepts the events
 		slow   bool
-		named  bool // the policy names it by its name
+		named  bool // the policy names it by its host name
 	}{
 		"hangs":                     {answer: raw(" ", "\r", 20*time.Millisecond), says: "does not answer within 300ms", slow: true},
 		"a byte at a time":          {answer: raw("H", "T", 20*time.Millisecond), says: "does not answer within 300ms", slow: true},
@@ -256,7 +256,7 @@ func TestBadServers(t *testing.T) {
 			for i := range 3 {
 				s.Events.Publish(api.KindDone, fmt.Sprint("number ", i))
 				s.now(t)
-				for ; one.says == "" && s.fails > 0 && one.slow && s.patience < time.Minute; s.patience *= 2 { // on a busy machine the head comes late
+				for ; one.says == "" && s.fails > 0 && one.slow && s.patience < time.Minute; s.patience *= 2 { // on a busy machine the header comes late
 					s.now(t)
 					s.said = nil
 				}
@@ -268,7 +268,7 @@ func TestBadServers(t *testing.T) {
 			} else if len(s.said) != 1 || !strings.Contains(s.said[0], one.says) || len(s.said[0]) > 400 || strings.ContainsAny(s.said[0], "\x1b\n") || strings.HasSuffix(s.said[0], " ") || strings.Contains(s.said[0], "hidden") {
 				t.Errorf("said %.1000q, want %q", s.said, one.says)
 			}
-			if n := r.sent.Load(); n > 64*long { // what the buffers of both sockets take, and not what a server can send in 10 s
+			if n := r.sent.Load(); n > 64*long { // the buffers of both sockets take this many bytes; a server can send far more in 10 s
 				t.Errorf("%d bytes of answers were taken", n)
 			}
 			if wait := time.Until(s.due); wait > mostWait {
@@ -305,8 +305,9 @@ func TestBadServers(t *testing.T) {
 	}
 }
 
-// TestEventsDoNotWait publishes more events than are kept while the server has a request and does not answer. Then the server fails for long. That
-// events are lost is said while it fails, and how many when it is well. The last events come in order, with the number of those lost.
+// TestEventsDoNotWait publishes more events than are kept while the server does not answer a request. Then the server fails for long. The loss of
+// events must be reported while the server fails, and their number when the server works again. The last events must arrive in order, with the number
+// of lost events.
 func TestEventsDoNotWait(t *testing.T) {
 	t.Parallel()
 	r, server := newReceiver(t)
@@ -364,8 +365,8 @@ func TestEventsDoNotWait(t *testing.T) {
 	}
 }
 
-// TestLossesOfServers loses events at a server that fails, and then at another one that the policy names. The losses at each are said, and the other
-// one is told of its own alone. Another secret for the same server forgets no loss.
+// TestLossesOfServers loses events at a server that fails, and then at another server that the policy names. The losses at each server must be
+// reported, and the second server must be told only of its own losses. A new secret for the same server must not reset that server's losses.
 func TestLossesOfServers(t *testing.T) {
 	t.Parallel()
 	fails := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
@@ -412,7 +413,8 @@ func TestLossesOfServers(t *testing.T) {
 	}
 }
 
-// TestWebhookEnd ends the daemon while events wait: how many go with it is said. Without any nothing is.
+// TestWebhookEnd ends the daemon while events wait to be sent. The number of these events must be reported. Without waiting events nothing must be
+// reported.
 func TestWebhookEnd(t *testing.T) {
 	t.Parallel()
 	r, server := newReceiver(t)

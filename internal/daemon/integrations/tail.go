@@ -15,27 +15,28 @@ import (
 
 // The limits of reading.
 const (
-	mostLine = 1 << 20  // bytes of a line; Suricata's longest, with payloads of packets, have a few hundred thousand
-	chunk    = 64 << 10 // bytes that are read at once
-	mostMark = 256      // an event has its time in its first bytes, and is longer than that
+	mostLine = 1 << 20  // bytes of a line; the longest lines of Suricata, with payloads of packets, have a few hundred thousand bytes
+	chunk    = 64 << 10 // bytes of a read
+	mostMark = 256      // bytes of `mark`: an event is longer, and its first bytes contain its time
 )
 
-// tail follows a file that another program appends lines to, and that may be moved away or cut at any time.
+// tail follows a file that another program appends lines to. The file may be moved away or truncated at any time.
 type tail struct {
 	path  string
-	file  *os.File // nil: there is none yet
-	at    int64    // bytes of it that were read
-	fresh bool     // the file was looked for before: one that appears now is read from its beginning
+	file  *os.File // nil: the file does not exist yet
+	at    int64    // number of bytes of the file that were read
+	fresh bool     // the file was missing before; when it appears, it is read from its beginning
 
-	mark []byte // the last bytes that were read: a file that was cut and has grown again has others there
+	mark []byte // the last bytes that were read; they show whether the file was truncated and has grown again
 
-	part    []byte // the beginning of a line without its end
-	tooLong bool   // the line is not kept
+	part    []byte // an incomplete line at the end
+	tooLong bool   // the line is dropped because it is too long
 	skipped int    // lines that were too long
 	buffer  []byte
 }
 
-// read hands all lines that there are to fn, without their ends. A line is valid until fn returns. stop ends it before the end of the file.
+// read calls fn for each available line, without its end. A line is valid until fn returns. If stop returns true, read ends before the end of the
+// file.
 func (t *tail) read(fn func(line []byte), stop func() bool) error {
 	if t.file == nil {
 		file, err := open(t.path)
@@ -56,7 +57,7 @@ func (t *tail) read(fn func(line []byte), stop func() bool) error {
 	if err != nil || next == nil {
 		return err
 	}
-	// Who wrote has opened the new file by now, so the old one has its last line.
+	// By now the writer has opened the new file, so the old file has its last line.
 	if err := t.drain(fn, stop); err != nil || stop() {
 		next.Close()
 		return err
@@ -69,7 +70,7 @@ func (t *tail) read(fn func(line []byte), stop func() bool) error {
 	return t.drain(fn, stop)
 }
 
-// follow begins with a file: at its end when nobody has looked for it before, since its lines are old.
+// follow starts to read a file. The first time, it begins at the end of the file, because the existing lines are old.
 func (t *tail) follow(file *os.File) error {
 	whence := io.SeekStart
 	if !t.fresh {
@@ -86,12 +87,12 @@ func (t *tail) follow(file *os.File) error {
 		return fmt.Errorf("read %s: %w", t.path, err)
 	}
 	if at > 0 && t.mark[len(t.mark)-1] != '\n' {
-		t.tooLong, t.skipped = true, t.skipped-1 // the rest of a line that is old
+		t.tooLong, t.skipped = true, t.skipped-1 // skip the rest of an old line
 	}
 	return nil
 }
 
-// drain reads to the end of the file, and from its beginning when it was cut.
+// drain reads to the end of the file. If the file was truncated, it starts at the beginning.
 func (t *tail) drain(fn func(line []byte), stop func() bool) error {
 	cut, err := t.wasCut()
 	if err != nil {
@@ -122,7 +123,7 @@ func (t *tail) drain(fn func(line []byte), stop func() bool) error {
 	return nil
 }
 
-// wasCut reports whether the file no longer has what was read of it.
+// wasCut reports whether the bytes that were read are no longer in the file.
 func (t *tail) wasCut() (bool, error) {
 	now := make([]byte, len(t.mark))
 	_, err := t.file.ReadAt(now, t.at-int64(len(now)))
@@ -132,7 +133,7 @@ func (t *tail) wasCut() (bool, error) {
 	return err == nil && !bytes.Equal(now, t.mark), err
 }
 
-// split hands on the lines that end in text, and keeps the rest.
+// split calls fn for the complete lines in text, and keeps the rest.
 func (t *tail) split(text []byte, fn func(line []byte)) {
 	for len(text) > 0 {
 		line, rest, ended := bytes.Cut(text, []byte{'\n'})
@@ -153,8 +154,8 @@ func (t *tail) split(text []byte, fn func(line []byte)) {
 	}
 }
 
-// successor is the file that has come in place of the one that is followed, nil when there is none. One without content is not
-// yet written to: who rotates files makes the new one, and tells the program to open it later.
+// successor returns the file that has replaced the followed file, or nil when there is none. An empty file does not count, because a program that
+// rotates files first creates the new file, and later tells the writer to open it.
 func (t *tail) successor() (*os.File, error) {
 	now, err := os.Lstat(t.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,11 +189,11 @@ func (t *tail) close() {
 	}
 }
 
-// eveRule is for the file of alerts: it is Suricata's, of whichever user, and a group may write it together.
+// eveRule is the rule for the permissions of eve.json: any user may own the file, because Suricata's user may vary, and a group may write it.
 var eveRule = safefile.Rule{Closed: 0o002}
 
-// open opens a file that nobody but its owner and group can write. It never waits, as an open of a FIFO would, and follows no
-// symbolic link, which may lead anywhere.
+// open opens a file. It refuses a file that others than the owner and the group can write. It does not block on a FIFO, and does not follow a
+// symbolic link.
 func open(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	switch {
@@ -224,10 +225,10 @@ func open(path string) (*os.File, error) {
 
 const regularHint = "set filetype: regular for eve-log in suricata.yaml, and name its file"
 
-// SuricataError is a refusal with a remedy.
+// SuricataError is an error with a remedy.
 type SuricataError struct {
 	Problem, Remedy string
-	missing         bool // the file is
+	missing         bool // the file does not exist
 }
 
 func (e *SuricataError) Error() string { return e.Problem }

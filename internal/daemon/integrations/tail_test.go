@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// written is a file that is followed.
+// written is a followed file.
 type written struct {
 	*testing.T
 	path string
@@ -56,7 +56,7 @@ func (w *written) want(when string, lines ...string) {
 	}
 }
 
-// TestFollowed moves, cuts and removes a file as logrotate and persons do: each line is read once, and none that is old.
+// TestFollowed moves, truncates and removes a file, like logrotate and people. Each new line must be read once, and no old line.
 func TestFollowed(t *testing.T) {
 	t.Parallel()
 	w := newWritten(t)
@@ -67,7 +67,7 @@ func TestFollowed(t *testing.T) {
 	w.add(w.path, "o\n\nthree\n")
 	w.want("with its end", "two", "", "three")
 
-	// Rotated by a new name: who writes goes on with the old file for a while.
+	// Rotated by renaming: the writer goes on with the old file for a while.
 	w.do(os.Rename(w.path, w.path+".1"))
 	w.add(w.path+".1", "four\n")
 	w.want("without a file", "four")
@@ -80,7 +80,7 @@ func TestFollowed(t *testing.T) {
 	w.add(w.path, "eight\n")
 	w.want("in the new file", "eight")
 
-	// Rotated by a copy: the file is cut, in the middle of a line.
+	// Rotated by copying: the file is truncated in the middle of a line.
 	w.add(w.path, "unfinished")
 	w.want("before it is cut")
 	w.do(os.Truncate(w.path, 0))
@@ -96,7 +96,7 @@ func TestFollowed(t *testing.T) {
 	w.do(os.Truncate(w.path, 0))
 	w.want("while it is empty")
 
-	// Something else comes in its place, and then a file again.
+	// A symbolic link replaces the file, and later a file exists again.
 	w.do(os.Remove(w.path))
 	w.do(os.Symlink(w.path+".1", w.path))
 	if lines, err := w.read(); err == nil || lines != nil || !strings.Contains(err.Error(), "is a symbolic link") {
@@ -107,7 +107,7 @@ func TestFollowed(t *testing.T) {
 	w.want("after a symbolic link", "ten")
 }
 
-// TestAppears reads a file from its beginning that was not there.
+// TestAppears reads a file from its beginning that was missing before.
 func TestAppears(t *testing.T) {
 	t.Parallel()
 	w := newWritten(t)
@@ -120,7 +120,7 @@ func TestAppears(t *testing.T) {
 	w.want("later", "two")
 }
 
-// TestNoFile refuses what is no regular file of its owner's, and waits for none.
+// TestNoFile checks that only a regular file of an allowed owner is accepted, and that opening never blocks.
 func TestNoFile(t *testing.T) {
 	testutil.RequireRoot(t) // to make a device
 	t.Parallel()
@@ -144,12 +144,12 @@ func TestNoFile(t *testing.T) {
 			t.Errorf("%s: %v, want an error that says %q, with a hint", name, err, c.want)
 		}
 		if name == "without folder" {
-			w.do(os.Mkdir(filepath.Dir(w.path), 0o700)) // for the end of the test
+			w.do(os.Mkdir(filepath.Dir(w.path), 0o700)) // the end of the test needs the directory
 		}
 	}
 }
 
-// TestLongLine skips a line that is longer than any of Suricata's, and keeps no more of it than of others.
+// TestLongLine writes a line that is longer than any line of Suricata. The line must be skipped, and no more than usual may be stored.
 func TestLongLine(t *testing.T) {
 	t.Parallel()
 	long := int64(32 << 20)

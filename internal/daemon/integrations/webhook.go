@@ -1,5 +1,5 @@
-// This file posts what the daemon does to a server of the operator's, as JSON. The daemon never waits for it: events are taken
-// from those that the API keeps, and the server is told how many it has missed.
+// This file posts the daemon's events as JSON to a server of the operator. The daemon never waits for the server: it sends the events that the API
+// still keeps. Each post contains the number of earlier events that could not be sent.
 
 package integrations
 
@@ -34,37 +34,37 @@ import (
 // Post is the body of a request.
 type Post struct {
 	Host   string      `json:"host"`
-	Sent   time.Time   `json:"sent"` // a receiver refuses old ones, which somebody may have recorded
-	Lost   uint64      `json:"lost"` // events before these that were not sent
+	Sent   time.Time   `json:"sent"` // a receiver should refuse old posts, which may be replays
+	Lost   uint64      `json:"lost"` // earlier events that could not be sent
 	Events []api.Event `json:"events"`
 }
 
-// SignatureHeader has "sha256=" and, in hexadecimal digits, the HMAC-SHA256 of the body with the secret.
+// SignatureHeader is the header with "sha256=" and the HMAC-SHA256 of the body with the secret, in hexadecimal digits.
 const SignatureHeader = "X-Floodwall-Signature"
 
-// How long an answer may take, and how many events a request has at most.
+// How long an answer may take, and the largest number of events in a request.
 const (
 	answerTime = 10 * time.Second
 	mostEvents = 100
 )
 
-// mostHead is how much of the head of an answer is read, in bytes.
+// mostHead is the largest header of an answer that is read, in bytes.
 const mostHead = 64 << 10
 
-// Sender posts events to where the policy that runs says.
+// Sender posts events to the URL in the running policy.
 type Sender struct {
 	RunningPolicy func(context.Context) (control.RunningPolicy, error)
 	Events        *api.Events
-	Report        func(text string, err error) // is told of a failure once, and when it is over
+	Report        func(text string, err error) // called when sending begins to fail, and when it works again
 
 	of    policy.Webhook
-	last  uint64 // event that was sent, or lost
+	last  uint64 // the last event that was sent or lost
 	fails int
-	due   time.Time // not to send before
+	due   time.Time // no request before this time
 	lost  uint64
-	told  bool // that events are lost
+	told  bool // the loss of events was reported
 
-	patience time.Duration // with which an answer is waited for; 0: answerTime
+	patience time.Duration // how long to wait for an answer; 0: answerTime
 }
 
 // Run posts until ctx ends.
@@ -78,21 +78,21 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// step posts what there is, if it is time to.
+// step posts the waiting events when a post is due.
 func (s *Sender) step(ctx context.Context) {
 	w, err := s.RunningPolicy(ctx)
 	if err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
-		return // others say so
+		return // other tasks report this error
 	}
 	of := w.Daemon.Webhook
 	if of == nil {
 		*s = Sender{RunningPolicy: s.RunningPolicy, Events: s.Events, Report: s.Report, last: s.Events.Last(), patience: s.patience}
 		return
 	}
-	if s.of.URL != of.URL { // it has missed nothing yet
+	if s.of.URL != of.URL { // a new server has missed no events
 		s.lost, s.told = 0, false
 	}
-	if s.of != *of { // what waits is for the server that the policy names now
+	if s.of != *of { // waiting events go to the server that the policy names now
 		s.of, s.fails, s.due = *of, 0, time.Time{}
 	}
 	if time.Now().Before(s.due) {
@@ -115,7 +115,7 @@ func (s *Sender) step(ctx context.Context) {
 	s.fails, s.lost, s.told, s.last = 0, 0, false, events[len(events)-1].ID
 }
 
-// failed says so the first time, and when events are lost for it, and waits longer each time.
+// failed reports a failure once, and again when events are lost. Each failure increases the wait before the next post.
 func (s *Sender) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -129,10 +129,10 @@ func (s *Sender) failed(ctx context.Context, err error) {
 	}
 	wait := min(2*time.Second<<min(s.fails, 10), mostWait)
 	s.fails++
-	s.due = time.Now().Add(wait/2 + rand.N(wait/2)) // a second at least, and never more than mostWait
+	s.due = time.Now().Add(wait/2 + rand.N(wait/2)) // at least a second, at most mostWait
 }
 
-// send posts once, and waits so long for the answer.
+// send sends one post. patience limits the time for the answer.
 func send(ctx context.Context, of *policy.Webhook, post Post, patience time.Duration) error {
 	body, err := json.Marshal(post)
 	if err != nil {
@@ -164,7 +164,7 @@ func send(ctx context.Context, of *policy.Webhook, post Post, patience time.Dura
 		return inWords(err, patience)
 	}
 	defer got.Body.Close()
-	io.CopyN(io.Discard, got.Body, 64<<10) // an answer has no meaning but its status
+	io.CopyN(io.Discard, got.Body, 64<<10) // only the status of an answer matters; its body is read so that the connection can be used again
 
 	status := remote.Status(got.StatusCode)
 	switch got.StatusCode / 100 {
@@ -177,7 +177,7 @@ func send(ctx context.Context, of *policy.Webhook, post Post, patience time.Dura
 	}
 }
 
-// inWords is an error of a client, short and without the address: it may have a token of the receiver.
+// inWords returns a short text for an HTTP client's error. It omits the URL, because the URL may contain a token.
 func inWords(err error, patience time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("the server does not answer within %v; its events wait, and are sent when it answers", patience)
@@ -193,7 +193,7 @@ func hostname() string {
 	return name
 }
 
-// screened are events without addresses, unless these are wanted. Data may have them in any form.
+// screened removes addresses from events, unless addresses is true. It also removes Data, because Data may contain addresses in any form.
 func screened(events []api.Event, addresses bool) []api.Event {
 	if addresses {
 		return events
@@ -206,18 +206,18 @@ func screened(events []api.Event, addresses bool) []api.Event {
 	return out
 }
 
-// What addresses and prefixes look like. A run of the characters of an IPv6 address is one when it has "::" or six colons: a time of day and a
-// MAC address have neither. Of IPv4 whatever has four numbers is one.
+// Patterns of addresses and prefixes. A run of characters of an IPv6 address counts as an address when it has "::" or six colons, because a time of
+// day and a MAC address have neither. Any four numbers with dots count as an IPv4 address.
 var (
 	run6  = wording.Regexp(`[\w:.]*:[0-9A-Fa-f:.]*(/[0-9]+)?`)
 	form4 = wording.Regexp(`[0-9]+(\.[0-9]+){3,}(/[0-9]+)?`)
-	label = wording.Regexp(`^(([\w.]*[G-Zg-z_][\w.]*|[A-Fa-f]{5,}):)+`) // words before it, as in sshd:2001:db8::1
+	label = wording.Regexp(`^(([\w.]*[G-Zg-z_][\w.]*|[A-Fa-f]{5,}):)+`) // words before an address, as in sshd:2001:db8::1
 )
 
-// addressMark is in place of an address.
+// addressMark replaces an address.
 const addressMark = "[address]"
 
-// masked is a text with a word in place of each address and prefix.
+// masked replaces each address and each prefix in a text by addressMark.
 func masked(text string) string {
 	text = run6().ReplaceAllStringFunc(text, func(run string) string {
 		head := label().FindString(run)

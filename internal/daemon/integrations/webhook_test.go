@@ -23,8 +23,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// TestSender posts to a server that fails in several ways, and then answers: each event comes once, in order, signed, without
-// addresses; of those that nobody keeps any more the server learns how many there were.
+// TestSender posts to a server that fails in several ways, and then answers. Each event must arrive once, in order, signed, and without addresses.
+// The server must be told the number of events that were lost because they were not kept.
 func TestSender(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "secret")
@@ -134,7 +134,7 @@ func TestSender(t *testing.T) {
 	}
 }
 
-// TestMasked leaves no part of an address in a text, and times, MAC addresses, ports and names as they are.
+// TestMasked checks that no part of an address stays in a text, and that times, MAC addresses, ports and names do not change.
 func TestMasked(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -172,7 +172,8 @@ func TestMasked(t *testing.T) {
 	}
 }
 
-// TestHangs posts to a server that takes requests and never answers. That is said once, in words, and the events go to the next server.
+// TestHangs posts to a server that accepts requests and never answers. The failure must be reported once, in words. The events must go to the next
+// server.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	end := make(chan struct{})
@@ -205,8 +206,8 @@ func TestHangs(t *testing.T) {
 	}
 }
 
-// TestRetry waits from a second to five minutes after failures. A policy that names another server is followed at once, with what waits. One
-// without a server ends the wait, and what happened meanwhile is nobody's.
+// TestRetry checks that the wait after failures grows from a second to five minutes. A policy that names another server must take effect at once, and
+// that server gets the waiting events. A policy without a server must end the wait, and later events are dropped.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	var events int

@@ -1,7 +1,7 @@
-// Package metrics hands out figures to Prometheus. In: functions that read what the kernel counted, when it is asked. Out: one
-// scrape, or an error when anything could not be read: half a scrape would look like a drop to zero.
+// Package metrics serves metrics to Prometheus. In: functions that read the kernel's counters at each scrape. Out: a complete scrape, or an error when
+// a counter could not be read, because missing values would look like a drop to zero.
 //
-// Read metrics.go first. status.go has the figures of what runs. Another part of the daemon has a Part of its own, as daemon/attack has:
+// Read metrics.go first. status.go has the metrics of the running policy. Other packages of the daemon define their own Part, such as daemon/attack:
 //
 //	var active = metrics.NewGauge("floodwall_attack_active", "How many attacks go on.")
 //
@@ -12,8 +12,8 @@
 //		}}
 //	}
 //
-// A Part is registered in daemon/api (New), when it needs what the API has, or else in cmd/floodwall/daemon.go (Figures). docs/api.md lists the
-// metrics.
+// A Part that needs the parts of the API is registered in daemon/api (New). Other Parts are registered in cmd/floodwall/daemon.go (Figures).
+// docs/api.md lists the metrics.
 //
-// Units are base units: packets, bytes, seconds. No label is an address, nor anything that who sends packets can choose.
+// Values have base units: packets, bytes, seconds. A label never contains an address, nor any value that a sender of packets can choose.
 package metrics

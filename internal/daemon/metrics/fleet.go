@@ -20,7 +20,7 @@ type FleetFigures struct {
 	Connected                   bool
 	Entries, Crowded, Waiting   int
 	In, Refused, Out, Unwelcome uint64
-	View                        *FleetView // nil: the hubs have not said
+	View                        *FleetView // nil: no hub has sent a view
 }
 
 // FleetView is the figures of the whole fleet. The rates are packets a second.
@@ -29,7 +29,7 @@ type FleetView struct {
 	Passed, Dropped uint64
 }
 
-// Fleet are the figures of a node of a fleet. read returns nil while this host is of no fleet: then there are none.
+// Fleet returns the metrics of a node of a fleet. read returns nil while this host is in no fleet; then there are no metrics.
 func Fleet(read func() *FleetFigures) Part {
 	return Part{Families: []*Family{fleetConnected, fleetEntries, fleetCrowded, fleetWaiting, fleetBans, fleetNodes, fleetAttacked, fleetRate}, Read: func(_ context.Context, add Add) error {
 		f := read()

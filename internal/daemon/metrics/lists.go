@@ -12,12 +12,12 @@ var (
 	feedEntries = NewGauge("floodwall_feed_entries", "Prefixes of a list that are in force.", "set")
 )
 
-// Lists are the figures of sets whose lists are fetched, by a function that reads how these stand.
+// Lists returns the metrics of sets whose lists are fetched. The function read returns the status of the sets.
 func Lists(read func(context.Context) ([]lists.Status, error)) Part {
 	return Part{Families: []*Family{feedSuccess, feedEntries}, Read: func(ctx context.Context, add Add) error {
 		all, err := read(ctx)
 		for _, s := range all {
-			if s.Every == 0 { // a database
+			if s.Every == 0 { // the content is from a database
 				continue
 			}
 			at := 0.0

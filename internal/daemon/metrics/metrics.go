@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Family is figures of one name.
+// Family is all metrics with the same name.
 type Family struct {
 	Name, Help string
 	Labels     []string
@@ -21,32 +21,32 @@ type Family struct {
 	kind prometheus.ValueType
 }
 
-// NewCounter is a family of figures that only grow. Its name ends in _total.
+// NewCounter returns a family of values that only grow. The name ends in _total.
 func NewCounter(name, help string, labels ...string) *Family {
 	return &Family{name, help, labels, prometheus.NewDesc(name, help, labels, nil), prometheus.CounterValue}
 }
 
-// NewGauge is a family of figures that go up and down.
+// NewGauge returns a family of values that can grow and shrink.
 func NewGauge(name, help string, labels ...string) *Family {
 	return &Family{name, help, labels, prometheus.NewDesc(name, help, labels, nil), prometheus.GaugeValue}
 }
 
-// Add adds a figure to a scrape. Figures of one family with the same labels are added up.
+// Add adds a value to a scrape. Values of one family with the same labels are summed.
 type Add func(f *Family, value float64, labels ...string)
 
-// Part is figures that are read together. Its Read is called for each scrape.
+// Part is a group of metrics that are read together. Read is called for each scrape.
 type Part struct {
 	Families []*Family
 	Read     func(ctx context.Context, add Add) error
 }
 
-// scrapeTime is how long reading may take. Prometheus itself waits for 10 seconds unless it is told otherwise.
+// scrapeTime is how long reading may take. Prometheus itself waits 10 seconds by default.
 const scrapeTime = 30 * time.Second
 
-// collector reads parts.
+// collector is the prometheus.Collector of all parts.
 type collector []Part
 
-// Describe names the families.
+// Describe sends the families.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, p := range c {
 		for _, f := range p.Families {
@@ -71,9 +71,9 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// figures are what a part has read, in its order.
+// figures contains the values that a part has read, in the order of reading.
 type figures struct {
-	at   map[string]int // by family and labels
+	at   map[string]int // index of a value, by family and labels
 	list []figure
 }
 
@@ -106,7 +106,7 @@ func (v *figures) send(to chan<- prometheus.Metric) error {
 	return nil
 }
 
-// Handler answers scrapes with all parts, and with figures of this process.
+// Handler answers scrapes with all parts, and with metrics of this process.
 func Handler(parts ...Part) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector(parts), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestHandler reads a part: figures of the same labels are added up. When one part fails, the scrape does, with none of the others' figures.
+// TestHandler reads parts. Values with the same labels must be summed. When one part fails, the scrape must fail, without the values of the others.
 func TestHandler(t *testing.T) {
 	n := NewCounter("floodwall_test_total", "for a test", "rule")
 	works := Part{Families: []*Family{n}, Read: func(_ context.Context, add Add) error {

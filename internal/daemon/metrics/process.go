@@ -12,7 +12,7 @@ var (
 		"Prefixes that were banned, by who asked: limits (automatic), persons (manual), or a program. Bans that end later than before do not count again.", "origin")
 )
 
-// Process are the figures of a daemon of some version, which finds with counted how many prefixes each origin has banned.
+// Process returns the metrics of the daemon with this version. counted returns how many prefixes each origin has banned.
 func Process(version string, counted func() map[string]uint64) Part {
 	return Part{Families: []*Family{build, bans}, Read: func(_ context.Context, add Add) error {
 		add(build, 1, version)

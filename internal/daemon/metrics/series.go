@@ -1,5 +1,5 @@
-// This file keeps what the policy decided in the past minutes, for the live page. In: a function that reads the status. Out:
-// the steps of the past ten minutes, each with the increase of the counters.
+// This file keeps the decisions of the policy in the past minutes, for the live page. In: a function that reads the status. Out: the steps of the
+// past ten minutes, each with the increase of the counters.
 
 package metrics
 
@@ -14,47 +14,47 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// The bounds of what is kept. A step takes about 100 bytes for each reason, beside its name. So all of them take less than 2 MB,
-// however many rules the policy has.
+// The limits of the series. For each reason a step takes about 100 bytes, plus the reason's name. So all steps together take less than 2 MB, for any
+// number of rules in the policy.
 const (
 	step       = 2 * time.Second
 	keptSteps  = 300 // ten minutes
-	mostListed = 32  // reasons of a step; the others are one sum
-	readShare  = 50  // a step is at least so many times as long as a reading takes, which so takes 2% of the time at most
+	mostListed = 32  // reasons of a step; the others are summed
+	readShare  = 50  // a step is at least this many times as long as a reading, so readings take at most 2% of the time
 
-	quietStep = 10 * time.Second // while it is quiet and nobody looks
-	quietRate = 1000             // packets a second, from which on it is not: what policies have by default for `detect: {least: …}`
-	lookTime  = time.Minute      // for which somebody looks who has asked once: a page asks every two seconds
+	quietStep = 10 * time.Second // length of a step while traffic is low and no client requests the series
+	quietRate = 1000             // packets a second, above which traffic is not low: the policies' default for `detect: {least: …}`
+	lookTime  = time.Minute      // how long a client counts as present after a request; a page sends a request every two seconds
 )
 
-// Step is what was decided in some seconds.
+// Step contains the decisions in a time span of some seconds.
 type Step struct {
-	Time       time.Time          `json:"time"`    // its end; each step has a later one
-	Seconds    float64            `json:"seconds"` // its length, by a clock that is never set
+	Time       time.Time          `json:"time"`    // the end of the step; each step has a later end than the previous one
+	Seconds    float64            `json:"seconds"` // the length of the step, by a monotonic clock
 	Generation int                `json:"generation"`
 	Passed     operate.Amount     `json:"passed"`
 	Dropped    operate.Amount     `json:"dropped"`
-	Reasons    []operate.Increase `json:"reasons"` // the most frequent first, 32 at most
+	Reasons    []operate.Increase `json:"reasons"` // the most frequent first, at most 32
 	Others     *operate.Amount    `json:"others,omitempty"`
 }
 
-// Series has the steps of the past minutes. While the status cannot be read, and where nothing runs, there is a gap.
+// Series contains the steps of the past minutes. It has gaps while the status cannot be read, and while no policy runs.
 type Series struct {
 	read func(context.Context) (*control.Status, error)
 
 	mu    sync.Mutex
 	steps []Step        // the oldest first
-	asked time.Time     // when somebody asked last
-	wake  chan struct{} // somebody asks whom steps of quietStep are too long
+	asked time.Time     // when a client last asked
+	wake  chan struct{} // receives when a client sends a request for which steps of quietStep are too long
 }
 
-// New makes a Series of what a function reads.
+// New makes a Series. read reads the status.
 func New(read func(context.Context) (*control.Status, error)) *Series {
 	return &Series{read: read, wake: make(chan struct{}, 1)}
 }
 
-// Keep reads every two seconds until ctx ends, and every ten while nobody asks and few packets come. It reads less often when readings take
-// more than a fiftieth of that. One that takes long because the host is busy counts little.
+// Keep reads the status every two seconds until ctx ends. While no client sends requests and traffic is low, it reads every ten seconds. It also
+// reads less often when a reading takes more than a fiftieth of the interval. One slow reading on a busy host has little effect.
 func (s *Series) Keep(ctx context.Context) {
 	var before *control.Status
 	var cost time.Duration
@@ -78,7 +78,7 @@ func (s *Series) Keep(ctx context.Context) {
 	}
 }
 
-// wait waits until somebody wakes it, and returns false when ctx has ended.
+// wait waits for a time, or until wake receives. It returns false when ctx has ended.
 func wait(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	select {
 	case <-ctx.Done():
@@ -89,7 +89,7 @@ func wait(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// rests reports whether nobody looks, and few packets came in the last step.
+// rests reports whether no client is present and the last step had few packets.
 func (s *Series) rests() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,14 +97,14 @@ func (s *Series) rests() bool {
 		return false
 	}
 	select {
-	case <-s.wake: // by who has asked long ago
+	case <-s.wake: // the signal is from a client that sent its request long ago
 	default:
 	}
 	last := &s.steps[len(s.steps)-1]
 	return float64(last.Passed.Packets+last.Dropped.Packets) < quietRate*last.Seconds
 }
 
-// add keeps the step between two readings, and forgets the oldest when there are too many.
+// add appends the step between two readings, and removes the oldest steps when there are too many.
 func (s *Series) add(before, after *control.Status) {
 	next := Step{Time: after.Read.UTC().Round(time.Millisecond), Seconds: after.Read.Sub(before.Read).Seconds(), Generation: after.Generation}
 	next.Reasons, next.Passed, next.Dropped = operate.Increases(before, after)
@@ -113,12 +113,12 @@ func (s *Series) add(before, after *control.Status) {
 		for _, r := range next.Reasons[mostListed:] {
 			next.Others.Add(r.Amount)
 		}
-		next.Reasons = slices.Clone(next.Reasons[:mostListed]) // a part would keep the whole list
+		next.Reasons = slices.Clone(next.Reasons[:mostListed]) // a subslice would keep the whole list in memory
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.setBack(next.Time.Add(-after.Read.Sub(before.Read)))
-	if n := len(s.steps); n > 0 && !next.Time.After(s.steps[n-1].Time) { // by less than a step
+	if n := len(s.steps); n > 0 && !next.Time.After(s.steps[n-1].Time) { // the clock was set back by less than a step
 		next.Time = s.steps[n-1].Time.Add(time.Millisecond)
 	}
 	old := 0
@@ -129,8 +129,9 @@ func (s *Series) add(before, after *control.Status) {
 	s.steps = append(s.steps, next)
 }
 
-// setBack moves the steps to the times that they have by a clock that was set back, when a step that begins now would begin before the last
-// one ends. Else each further step would follow the last one at once until the clock has caught up, and a chart of them would stand still.
+// setBack shifts the times of all steps when the clock was set back, so that they fit the new clock. It does so when the next step would begin before
+// the end of the last one. Otherwise the time of each further step would only be a millisecond after the last step until the clock has caught up, and
+// a chart would not move.
 func (s *Series) setBack(begin time.Time) {
 	n := len(s.steps)
 	if n == 0 || s.steps[n-1].Time.Sub(begin) < step/2 {
@@ -142,8 +143,8 @@ func (s *Series) setBack(begin time.Time) {
 	}
 }
 
-// After returns the steps after a time. When no step is at or after it they are of another clock, as before a restart, and
-// After returns all.
+// After returns the steps after a time. When no step is at or after that time, the time must be from another clock, as before a restart. In that case
+// After returns all steps.
 func (s *Series) After(t time.Time) []Step {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// The figures of what runs. Names and labels are what dashboards rely on.
+// The metrics of the running policy. Dashboards rely on their names and labels.
 var (
 	packets = NewCounter("floodwall_packets_total",
 		"Packets that were decided, by verdict. The kernel counts several devices together: then device is all.", "device", "verdict")
@@ -36,7 +36,7 @@ var (
 	inForce    = NewGauge("floodwall_policy_in_force", "1 while the kernel has the whole policy, 0 while a part is missing or nothing runs.")
 )
 
-// Running are the figures of what runs, by a function that reads its status.
+// Running returns the metrics of the running policy. The function status reads the policy's status.
 func Running(status func(context.Context) (*control.Status, error)) Part {
 	return Part{
 		Families: []*Family{packets, rulePackets, ruleBytes, checkPackets, setEntries, setCapacity, prefixes, space, evictions, cookies,
@@ -73,7 +73,7 @@ func truth(is bool) float64 {
 	return 0
 }
 
-// observed is the verdict of what only counts.
+// observed is the verdict label of rules that only count.
 const observed = "observe"
 
 func addRules(s *control.Status, add Add) {
@@ -86,7 +86,7 @@ func addRules(s *control.Status, add Add) {
 		services[p.Service] = true
 	}
 	for _, verdict := range []string{"pass", "drop"} {
-		add(packets, 0, device, verdict) // a series that appears with its first packet has no rate
+		add(packets, 0, device, verdict) // makes the series exist before its first packet: otherwise Prometheus could compute no rate of the first packets
 	}
 	for _, r := range append(s.Rules[:len(s.Rules):len(s.Rules)], s.Default, s.NotIP) {
 		verdict := r.Verdict
@@ -128,7 +128,7 @@ func addTables(s *control.Status, add Add) {
 		add(setCapacity, float64(set.Capacity), set.Name)
 	}
 	for _, l := range s.Limits {
-		if l.Capacity > 0 { // else it is one limit for all
+		if l.Capacity > 0 { // without a capacity, there is one limit for all sources
 			add(prefixes, float64(l.Debts), l.Name)
 			add(space, float64(l.Capacity), l.Name)
 		}

@@ -20,26 +20,26 @@ var (
 		"Announcements since `floodwall-bgp run` started: that went out (announced), that ended (withdrawn), and those that were wrong (refused).", "result")
 )
 
-// UpstreamFigures are the figures of the sessions with routers upstream.
+// UpstreamFigures are the values for the sessions with routers upstream.
 type UpstreamFigures struct {
 	Running                       bool
-	Sessions                      []bool // whether each is established, in the policy's order
+	Sessions                      []bool // whether each session is established, in the policy's order
 	Kinds                         map[string]int
 	Received                      int
 	Announced, Withdrawn, Refused uint64
-	Ladder                        map[string]uint64 // steps of the daemon, by what became of them; nil: the policy has no `auto`
+	Ladder                        map[string]uint64 // number of steps of the daemon, by result; nil: the policy has no `auto`
 	FlowSpec                      *FlowSpecFigures  // nil: the policy has no `receive`
 }
 
-// FlowSpecFigures are the figures of received routes.
+// FlowSpecFigures are the values for received routes.
 type FlowSpecFigures struct {
-	Routes  map[string]int // by what became of them
+	Routes  map[string]int // number of routes by state
 	Rules   int            // in force
 	Changes uint64
 }
 
-// Upstream are the figures of the routers upstream. read returns nil while the policy has none: then there are none. Routers are told
-// apart by their numbers in the policy, as no label has an address.
+// Upstream returns the metrics of the upstream routers. read returns nil while the policy has no such router; then there are no metrics. The label of
+// a router is its number in the policy, because labels must not contain addresses.
 func Upstream(read func(context.Context) *UpstreamFigures) Part {
 	return Part{Families: []*Family{bgpRunning, bgpSession, bgpAnnouncements, bgpReceived, bgpTotal, bgpLadder, flowspecRoutes, flowspecRules, flowspecChanges}, Read: func(ctx context.Context, add Add) error {
 		f := read(ctx)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestUpstream reads the figures of routers upstream: those of the daemon itself are there also while `floodwall-bgp run` does not answer,
-// and a part that the policy does not ask for has none.
+// TestUpstream reads the metrics of routers upstream. The daemon's own metrics must be present even while `floodwall-bgp run` does not answer. A
+// feature that the policy does not use must have no metrics.
 func TestUpstream(t *testing.T) {
 	f := &UpstreamFigures{}
 	scrape := func() string {

@@ -9,9 +9,9 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Absent names the devices of a policy that `apply` would refuse on this host, as there is none of that name, and those that keep the policy
-// from XDP, as their packets have no Ethernet header, each as a *policy.Error. It is nil when there is none of them, and where devices cannot be listed. A policy can be right for
-// another host, so it is no mistake.
+// Absent returns an error for each device of a policy on which XDP cannot run on this host. Either no device has that name, and `apply` would refuse
+// the policy, or the device has no Ethernet header. Each error is a *policy.Error. The result is nil when there are no such devices, and when the
+// devices cannot be listed. Such a policy is not wrong, because it may be for another host.
 func Absent(p *policy.Policy) error {
 	if _, err := net.Interfaces(); err != nil {
 		return nil

@@ -18,20 +18,20 @@ import (
 // Order says which policy to apply, and how.
 type Order struct {
 	Policy  string   `json:"policy"`            // path of the file on this host
-	Target  string   `json:"target,omitempty"`  // auto when not said
-	Mode    string   `json:"mode,omitempty"`    // of XDP: auto, native, generic; auto when not said
-	Devices []string `json:"devices,omitempty"` // in place of the policy's
-	Confirm string   `json:"confirm,omitempty"` // the time after which the previous policy returns unless confirmed, as 60s
-	DryRun  bool     `json:"dry_run,omitempty"` // do all but attach
-	Force   bool     `json:"force,omitempty"`   // apply even what would cut the session of who asks
-	Text    []byte   `json:"-"`                 // the policy itself, when it is not read from the file; Policy is its name then
-	Boot    bool     `json:"-"`                 // have systemd apply it after each reboot
+	Target  string   `json:"target,omitempty"`  // "" means auto
+	Mode    string   `json:"mode,omitempty"`    // of XDP: auto, native, generic; "" means auto
+	Devices []string `json:"devices,omitempty"` // used instead of the policy's devices
+	Confirm string   `json:"confirm,omitempty"` // the time after which the previous policy returns unless the new one is confirmed, such as 60s
+	DryRun  bool     `json:"dry_run,omitempty"` // perform all steps except attaching the programs
+	Force   bool     `json:"force,omitempty"`   // apply the policy even if it interrupts the client's session
+	Text    []byte   `json:"-"`                 // the policy's text, if it is not to be read from the file; Policy is then its name
+	Boot    bool     `json:"-"`                 // make systemd apply the policy after each reboot
 
-	Sessions []facts.Session `json:"-"` // of who asks, not to be cut
+	Sessions []facts.Session `json:"-"` // the client's sessions, which the policy must not interrupt
 }
 
-// AsRunning has the order apply to the target and the devices that a policy runs on, and in generic mode where that is the mode of XDP on
-// all of them.
+// AsRunning sets the target and devices of the order to those of the running policy. If XDP is in generic mode on all devices, AsRunning also sets
+// that mode.
 func (o *Order) AsRunning(s *control.Status) {
 	o.Target, o.Devices = string(s.Target), deviceNames(s)
 	inMode := func(mode datapath.Mode) bool {
@@ -42,13 +42,13 @@ func (o *Order) AsRunning(s *control.Status) {
 	}
 }
 
-// ShortestTrial and longestTrial are the bounds of a trial. A shorter one could not be confirmed by hand, and a longer one is as good as none.
+// ShortestTrial and longestTrial limit the length of a trial. Nobody could confirm a shorter trial by hand, and a longer one protects from nothing.
 const (
 	ShortestTrial = 2 * time.Second
 	longestTrial  = 24 * time.Hour
 )
 
-// OrderError says that an order cannot be understood.
+// OrderError is the error for an order that is not valid.
 type OrderError struct{ Problem, Remedy string }
 
 func (e *OrderError) Error() string { return e.Problem }
@@ -56,7 +56,7 @@ func (e *OrderError) Error() string { return e.Problem }
 // Hint is the remedy.
 func (e *OrderError) Hint() string { return e.Remedy }
 
-// Trial is the time that Confirm says, 0 when it says none.
+// Trial returns the duration in Confirm, 0 when Confirm is empty.
 func (o Order) Trial() (time.Duration, error) {
 	if o.Confirm == "" {
 		return 0, nil
@@ -68,15 +68,15 @@ func (o Order) Trial() (time.Duration, error) {
 	return d, nil
 }
 
-// Apply makes a policy the one that runs, and saves it for the next boot where that was asked for before. With an error and a
-// result, the policy is applied, but not all that follows from it is done.
+// Apply makes a policy the running one. If the policy should survive a reboot, Apply saves it for the next boot. If Apply returns both a result and
+// an error, the policy is applied, but a later step has failed.
 func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Policy, error) {
 	start := time.Now()
 	trial, err := o.Trial()
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := statedir.Check(h.Dir, h.State); err != nil { // also under the lock, but copies and lists come before that
+	if err := statedir.Check(h.Dir, h.State); err != nil { // the check is repeated under the lock, but copies and lists are made before the lock is taken
 		return nil, nil, err
 	}
 	s, err := h.saving(ctx, o)
@@ -97,13 +97,13 @@ func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Pol
 	if err != nil {
 		return nil, nil, err
 	}
-	if !o.DryRun && applied.Target != plan.TargetXDP { // whose program has them already
+	if !o.DryRun && applied.Target != plan.TargetXDP { // an XDP program already contains the temporary rules
 		h.keepTemporary(context.WithoutCancel(ctx), before)
 	}
 	saved := s.keep(ctx)
 	applied.Seconds = time.Since(start).Seconds()
 	if !o.DryRun {
-		saved = cmp.Or(saved, h.OpenLate(context.WithoutCancel(ctx), nil)) // the policy is in force: an interrupt comes too late
+		saved = cmp.Or(saved, h.OpenLate(context.WithoutCancel(ctx), nil)) // the policy is in force: it is too late to cancel
 	}
 	applied.Notes = append(applied.Notes, s.notes...)
 	return applied, s.policy, saved
@@ -118,13 +118,13 @@ func (h Host) Confirm(ctx context.Context) (control.Now, error) {
 	return now, err
 }
 
-// Rollback returns to the policy before, also for the next boot.
+// Rollback returns to the previous policy, also for the next boot.
 func (h Host) Rollback(ctx context.Context) (control.Now, error) {
 	before := h.temporaryNow(ctx)
 	now, err := h.Instance.Rollback(ctx)
 	if err == nil {
-		h.keepTemporary(context.WithoutCancel(ctx), before)   // the policy before has those of its time
-		if _, stale := h.SyncLists(ctx, true); stale != nil { // its lists are as they were when it ran last, which is better than none
+		h.keepTemporary(context.WithoutCancel(ctx), before)   // the previous policy still has its old temporary rules
+		if _, stale := h.SyncLists(ctx, true); stale != nil { // the lists of the previous policy are from its last run; even old lists are better than none
 			h.Warn(stale)
 		}
 		err = h.rememberOr(ctx, now)
@@ -132,12 +132,12 @@ func (h Host) Rollback(ctx context.Context) (control.Now, error) {
 	return now, err
 }
 
-// SavedError says that something was done, but will be forgotten at the next boot.
+// SavedError is the error when a change was made, but will be lost at the next boot.
 type SavedError struct{ Err error }
 
 func (e *SavedError) Error() string { return e.Err.Error() }
 
-// Unwrap is the error alone.
+// Unwrap returns the inner error.
 func (e *SavedError) Unwrap() error { return e.Err }
 
 func (h Host) rememberOr(ctx context.Context, now control.Now) error {

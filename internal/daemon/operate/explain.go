@@ -11,17 +11,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// PacketError is a description of a packet that cannot be read.
+// PacketError is the error for a description of a packet that cannot be parsed.
 type PacketError struct{ Err error }
 
 func (e *PacketError) Error() string { return fmt.Sprintf("packet: %v", e.Err) }
 
-// Hint is an example.
+// Hint returns an example of a description.
 func (e *PacketError) Hint() string {
 	return "describe it like 'tcp 198.51.100.7:1234 > 192.0.2.1:80 S' or 'udp [2001:db8::7]:53 > [2001:db8::1]:4444 len=512'"
 }
 
-// ParsePacket reads the description of a packet. The error is a *PacketError.
+// ParsePacket parses the description of a packet. The error is a *PacketError.
 func ParsePacket(text string) (packet.Spec, error) {
 	spec, err := packet.Parse(text)
 	if err != nil {
@@ -30,7 +30,7 @@ func ParsePacket(text string) (packet.Spec, error) {
 	return spec, nil
 }
 
-// Explain asks what is loaded what it would do with a packet, by its description.
+// Explain returns the decision that the loaded policy would make about a described packet.
 func (h Host) Explain(ctx context.Context, text string) (control.Explanation, error) {
 	spec, err := ParsePacket(text)
 	if err != nil {
@@ -43,8 +43,8 @@ func (h Host) Explain(ctx context.Context, text string) (control.Explanation, er
 	return x, err
 }
 
-// Translations are the rules of this host that send packets on to other destinations (DNAT); none when they cannot be listed, for want of
-// rights or of tools.
+// Translations returns this host's rules that change the destination of packets (DNAT). It returns none when the rules cannot be listed, because
+// rights or tools are missing.
 func Translations(ctx context.Context) []netfilter.Translation {
 	list, err := netfilter.Translations(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func Translations(ctx context.Context) []netfilter.Translation {
 	return list
 }
 
-// Translated says where this host may send a packet on to, "" when it does not.
+// Translated returns a text with the destination to which this host may translate a packet, or "" if there is none.
 func Translated(ctx context.Context, spec packet.Spec) string {
 	p := spec.Packet()
 	if proto := p.Value[packet.Proto]; p.Kind != packet.IP || proto != unix.IPPROTO_TCP && proto != unix.IPPROTO_UDP {

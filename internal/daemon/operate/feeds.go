@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
-// Feeds is how the sets stand whose content is a list that is fetched, or is read from a database.
+// Feeds is the status of the sets whose content is a fetched list, or is read from a database.
 func (h Host) Feeds(ctx context.Context) ([]lists.Status, error) {
 	live, err := h.Live(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func (h Host) Feeds(ctx context.Context) ([]lists.Status, error) {
 	return all, nil
 }
 
-// loadedLive is Live, and datapath.ErrNotLoaded when no policy runs.
+// loadedLive returns the result of Live, or datapath.ErrNotLoaded when no policy runs.
 func (h Host) loadedLive(ctx context.Context) ([]manifest.Live, error) {
 	if _, err := h.RunningPolicy(ctx); err != nil {
 		return nil, err
@@ -33,15 +33,15 @@ func (h Host) loadedLive(ctx context.Context) ([]manifest.Live, error) {
 	return h.Live(ctx)
 }
 
-// Refreshed is what became of the lists of sets.
+// Refreshed is the result of fetching the lists of sets.
 type Refreshed struct {
-	Outcomes  map[string]feed.Outcome `json:"outcomes"`            // by the set; those that could not be fetched are not there
-	Exchanged []lists.Exchanged       `json:"exchanged,omitempty"` // what the kernel holds since
-	Later     bool                    `json:"later,omitempty"`     // a policy is on trial: sets are exchanged when that has ended
+	Outcomes  map[string]feed.Outcome `json:"outcomes"`            // by set; lists that could not be fetched are missing
+	Exchanged []lists.Exchanged       `json:"exchanged,omitempty"` // sets whose content in the kernel was replaced
+	Later     bool                    `json:"later,omitempty"`     // a policy is on trial: sets are exchanged after the trial
 }
 
-// RefreshFeeds fetches the lists of these sets, of all without a name, and exchanges the sets in the policy that runs. What cannot be
-// fetched is in the error, and keeps nothing else from it.
+// RefreshFeeds fetches the lists of the named sets, or of all sets if none is named. It then exchanges the sets of the running policy. The error
+// names the lists that could not be fetched. The other lists are exchanged even if there is an error.
 func (h Host) RefreshFeeds(ctx context.Context, sets ...string) (*Refreshed, error) {
 	live, err := h.loadedLive(ctx)
 	if err != nil {
@@ -70,10 +70,10 @@ func (h Host) RefreshFeeds(ctx context.Context, sets ...string) (*Refreshed, err
 	return out, errors.Join(errs...)
 }
 
-// ErrNoneHeld says that there is nothing for AcceptFeed to take.
+// ErrNoneHeld is the error when AcceptFeed found no held list.
 var ErrNoneHeld = errors.New("no list is held")
 
-// AcceptFeed takes the list of a set that is held, and exchanges the set. It is an error when none is held.
+// AcceptFeed accepts the held list of a set, and exchanges the set. If no list is held, it returns ErrNoneHeld.
 func (h Host) AcceptFeed(ctx context.Context, set string) (*Refreshed, error) {
 	live, err := h.loadedLive(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (h Host) AcceptFeed(ctx context.Context, set string) (*Refreshed, error) {
 	return out, h.exchange(ctx, out)
 }
 
-// exchange brings the kernel to what was fetched.
+// exchange replaces the content of sets in the kernel by the fetched lists.
 func (h Host) exchange(ctx context.Context, out *Refreshed) (err error) {
 	out.Exchanged, err = h.SyncLists(ctx, true)
 	if errors.Is(err, control.ErrChanged) {

@@ -10,16 +10,16 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// Health says whether the policy is in force.
+// Health reports whether the policy is in force.
 type Health struct {
 	InForce    bool                 `json:"in_force"`
 	Reason     string               `json:"reason"`
 	Policy     string               `json:"policy,omitempty"`
-	Generation int                  `json:"generation"`      // 0: none runs
-	Trial      *control.TrialStatus `json:"trial,omitempty"` // it runs and is not confirmed yet
+	Generation int                  `json:"generation"`      // 0: no policy runs
+	Trial      *control.TrialStatus `json:"trial,omitempty"` // the policy runs, but is not confirmed yet
 }
 
-// HealthOf is the health of what Status returned. An error other than that nothing runs is returned: then nobody knows.
+// HealthOf returns the health that follows from a result of Status. It returns every error except ErrNotLoaded, because the health is then unknown.
 func HealthOf(s *control.Status, err error) (Health, error) {
 	switch {
 	case errors.Is(err, datapath.ErrNotLoaded):
@@ -39,7 +39,7 @@ func HealthOf(s *control.Status, err error) (Health, error) {
 	return h, nil
 }
 
-// Health asks the kernel.
+// Health reads the health from the kernel.
 func (h Host) Health(ctx context.Context) (Health, error) {
 	return HealthOf(h.Instance.Status(ctx))
 }

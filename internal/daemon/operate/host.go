@@ -17,17 +17,17 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
-// Host is an instance on this host, with the directory of what is kept over a reboot.
+// Host is an instance on this host, with the directory of the state that survives a reboot.
 type Host struct {
 	control.Instance
-	Warn func(error) // is told what does not keep an action from being done
-	Tap  *sample.Tap // samples of the traffic from XDP, in the daemon; nil elsewhere
+	Warn func(error) // called with errors that do not stop an action
+	Tap  *sample.Tap // samples of the traffic from XDP, in the daemon; nil in other processes
 
 	costs  *costFile
-	finder *geo.Finder // of countries and autonomous systems; nil: none are looked up
+	finder *geo.Finder // looks up countries and autonomous systems; nil: no lookups
 }
 
-// NewHost is the instance of a directory in the BPF file system.
+// NewHost returns the instance of a directory in the BPF file system.
 func NewHost(bpffs, state string, warn func(error)) Host {
 	return Host{
 		Instance: control.Instance{Dir: bpffs, State: state, Bans: ban.OpenLog(state, bpffs, datapath.DefaultDir), Feeds: feed.InState(state)},
@@ -35,15 +35,15 @@ func NewHost(bpffs, state string, warn func(error)) Host {
 	}
 }
 
-// costFile is the cost model as it was read last.
+// costFile is the cost model as it was last read.
 type costFile struct {
 	mu      sync.Mutex
 	changed time.Time // when the file was written
 	model   *cost.Model
 }
 
-// Costs is the cost model of this host, nil when there is none. A model that cannot be used is warned of once, until its file
-// changes.
+// Costs returns the cost model of this host, nil when there is none. If the model cannot be used, Costs warns once, and again when the file has
+// changed.
 func (h Host) Costs() *cost.Model {
 	c := h.costs
 	c.mu.Lock()
@@ -75,7 +75,7 @@ func readCosts(state string) (*cost.Model, error) {
 	return m, err
 }
 
-// Status is what runs, and how its rules were placed. It returns datapath.ErrNotLoaded when nothing runs.
+// Status returns the running policy, its counters, and the placement of its rules. It returns datapath.ErrNotLoaded when no policy runs.
 func (h Host) Status(ctx context.Context) (*control.Status, error) {
 	s, err := h.Instance.Status(ctx)
 	if err == nil {

@@ -7,27 +7,27 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// Amount is packets, and the bytes of their frames.
+// Amount is a number of packets, and the bytes of their frames.
 type Amount struct {
 	Packets uint64 `json:"packets"`
 	Bytes   uint64 `json:"bytes"`
 }
 
-// Add adds more to an Amount.
+// Add adds another Amount.
 func (a *Amount) Add(more Amount) { a.Packets, a.Bytes = a.Packets+more.Packets, a.Bytes+more.Bytes }
 
-// Increase is what a rule, a check or the default decided between two readings of the counters.
+// Increase is the number of packets about which a rule, a check or the default decided between two readings of the counters.
 type Increase struct {
 	Name    string `json:"name"`
 	Verdict string `json:"verdict"`
 	Stage   string `json:"stage"`
-	Observe bool   `json:"observe,omitempty"` // it counts, and decides nothing
-	Beside  bool   `json:"beside,omitempty"`  // another reason counts its packets too, or this host sent them
+	Observe bool   `json:"observe,omitempty"` // the rule only counts packets
+	Beside  bool   `json:"beside,omitempty"`  // another reason counts the same packets also, or this host sent the packets
 	Amount
 }
 
-// Increases lists what counted packets between two readings, the most frequent first, and the sums of what passed and what did not. A
-// counter that is smaller than before belongs to a rule that is new.
+// Increases lists the reasons that counted packets between two readings, the most frequent first. It also returns the sums of passed and of dropped
+// packets. A counter that is smaller than before belongs to a new rule.
 func Increases(before, after *control.Status) (list []Increase, passed, dropped Amount) {
 	old := map[string]control.RuleStatus{}
 	for _, r := range everything(before) {
@@ -51,7 +51,7 @@ func Increases(before, after *control.Status) (list []Increase, passed, dropped 
 	return list, passed, dropped
 }
 
-// increase is how much a counter grew, which begins at 0 when its rule is new.
+// increase returns how much a counter has grown. The counter of a new rule begins at 0.
 func increase(now, before uint64) uint64 {
 	if now < before {
 		return now
@@ -59,7 +59,7 @@ func increase(now, before uint64) uint64 {
 	return now - before
 }
 
-// everything that decides.
+// everything returns all rules, checks and defaults.
 func everything(s *control.Status) []control.RuleStatus {
 	return slices.Concat(s.Rules, s.Checks, []control.RuleStatus{s.Default, s.NotIP})
 }

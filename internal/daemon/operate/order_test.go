@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// TestAsRunning has orders follow what runs: each device once, and generic mode where all of XDP is.
+// TestAsRunning checks that orders follow the running policy: each device once, and generic mode if XDP is in it on all devices.
 func TestAsRunning(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -13,16 +13,16 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Problem is an error for people and programs.
+// Problem is an error in a form for people and programs.
 type Problem struct {
 	Text  string `json:"error"`
-	Hint  string `json:"hint,omitempty"`  // what helps
+	Hint  string `json:"hint,omitempty"`  // the remedy
 	Where string `json:"where,omitempty"` // FILE:LINE:COLUMN in a policy
 
-	Line, Col int `json:"-"` // of Where; 0 when there is none
+	Line, Col int `json:"-"` // position in Where; 0 when there is no position
 }
 
-// String is the problem in one line, without its hint.
+// String returns the problem as one line, without the hint.
 func (p Problem) String() string {
 	if p.Where == "" {
 		return p.Text
@@ -30,7 +30,7 @@ func (p Problem) String() string {
 	return p.Where + ": " + p.Text
 }
 
-// Problems are all errors that err consists of.
+// Problems returns all errors that are joined in err.
 func Problems(err error) (list []Problem) {
 	if saved, ok := err.(*SavedError); ok {
 		err = saved.Err
@@ -55,7 +55,7 @@ func problem(err error) Problem {
 	return Problem{Text: err.Error(), Hint: hint(err)}
 }
 
-// hint is what helps with an error, or "".
+// hint is the remedy for an error, or "".
 func hint(err error) string {
 	var h interface{ Hint() string }
 	switch {
@@ -71,7 +71,7 @@ func hint(err error) string {
 		return "make space on the file system of this file, and try again"
 	case errors.Is(err, ErrNoneHeld):
 		return "`floodwall feeds` shows which lists are held; one that was accepted is in force"
-	case errors.Is(err, unix.EPERM) && !errors.As(err, new(*fs.PathError)): // of a system call: bpf(2), setns(2)
+	case errors.Is(err, unix.EPERM) && !errors.As(err, new(*fs.PathError)): // the error is from a system call such as bpf(2) or setns(2)
 		return "this process lacks a capability, or the seccomp profile of its container, lockdown or a security module refuses the call: " +
 			"docs/guides/containers.md has what a container needs"
 	case errors.Is(err, datapath.ErrLocked):

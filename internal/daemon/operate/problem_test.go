@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHints has a system call refused, as a seccomp profile does, and a disk that is full: the hint names what helps. A file that cannot be
-// read is another case.
+// TestHints checks the hints for a refused system call, as by a seccomp profile, and for a full disk. A file that cannot be read must get another
+// hint.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -17,9 +17,9 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Restore applies what was saved for boot: the policy that was confirmed last; if that cannot be, the one that was confirmed before it; and
-// if neither can, the fail-safe. Nothing of it reads the operator's files. Whatever is not the first is an error, so that the unit is seen
-// to have failed. told is called with what was applied.
+// Restore applies the policy that was saved for boot. It tries the policy that was confirmed last, then the one that was confirmed before, and then
+// the fail-safe. It does not read the operator's files. Restore returns an error unless the first policy is applied, so that the systemd unit is
+// marked as failed. told is called with the applied policy.
 func (h Host) Restore(ctx context.Context, told func(*control.Applied, *policy.Policy)) error {
 	store := boot.Open(h.State)
 	saved, err := store.Load()
@@ -32,7 +32,7 @@ func (h Host) Restore(ctx context.Context, told func(*control.Applied, *policy.P
 			return err
 		}
 	}
-	// When this is not the first time since the host was started, as when a device appears, what replaced the copy goes on.
+	// If this call is not the first since the host started (for example because a device appeared), keep the policy that replaced the copy.
 	if now, notLoaded := h.Instance.Status(ctx); notLoaded == nil && !store.StoodIn(now.Boot, now.Policy) {
 		return errors.Join(err, errors.New("the saved policy is not applied again: what runs stays"))
 	}
@@ -48,8 +48,8 @@ func (h Host) Restore(ctx context.Context, told func(*control.Applied, *policy.P
 	return errors.Join(append(errs, h.restoreFailsafe(ctx, store, told))...)
 }
 
-// restoreCopy applies a copy. tried is whether an error ends the matter: that devices are not there yet is nothing that
-// another policy would change.
+// restoreCopy applies a copy. tried is true if no other policy should be tried after an error, because another policy would not help against missing
+// devices.
 func (h Host) restoreCopy(ctx context.Context, saved *boot.Saved, told func(*control.Applied, *policy.Policy)) (tried bool, err error) {
 	p, err := saved.Policy()
 	if err != nil {
@@ -58,7 +58,7 @@ func (h Host) restoreCopy(ctx context.Context, saved *boot.Saved, told func(*con
 	return h.restorePolicy(ctx, p, saved.Options, saved.ID, told)
 }
 
-// restorePolicy applies a policy on those of its devices that there are.
+// restorePolicy applies a policy on those of its devices that exist.
 func (h Host) restorePolicy(ctx context.Context, p *policy.Policy, options boot.Options, id string,
 	told func(*control.Applied, *policy.Policy)) (tried bool, err error) {
 	devices := options.Devices
@@ -84,7 +84,7 @@ func (h Host) restorePolicy(ctx context.Context, p *policy.Policy, options boot.
 	return true, h.OpenLate(ctx, nil)
 }
 
-// restoreFailsafe applies the fail-safe. It always returns an error, which says what is in force.
+// restoreFailsafe applies the fail-safe. It always returns an error, which describes what is in force.
 func (h Host) restoreFailsafe(ctx context.Context, store boot.Store, told func(*control.Applied, *policy.Policy)) error {
 	texts, file := store.Failsafe(hardware())
 	var errs []error
@@ -105,7 +105,7 @@ func (h Host) restoreFailsafe(ctx context.Context, store boot.Store, told func(*
 	return errors.Join(append(errs, errors.New("no saved policy could be loaded, nor the fail-safe: nothing is filtered"))...)
 }
 
-// hardware lists the devices of this host that are no software of it.
+// hardware lists the hardware devices of this host, without virtual ones.
 func hardware() (names []string) {
 	links, _ := netlink.LinkList()
 	for _, l := range links {

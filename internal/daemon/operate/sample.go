@@ -14,16 +14,16 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// SampleFor is how long samples are taken when nobody says.
+// SampleFor is how long samples are taken by default.
 const SampleFor = 5 * time.Second
 
-// Before samples are drawn, this share of the packets is counted for a moment, to find how many there are.
+// A probe runs before sampling. For a short time it counts one in probeShare packets, to estimate the packet rate.
 const (
 	probeFor   = 200 * time.Millisecond
 	probeShare = 64
 )
 
-// sample takes samples of what comes to devices, about so many at most, and closes their reader.
+// sample takes samples of the traffic on devices and closes their reader. It adjusts the sampling rate so that there are about `most` samples.
 func (s *Source) sample(ctx context.Context, r samples, devices []string, most int, span time.Duration) error {
 	if span == 0 {
 		span = SampleFor
@@ -56,7 +56,7 @@ func (s *Source) sample(ctx context.Context, r samples, devices []string, most i
 	return nil
 }
 
-// samples draws from what comes: a packet socket, in the daemon a tap, and elsewhere a stream of it.
+// samples is a source of samples: a packet socket, the tap in the daemon, or in other processes a stream of the tap's samples.
 type samples interface {
 	Read(ctx context.Context) (sample.Sample, error)
 	OneIn() uint32
@@ -65,7 +65,7 @@ type samples interface {
 	Close() error
 }
 
-// openSamples follows a tap when the policy has samples taken in XDP, and otherwise opens packet sockets, which see what XDP passes.
+// openSamples follows the tap when the policy takes samples in XDP. Otherwise it opens packet sockets, which receive the packets that XDP passes.
 func openSamples(t *sample.Tap, devices []string) (samples, error) {
 	if t.OneIn() > 0 {
 		return t.Follow(), nil
@@ -77,12 +77,12 @@ func openSamples(t *sample.Tap, devices []string) (samples, error) {
 	return r, nil
 }
 
-// dropped reports whether XDP dropped a sample, or answered it. What a protection decides is not among it.
+// dropped reports whether XDP dropped a sample, or answered it. It does not count decisions of a protection.
 func dropped(verdict string) bool {
 	return verdict != "" && verdict != ir.Pass.String() && verdict != sample.Protected
 }
 
-// draw hands out samples of the packets that come in a time, about most of them when there are more.
+// draw calls add with samples of the packets in a time span. If there are many packets, it draws about `most` samples.
 func draw(ctx context.Context, r samples, most int, span time.Duration, add func(sample.Sample)) error {
 	if err := probe(ctx, r, most, span); err != nil {
 		return err
@@ -91,10 +91,10 @@ func draw(ctx context.Context, r samples, most int, span time.Duration, add func
 	return err
 }
 
-// probe sets the share of a reader that begins, so that about so many samples come in a time.
+// probe sets the sampling rate of a new reader, so that about `most` samples are taken in the time span.
 func probe(ctx context.Context, r samples, most int, span time.Duration) error {
 	switch r.(type) {
-	case *sample.Follower, *sample.Stream: // the policy has set it
+	case *sample.Follower, *sample.Stream: // the policy sets the sampling rate of these readers
 		return nil
 	}
 	n, err := take(ctx, r, probeFor, func(sample.Sample) {})
@@ -109,12 +109,12 @@ func probe(ctx context.Context, r samples, most int, span time.Duration) error {
 	return r.SetShare(shareFor(expected, most))
 }
 
-// shareFor is one in how many packets is to be taken of so many, to get about most of them.
+// shareFor returns n so that sampling one in n packets gives about `most` samples of this many packets.
 func shareFor(packets float64, most int) uint32 {
 	return uint32(min(math.MaxUint32/2, packets/float64(most))) + 1
 }
 
-// take hands out all samples that come in a time.
+// take calls add with all samples in a time span.
 func take(ctx context.Context, r samples, span time.Duration, add func(sample.Sample)) (n int, err error) {
 	limited, cancel := context.WithTimeout(ctx, span)
 	defer cancel()

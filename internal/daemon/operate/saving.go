@@ -16,20 +16,20 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// saving is an apply's copy of the policy for the next boot. Once --boot was given, every apply saves one.
+// saving is the copy of a policy that Apply makes for the next boot. After one apply with --boot, every apply makes a copy.
 type saving struct {
 	host   Host
 	text   []byte
 	policy *policy.Policy
 	units  boot.Units
-	staged *boot.Staged // nil when nothing is saved
+	staged *boot.Staged // nil when no copy is made
 	order  Order
-	late   error    // that there is no systemd: what can be done is done first
-	notes  []string // for the operator
+	late   error    // the error that systemd is missing; it is returned after all other steps
+	notes  []string // notes for the operator
 	trial  time.Duration
 }
 
-// saving reads the policy and, if it is to come back after a reboot, copies it. Nothing has an effect before keep.
+// saving reads the policy. If the policy should return after a reboot, saving makes a copy. The copy has no effect before keep is called.
 func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
 	s = &saving{host: h, order: o, text: o.Text}
 	if s.text == nil {
@@ -71,7 +71,7 @@ func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
 	return s, err
 }
 
-// ways are the operator's sessions, for the fail-safe of boot.
+// ways returns the operator's sessions. The fail-safe at boot passes their packets.
 func ways() (list []boot.Way) {
 	for _, s := range facts.Sessions() {
 		list = append(list, boot.Way{Client: s.Client.Addr(), Port: s.Server.Port()})
@@ -79,10 +79,10 @@ func ways() (list []boot.Way) {
 	return list
 }
 
-// Group may read from the daemon, where a group of that name exists.
+// Group is the name of the group whose members may read from the daemon.
 const Group = "floodwall"
 
-// units describes the systemd units of this instance.
+// units returns a description of this instance's systemd units.
 func (h Host) units(devices []string) (u boot.Units, err error) {
 	u.Devices, u.Daemon, u.Legacy = devices, true, netfilter.LegacyIptables(context.Background())
 	if _, err := user.LookupGroup(Group); err == nil {
@@ -98,7 +98,7 @@ func (h Host) units(devices []string) (u boot.Units, err error) {
 	return u, err
 }
 
-// verify makes sure that the lists which the apply has read are those that were copied.
+// verify returns an error when the lists that Apply has read differ from the lists in the copy.
 func (s *saving) verify() error {
 	if s.staged == nil {
 		return nil
@@ -106,7 +106,7 @@ func (s *saving) verify() error {
 	return s.staged.Verify(context.Background())
 }
 
-// id names the copy.
+// id returns the ID of the copy, "" without a copy.
 func (s *saving) id() string {
 	if s.staged == nil {
 		return ""
@@ -114,7 +114,7 @@ func (s *saving) id() string {
 	return s.staged.ID()
 }
 
-// keep has the copy come back, or wait for the confirmation, now that the policy runs.
+// keep is called when the policy runs. It makes the copy take effect at the next boot. During a trial it waits for the confirmation.
 func (s *saving) keep(ctx context.Context) error {
 	if s.staged == nil {
 		return nil
@@ -144,7 +144,7 @@ func (s *saving) discard() {
 	}
 }
 
-// remember has what runs now come back after a reboot, after it was confirmed or rolled back to.
+// remember makes the running policy the policy for the next boot, after a confirmation or a rollback.
 func (h Host) remember(ctx context.Context, now control.Now) error {
 	store := boot.Open(h.State)
 	if !store.Enabled() && now.Boot == "" {
@@ -165,7 +165,7 @@ func (h Host) remember(ctx context.Context, now control.Now) error {
 	return u.Refresh(ctx)
 }
 
-// Forget has nothing come back after a reboot.
+// Forget removes the policy for the next boot.
 func (h Host) Forget(ctx context.Context) error {
 	u, err := h.units(nil)
 	if err != nil {

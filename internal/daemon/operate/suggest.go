@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Suggestion is rules against an attack, and what they were found in.
+// Suggestion contains rules against an attack, and describes the traffic in which they were found.
 type Suggestion struct {
 	Policy   string `json:"policy"`
 	Attack   Source `json:"attack"`
@@ -22,35 +22,36 @@ type Suggestion struct {
 	suggest.Result
 }
 
-// Source is where samples are from.
+// Source describes the origin of samples.
 type Source struct {
 	Files   []string `json:"files"`             // captures
-	Devices []string `json:"devices,omitempty"` // or devices
-	Packets int      `json:"packets"`           // of IP
-	Looked  int      `json:"looked"`            // at so many, drawn at random
-	Lost    int      `json:"lost,omitempty"`    // that were drawn, and came faster than they were read
+	Devices []string `json:"devices,omitempty"` // devices; none if the samples are from captures
+	Packets int      `json:"packets"`           // IP packets
+	Looked  int      `json:"looked"`            // number of packets that were examined, which were drawn at random
+	Lost    int      `json:"lost,omitempty"`    // samples that were lost because they came too fast
 	Seconds float64  `json:"seconds"`
 
 	samples []suggest.Sample
-	dropped map[string]int // samples that the policy that runs drops, by the reason; they are not among the others
+	dropped map[string]int // number of samples that the running policy drops, by reason; all other samples are in `samples`
 }
 
-// Search is what Suggest looks for, and in what.
+// Search is the input of Suggest.
 type Search struct {
-	Attack     string         // a capture of the traffic of now; "": samples are taken of what comes to the devices
-	Live       *sample.Stream // samples that the daemon takes, for the time For; nil: they are taken here
-	For        time.Duration  // look at so much of it; 0: at all of a capture, or for 5 seconds
+	Attack     string         // a capture of the current traffic; "": sample the devices
+	Live       *sample.Stream // samples that the daemon takes during the time For; nil: this process takes samples
+	For        time.Duration  // the time span of traffic to examine; 0: a whole capture, or 5 seconds
 	Baseline   []string       // captures of legitimate traffic
-	Collateral float64        // the most of the baseline's packets that all rules together may match, as a share
+	Collateral float64        // the largest share of the baseline's packets that all rules together may match
 }
 
-// Suggest finds rules that a policy lacks against an attack.
+// Suggest finds rules against an attack from which a policy does not protect.
 func (s Search) Suggest(ctx context.Context, c *control.Compiled) (*Suggestion, error) {
 	return s.suggest(ctx, nil, c.Policy.File, c.Devices(), suggest.Input{Program: c.Program, World: c.World(), Taken: names(c.Program)})
 }
 
-// Suggest finds rules against what comes now to the devices of the policy that runs, and what XDP passes of it. Of that policy it knows
-// the names only: what it drops in netfilter is taken for passed, and the rules do not say before which others they must stand.
+// Suggest finds rules against the traffic that arrives now on the devices of the running policy and that XDP passes. It knows only the names of that
+// policy's rules. So packets that the policy drops in netfilter count as passed, and the suggestion does not tell before which existing rules the new
+// rules must stand.
 func (h Host) Suggest(ctx context.Context, s Search) (*Suggestion, error) {
 	status, err := h.Instance.Status(ctx)
 	if err != nil {
@@ -98,7 +99,7 @@ func (s Search) suggest(ctx context.Context, t *sample.Tap, file string, devices
 	return out, nil
 }
 
-// open begins to take samples.
+// open starts to take samples.
 func (s Search) open(t *sample.Tap, devices []string) (samples, error) {
 	if s.Live != nil {
 		return s.Live, nil
@@ -106,7 +107,7 @@ func (s Search) open(t *sample.Tap, devices []string) (samples, error) {
 	return openSamples(t, devices)
 }
 
-// names are those of a program's rules.
+// names returns the names of a program's rules.
 func names(p *ir.Program) map[string]bool {
 	taken := map[string]bool{}
 	for _, r := range p.Rules {
@@ -115,7 +116,7 @@ func names(p *ir.Program) map[string]bool {
 	return taken
 }
 
-// read reads the packets of captures, at most so many together.
+// read reads the packets of captures. most is the largest number of packets from all files together.
 func (s *Source) read(ctx context.Context, files []string, most int, span time.Duration) error {
 	s.Files = append(s.Files, files...)
 	for _, file := range files {
@@ -137,10 +138,10 @@ func (s *Source) read(ctx context.Context, files []string, most int, span time.D
 	return nil
 }
 
-// noRule says why no rule was found.
+// noRule returns the error for a search that found no rule.
 func noRule(problem, remedy string) error { return wording.Hinted("suggest: "+problem, remedy) }
 
-// None is an error when no rule was found, and nil when there is one.
+// None returns an error when no rule was found.
 func (s *Suggestion) None() error {
 	dropped := s.Attack.Looked - s.Passed
 	switch {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Terms are what a line says of its ban beside the prefix. What it does not say is as for all lines.
+// Terms are the terms of a line after the prefix. For a missing term, the value for all lines applies.
 type Terms struct {
-	For time.Duration // 0: not said
-	Why string        // "": not said
+	For time.Duration // 0: missing
+	Why string        // "": missing
 }
 
-// TermsOf reads what follows the prefix of a line: for=TIME, and why=TEXT up to the end of the line. Text that does not begin as a term
-// is a comment.
+// TermsOf parses the text after the prefix of a line: for=TIME, and why=TEXT up to the end of the line. Text that does not begin like a term is a
+// comment.
 func TermsOf(line []byte) (t Terms, err error) {
 	_, rest, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
 	for rest = bytes.TrimSpace(rest); len(rest) > 0; rest = bytes.TrimSpace(rest) {
@@ -41,7 +41,8 @@ func TermsOf(line []byte) (t Terms, err error) {
 	return t, nil
 }
 
-// Renewed is the check that look returns. It looks again when what it knows is older than a time. While look fails it refuses all.
+// Renewed returns a check that the function look creates. When the check is older than the given time, Renewed calls look for a new one. While look
+// fails, the check refuses every prefix.
 func Renewed(look func() (func(netip.Prefix) error, error), older time.Duration) (func(netip.Prefix) error, error) {
 	check, err := look()
 	looked := time.Now()

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/ban"
 )
 
-// TestTerms reads what lines of `block -` say beside the prefix.
+// TestTerms parses the terms after the prefix in lines of `block -`.
 func TestTerms(t *testing.T) {
 	for line, want := range map[string]struct {
 		terms Terms

@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
-// Top is what came to this host in some seconds, and what the policy did with it.
+// Top is the traffic of a time span, and the decisions of the policy about this traffic.
 type Top struct {
 	Policy     string                   `json:"policy"`
 	Generation int                      `json:"generation"`
@@ -24,50 +24,50 @@ type Top struct {
 	Seconds    float64                  `json:"seconds"`
 	Passed     Rate                     `json:"passed"`
 	Dropped    Rate                     `json:"dropped"`
-	ReplyFlows *control.ReplyFlowStatus `json:"reply_flows,omitempty"` // nil where XDP tells no replies
-	UDP        *control.UDPStatus       `json:"udp,omitempty"`         // nil where no UDP service is protected
-	Reasons    []ReasonRate             `json:"reasons"`               // that counted packets in this time, the most frequent first
-	Samples    *Samples                 `json:"samples,omitempty"`     // nil when none could be taken
-	Warning    string                   `json:"warning,omitempty"`     // why
+	ReplyFlows *control.ReplyFlowStatus `json:"reply_flows,omitempty"` // nil when XDP does not track replies
+	UDP        *control.UDPStatus       `json:"udp,omitempty"`         // nil when no UDP service is protected
+	Reasons    []ReasonRate             `json:"reasons"`               // packets that each reason counted in this time, the most frequent first
+	Samples    *Samples                 `json:"samples,omitempty"`     // nil when samples could not be taken
+	Warning    string                   `json:"warning,omitempty"`     // why samples could not be taken
 }
 
-// Rate is packets and bits in a second.
+// Rate is packets and bits a second.
 type Rate struct {
 	Packets float64 `json:"packets"`
 	Bits    float64 `json:"bits"`
 }
 
-// ReasonRate is what a rule, a check or the default decided, by its counter.
+// ReasonRate is the rate of packets that a rule, a check or the default decided, by its counter.
 type ReasonRate struct {
 	Name    string `json:"name"`
 	Verdict string `json:"verdict"`
 	Stage   string `json:"stage"`
 	Observe bool   `json:"observe,omitempty"`
-	Beside  bool   `json:"beside,omitempty"` // another reason counts its packets too, or this host sent them
+	Beside  bool   `json:"beside,omitempty"` // another reason counts the same packets also, or this host sent the packets
 	Rate
 }
 
-// Samples is who and what is in the packets that came, by samples. Unless Verdicts is set, they are of what comes past XDP.
+// Samples contains the most frequent sources and values in samples. If Verdicts is empty, the samples contain only packets that XDP passes.
 type Samples struct {
-	Packets      int                 `json:"packets"`            // that were looked at
-	OneIn        uint32              `json:"one_in"`             // of so many
-	Lost         uint64              `json:"lost"`               // that were drawn, and came faster than they were read
-	Verdicts     map[string]int      `json:"verdicts,omitempty"` // how many of the samples have each verdict of XDP, where they tell
+	Packets      int                 `json:"packets"`            // how many samples were examined
+	OneIn        uint32              `json:"one_in"`             // a sample stands for this many packets
+	Lost         uint64              `json:"lost"`               // samples that were lost because they came too fast
+	Verdicts     map[string]int      `json:"verdicts,omitempty"` // samples by verdict of XDP, if samples have a verdict
 	Sources      []Talker            `json:"sources"`
 	Destinations []Talker            `json:"destinations"`
-	Fields       map[string][]Talker `json:"fields"` // by the policy's key; values as a policy has them
+	Fields       map[string][]Talker `json:"fields"` // by the policy's key; the values are in the policy's notation
 }
 
-// Talker is a prefix or a value with its part of the packets.
+// Talker is a prefix or a value, with its share of the packets.
 type Talker struct {
 	Key     string   `json:"key"`
 	Packets float64  `json:"packets"` // a second
 	Share   float64  `json:"share"`
-	Dropped *float64 `json:"dropped,omitempty"` // the share of its packets that XDP drops, where the samples tell
-	Error   float64  `json:"error"`             // of packets and share, in percent of them: of sampling, with 95% confidence, and of counting in bounded memory
+	Dropped *float64 `json:"dropped,omitempty"` // the share of the talker's packets that XDP drops, if samples have a verdict
+	Error   float64  `json:"error"`             // error of Packets and of the share, in percent: from sampling (95% confidence) and from counting in limited memory
 }
 
-// Watch reads what comes again and again.
+// Watch observes the traffic in repeated steps.
 type Watch struct {
 	host   Host
 	before *control.Status
@@ -75,13 +75,13 @@ type Watch struct {
 	lost   uint64
 	denied error // why there are no samples
 
-	databases geo.Databases // of countries and autonomous systems
+	databases geo.Databases // databases of countries and autonomous systems
 }
 
-// samplesEach is about how many samples a Watch takes each time.
+// samplesEach is the approximate number of samples that a Watch takes in each step.
 const samplesEach = 20_000
 
-// Watch begins to watch what runs, in steps of about such a time. It returns datapath.ErrNotLoaded when nothing does.
+// Watch starts to observe the running policy in steps of about the given length. It returns datapath.ErrNotLoaded when no policy runs.
 func (h Host) Watch(ctx context.Context, span time.Duration) (*Watch, error) {
 	w := &Watch{host: h}
 	if err := w.look(ctx, span); err != nil {
@@ -90,7 +90,7 @@ func (h Host) Watch(ctx context.Context, span time.Duration) (*Watch, error) {
 	return w, nil
 }
 
-// look reads the counters, and opens the devices anew when they changed.
+// look reads the counters. If another generation runs, it opens the devices again.
 func (w *Watch) look(ctx context.Context, span time.Duration) error {
 	s, err := w.host.Instance.Status(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ func (w *Watch) look(ctx context.Context, span time.Duration) error {
 				return err
 			}
 		}
-		if s, err = w.host.Instance.Status(ctx); err != nil { // the counters of now
+		if s, err = w.host.Instance.Status(ctx); err != nil { // the counters after the probe
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func deviceNames(s *control.Status) (names []string) {
 	return slices.Compact(names)
 }
 
-// Next waits for a time, and returns what came in it. With another generation it begins anew.
+// Next waits for a time span, and returns the traffic in that time. When another generation starts to run, Next begins again.
 func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 	before := w.before
 	views, samples, err := w.sample(ctx, span)
@@ -150,7 +150,7 @@ func (w *Watch) Next(ctx context.Context, span time.Duration) (*Top, error) {
 	return t, nil
 }
 
-// sample takes samples for a time. It chooses the share of the next ones by how many there were.
+// sample takes samples for a time span. From their number it chooses the sampling rate of the next step.
 func (w *Watch) sample(ctx context.Context, span time.Duration) (*Views, *Samples, error) {
 	view := NewViews(w.databases)
 	if w.denied != nil {
@@ -171,7 +171,7 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (*Views, *Sample
 	return view, s, w.reader.SetShare(shareFor(came, samplesEach))
 }
 
-// Between is what the policy did between two readings of its counters, without samples.
+// Between returns the decisions of the policy between two readings of its counters, without samples.
 func Between(before, after *control.Status) *Top {
 	t := &Top{
 		Policy: after.Policy, Generation: after.Generation, Target: string(after.Target), Devices: deviceNames(after),
@@ -182,7 +182,7 @@ func Between(before, after *control.Status) *Top {
 	return t
 }
 
-// count makes rates of two readings of the counters.
+// count computes rates from two readings of the counters.
 func (t *Top) count(before, after *control.Status) {
 	list, passed, dropped := Increases(before, after)
 	t.Passed, t.Dropped = t.rate(passed), t.rate(dropped)
@@ -195,13 +195,13 @@ func (t *Top) rate(a Amount) Rate {
 	return Rate{float64(a.Packets) / t.Seconds, 8 * float64(a.Bytes) / t.Seconds}
 }
 
-// heavyShare is the part of the samples from which on a prefix is listed.
+// heavyShare is the least share of the samples for a prefix to be listed.
 const heavyShare = 0.01
 
-// mostTalkers is how many of a kind are listed.
+// mostTalkers is the most talkers listed for each key.
 const mostTalkers = 20
 
-// Samples says who and what was counted, of one in so many packets of some seconds, and with so many samples lost.
+// Samples returns a summary of the samples that were counted in a time span. A sample stands for oneIn packets. lost is the number of lost samples.
 func (v *Views) Samples(oneIn uint32, lost uint64, seconds float64) *Samples {
 	s := &Samples{Packets: int(v.all.Packets), OneIn: oneIn, Lost: lost, Verdicts: v.verdicts}
 	s.fill(v, seconds)
@@ -270,7 +270,7 @@ func (w *Watch) Close() error {
 	return err
 }
 
-// Top watches for a time.
+// Top observes the traffic for a time span.
 func (h Host) Top(ctx context.Context, span time.Duration) (*Top, error) {
 	w, err := h.Watch(ctx, span)
 	if err != nil {

@@ -10,38 +10,38 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
-// Views count samples: all of them, and those that XDP dropped. They take less than two megabytes.
+// Views counts samples: all samples, and the samples that XDP dropped. It uses less than two megabytes.
 type Views struct {
 	all, dropped view
 	verdicts     map[string]int
-	stands       float64 // packets that the samples stand for; 0 where only their reader knows
+	stands       float64 // number of packets that the samples stand for; 0 when only the reader of the samples knows the number
 	databases    geo.Databases
 }
 
-// view counts who and what is in samples, and where sources are, as far as a database says.
+// view counts the sources and values in samples, and the sources' countries and autonomous systems, if a database has them.
 type view struct {
 	*sample.Talkers
 	countries, asns *sample.Counter[string]
 }
 
-// originPlaces is how many countries, and how many autonomous systems, are counted at a time.
+// originPlaces is the number of countries, and the number of autonomous systems, that are counted at the same time.
 const originPlaces = 512
 
 func newView() view {
 	return view{sample.NewTalkers(), sample.NewCounter[string](originPlaces), sample.NewCounter[string](originPlaces)}
 }
 
-// origins are the counts of where sources are, by the policy's keys.
+// origins returns the counts of the sources' countries and autonomous systems, by the policy's keys.
 func (v *view) origins() map[string]*sample.Counter[string] {
 	return map[string]*sample.Counter[string]{"country": v.countries, "asn": v.asns}
 }
 
-// NewViews makes empty Views. Databases say where sources are.
+// NewViews makes empty Views. databases map sources to countries and autonomous systems.
 func NewViews(databases geo.Databases) *Views {
 	return &Views{all: newView(), dropped: newView(), verdicts: map[string]int{}, databases: databases}
 }
 
-// Databases are those that sets of the policy that runs are made of.
+// Databases returns the databases that sets of the running policy use.
 func (h Host) Databases(ctx context.Context) geo.Databases {
 	sets, err := h.Live(ctx)
 	if err != nil || h.finder == nil {
@@ -56,14 +56,14 @@ func (h Host) Databases(ctx context.Context) geo.Databases {
 	return h.finder.Open(files)
 }
 
-// Add counts a sample, unless it is not IP. It returns what it has read.
+// Add counts a sample, unless it is not IP. It returns the parsed sample.
 func (v *Views) Add(p sample.Sample) suggest.Sample {
 	s := suggest.NewSample(p.Frame, p.Length)
 	v.AddRead(p, &s)
 	return s
 }
 
-// AddRead counts a sample that was read already, unless it is not IP.
+// AddRead counts a sample that is already parsed, unless it is not IP.
 func (v *Views) AddRead(p sample.Sample, s *suggest.Sample) {
 	if s.Kind != packet.IP {
 		return

@@ -6,15 +6,14 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// How many samples are taken where the policy looks for attacks. In a second there are enough to see what a flood is made of, and the
-// daemon needs some percent of a core for them.
+// The rate of samples for a policy with `detect`. A second must have enough samples to show the kinds of packets in a flood. The daemon needs a few
+// percent of a CPU core to process them.
 const (
 	adaptEvery  = 100 * time.Millisecond
-	samplesWant = 1500 // a second in each direction; a share is changed when there are twice as many, or half
+	samplesWant = 1500 // samples a second in each direction; the sampling rate is changed when there are more than twice or less than half as many
 )
 
-// adaption adapts the shares of the traffic that are sampled to its rate. The program itself halves a share that brings far too much
-// (bpf/sample.h).
+// adaption adapts the sampling rates to the traffic. The XDP program itself halves a rate that makes far too many samples (bpf/sample.h).
 type adaption struct {
 	on       bool
 	since    time.Time
@@ -30,7 +29,7 @@ func (a *adaption) count(leaving bool) {
 	}
 }
 
-// adapt changes the shares when it is time to. It returns of how many packets that arrive one is sampled; 0 while that stays.
+// adapt changes the sampling rates when a change is due. It returns the new n if one in n arriving packets is now sampled, and 0 without a change.
 func (a *adaption) adapt(c *Capture, now time.Time) uint32 {
 	span := now.Sub(a.since)
 	if !a.on || span < adaptEvery || c.samples == nil {
@@ -49,12 +48,12 @@ func (a *adaption) adapt(c *Capture, now time.Time) uint32 {
 	return max(1, uint32((1<<32)/uint64(max(1, shares.Arriving))))
 }
 
-// adapted is the share after one that brought so many samples a second.
+// adapted returns the next sampling rate. brought is the number of samples a second at the present rate.
 func adapted(share uint32, brought float64) uint32 {
 	all := image.Share(1)
 	switch {
 	case brought > 2*samplesWant:
-		return max(1, share/2) // the program stops at one in a million
+		return max(1, share/2) // the program's lowest rate is one in a million
 	case brought < samplesWant/2 && share > all/2:
 		return all
 	case brought < samplesWant/2:

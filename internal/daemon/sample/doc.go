@@ -1,8 +1,8 @@
-// Package sample has copies of packets: those that come to devices, those that rules copy, and those in files that
-// Wireshark and tcpdump read and write. It knows no attack: that is daemon/attack.
+// Package sample provides copies of packets: packets that arrive on devices, packets that rules copy, and packets in files of Wireshark and tcpdump.
+// The package does not detect attacks; daemon/attack does.
 //
-// Talkers (talkers.go) finds who sends most: frequent addresses, prefixes and values of fields in a stream of packets, in
-// memory that does not grow with the stream (spacesaving.go, hierarchy.go). Every count has a bound of its error.
+// Talkers (talkers.go) finds the most frequent senders and values in a stream of packets: addresses, prefixes and values of fields. Its memory does
+// not grow with the stream (spacesaving.go, hierarchy.go). Every count has an error bound.
 //
 //	c, err := sample.Open(ctx, instance, []string{"web"}) // what the rule `web` copies
 //	p, err := c.Read(ctx)

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// FileError says why packets are not written to a file, and what to do instead.
+// FileError is the error when packets cannot be read from or written to a file. It has a remedy.
 type FileError struct{ File, Cause, Remedy string }
 
 func (e *FileError) Error() string { return fmt.Sprintf("capture: %s %s", e.File, e.Cause) }
@@ -20,10 +20,9 @@ func (e *FileError) Error() string { return fmt.Sprintf("capture: %s %s", e.File
 // Hint is the remedy.
 func (e *FileError) Hint() string { return e.Remedy }
 
-// CreateFile opens a file to write packets to, which are nobody else's to read: a new one has mode 0600, and one that there is
-// gets it, and is emptied. It is a *FileError when that one belongs to another user, and, in a directory that others can
-// write, when it is a symbolic link or has a second name: there, others choose where those lead. Pipes and devices are left
-// as they are.
+// CreateFile opens a file to write packets to. Only the owner can read the file. A new file has mode 0600. An existing file gets that mode and is
+// emptied. CreateFile returns a *FileError when the existing file belongs to another user. In a directory that others can write, it also refuses a
+// symbolic link and a file with a second hard link, because another user may have chosen the target. Pipes and devices are not changed.
 func CreateFile(name string) (*os.File, error) {
 	shared, err := writable(filepath.Dir(name))
 	if err != nil {
@@ -47,7 +46,7 @@ func CreateFile(name string) (*os.File, error) {
 	return f, nil
 }
 
-// own makes a regular file empty and closed to others.
+// own empties a regular file and removes all access by other users.
 func own(f *os.File, shared bool) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -56,7 +55,7 @@ func own(f *os.File, shared bool) error {
 	if !info.Mode().IsRegular() {
 		return nil
 	}
-	owner := safefile.Rule{Owners: []int{os.Geteuid()}} // not root for another user: that could not give it another mode
+	owner := safefile.Rule{Owners: []int{os.Geteuid()}} // a file of root is refused for any other user, who could not change the file's mode
 	switch cause := owner.Breach(info); {
 	case cause != "":
 		return &FileError{f.Name(), cause + ": its owner could read the packets", "remove it, or name another file"}

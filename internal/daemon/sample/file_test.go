@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestCreate opens files that there are, and are not. What is left is the file's mode and content.
+// TestCreate opens existing and new files. It checks the file's mode and content afterwards.
 func TestCreate(t *testing.T) {
 	testutil.RequireRoot(t)
 	own, sticky := t.TempDir(), t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 )
 
-// FuzzCapture reads any bytes as a file of packets. It ends, and what it gives is no more than the file can have.
+// FuzzCapture reads any bytes as a file of packets. It must end, and return no more than the file can contain.
 func FuzzCapture(f *testing.F) {
 	for _, file := range forms() {
 		f.Add(file)
@@ -25,7 +25,7 @@ func FuzzCapture(f *testing.F) {
 		}
 		defer r.Close()
 		most := len(file)
-		if bytes.HasPrefix(file, []byte{0x1f, 0x8b}) { // gzip: a byte stands for 1032 at most (RFC 1951)
+		if bytes.HasPrefix(file, []byte{0x1f, 0x8b}) { // gzip: a byte expands to at most 1032 (RFC 1951)
 			most *= 1032
 		}
 		for bytes, packets := 0, 0; ; packets++ {
@@ -43,7 +43,7 @@ func FuzzCapture(f *testing.F) {
 	})
 }
 
-// FuzzStream reads any text as samples of the daemon. It ends.
+// FuzzStream reads any text as samples of the daemon. It must end.
 func FuzzStream(f *testing.F) {
 	const first, last = "{\"one_in\": 2}\n", "{\"lost\": 3}\n"
 	f.Add(first + last)

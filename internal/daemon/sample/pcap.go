@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// captured is a packet as a file has it.
+// captured is a packet as a file contains it.
 type captured struct {
-	at     time.Time // zero where the file does not say it
-	link   uint32    // the link layer (https://www.tcpdump.org/linktypes.html)
-	length int       // of the whole packet
-	data   []byte    // as many of its bytes as there are
+	at     time.Time // zero when the file has no time
+	link   uint32    // the link layer of the packet (https://www.tcpdump.org/linktypes.html)
+	length int       // length of the whole packet
+	data   []byte    // the captured bytes
 }
 
-// format reads the packets of a file of some format. Its next returns io.EOF or io.ErrUnexpectedEOF behind the last packet that is whole.
+// format reads the packets of a file format. next returns io.EOF or io.ErrUnexpectedEOF after the last complete packet.
 type format interface{ next() (captured, error) }
 
-// pcap reads files of the older format (draft-ietf-opsawg-pcap).
+// pcap reads files of the older pcap format (draft-ietf-opsawg-pcap).
 type pcap struct {
 	in         io.Reader
 	order      binary.ByteOrder
-	unit       int64 // of the second number of a time, in nanoseconds
+	unit       int64 // unit of the fraction in a time, in nanoseconds
 	snapLength uint32
 	link       uint32
 }
 
-// What begins a pcap file, as the machine that wrote it has numbers.
+// The magic numbers of pcap files, in the byte order of the machine that wrote the file.
 const (
 	microMagic = 0xa1b2c3d4
 	nanoMagic  = 0xa1b23c4d
@@ -73,7 +73,7 @@ func (p *pcap) next() (c captured, err error) {
 	return c, err
 }
 
-// trusted is how many bytes get memory before they are read: a length in a file may be wrong.
+// trusted is the number of bytes that are allocated before they are read. It is limited because a length in a file may be wrong.
 const trusted = 256 << 10
 
 // readBytes reads n bytes.

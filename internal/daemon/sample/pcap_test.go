@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 )
 
-// words are numbers of a file: of 16 bits, of 32, and bytes as they are.
+// words encodes the values of a file: 16-bit numbers, 32-bit numbers, and bytes.
 func words(order binary.AppendByteOrder, values ...any) (text []byte) {
 	for _, v := range values {
 		switch v := v.(type) {
@@ -35,14 +35,14 @@ func words(order binary.AppendByteOrder, values ...any) (text []byte) {
 	return text
 }
 
-// block is a block of pcapng.
+// block encodes a block of pcapng.
 func block(order binary.AppendByteOrder, kind int, values ...any) []byte {
 	body := words(order, values...)
 	body = append(body, make([]byte, -len(body)&3)...)
 	return words(order, kind, 12+len(body), body, 12+len(body))
 }
 
-// forms are files of both formats, in both byte orders, with all that pcapng has for packets.
+// forms returns files of both formats, in both byte orders, with all of pcapng's blocks and options for packets.
 func forms() map[string][]byte {
 	files := map[string][]byte{}
 	frame := bytes.Repeat([]byte{1, 2, 3, 4, 5, 6, 7}, 9)
@@ -60,7 +60,7 @@ func forms() map[string][]byte {
 		files["pcapng "+name] = slices.Concat(section,
 			device(1), device(101, uint16(9), uint16(1), []byte{0x8a, 0, 0, 0}, uint16(14), uint16(8), uint64(3600), 0), device(1, uint16(2), uint16(2), []byte("e0\x00\x00"), uint16(9), uint16(1), []byte{12, 0, 0, 0}),
 			packet(0, 1_700_000_000_000_001), packet(1, 1_700_000_000<<10), packet(2, 1_700_000_000_123_456_789),
-			block(order, 4, 0), // names, which nobody needs
+			block(order, 4, 0), // a block of names, which the reader skips
 			block(order, 3, 60, frame[:50]),
 			block(order, 2, uint16(1), uint16(7), 0, 1024, 14, 14, frame[:14]),
 			section, device(1), packet(0, 2_000_000))
@@ -70,7 +70,7 @@ func forms() map[string][]byte {
 	return files
 }
 
-// TestFormats reads files as gopacket does.
+// TestFormats compares the packets of files with gopacket's.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	for name, file := range forms() {
@@ -98,7 +98,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// oracle is gopacket's reader of a file.
+// oracle returns a function that reads a file with gopacket.
 func oracle(t *testing.T, file []byte) func() (data []byte, at any, length int, link layers.LinkType, err error) {
 	if old, err := pcapgo.NewReader(bytes.NewReader(file)); err == nil {
 		return func() ([]byte, any, int, layers.LinkType, error) {
@@ -117,7 +117,7 @@ func oracle(t *testing.T, file []byte) func() (data []byte, at any, length int, 
 	}
 }
 
-// TestDamaged reads files in which some bytes are others, or the end is missing: what is wrong is said, and nothing else happens.
+// TestDamaged reads files with changed bytes, or without their end. The only result must be an error that says what is wrong.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	random, path := rand.New(rand.NewPCG(1, 2)), filepath.Join(t.TempDir(), "file")

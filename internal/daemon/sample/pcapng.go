@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// pcapng reads files of the newer format (draft-ietf-opsawg-pcapng): blocks, each with its type and its length at both ends.
+// pcapng reads files of the newer format (draft-ietf-opsawg-pcapng). A file consists of blocks, which have a type and have their length at both ends.
 type pcapng struct {
 	in         io.Reader
 	order      binary.ByteOrder
-	interfaces []ngInterface // of the section
-	skip       bool          // the section, whose version is not known
+	interfaces []ngInterface // devices of the present section
+	skip       bool          // skip the section, because its version is unknown
 }
 
 // ngInterface is a device of a file.
 type ngInterface struct {
 	link, snapLength uint32
-	perSecond        uint64 // units of a time
-	offset           int64  // of times, in seconds
+	perSecond        uint64 // time units in a second
+	offset           int64  // number of seconds to add to times
 }
 
-// Types of blocks, and the number by which a section tells its byte order.
+// Types of blocks, and the number that shows the byte order of a section.
 const (
 	ngSection   = 0x0a0d0d0a
 	ngDevice    = 1
@@ -39,17 +39,17 @@ const (
 	ngEnd        = 0
 	ngComment    = 1
 	ngName       = 2  // of a device
-	ngProgram    = 4  // of a section: who wrote it
+	ngProgram    = 4  // of a section: the program that wrote it
 	ngResolution = 9  // of times
 	ngOffset     = 14 // of times
 )
 
 const (
 	ngEnds       = 8 + 4 // bytes of a block around its body
-	microseconds = 6     // the resolution of times that a file does not say
+	microseconds = 6     // the resolution of times without the option
 )
 
-// errShort is a block whose length leaves something out.
+// errShort is the error for a block that is too short for its content.
 var errShort = errors.New("a block is too short")
 
 func newPcapng(in io.Reader) (*pcapng, error) {
@@ -68,7 +68,7 @@ func (p *pcapng) block() (kind uint32, body []byte, err error) {
 		return 0, nil, err
 	}
 	kind = p.order.Uint32(head[:])
-	if kind == ngSection { // in either order
+	if kind == ngSection { // the type of a section is the same in both byte orders
 		if body, err = readBytes(p.in, 4); err != nil {
 			return 0, nil, err
 		}
@@ -124,7 +124,7 @@ func (p *pcapng) section(body []byte) error {
 		return errShort
 	}
 	major, minor := p.order.Uint16(body[4:]), p.order.Uint16(body[6:])
-	p.interfaces, p.skip = nil, major != 1 || minor != 0 && minor != 2 // 2 is as 0 (section 4.1)
+	p.interfaces, p.skip = nil, major != 1 || minor != 0 && minor != 2 // 2 means the same as 0 (section 4.1)
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (p *pcapng) device(body []byte) error {
 		}
 		options = options[min(4+padded(n), len(options)):]
 	}
-	const binaryUnit, mostBinary, mostDecimal = 0x80, 63, 19 // that 64 bits have
+	const binaryUnit, mostBinary, mostDecimal = 0x80, 63, 19 // the limits of 64 bits
 	exponent := resolution &^ binaryUnit
 	switch {
 	case resolution&binaryUnit != 0 && exponent <= mostBinary:
@@ -168,10 +168,10 @@ func (p *pcapng) device(body []byte) error {
 	return nil
 }
 
-// padded is a length with the bytes that fill the last four.
+// padded returns a length rounded up to a multiple of four.
 func padded(n int) int { return (n + 3) &^ 3 }
 
-// at is a time in units of the device.
+// at returns the time for a number of the device's time units.
 func (i *ngInterface) at(units uint64) time.Time {
 	high, low := bits.Mul64(units%i.perSecond, uint64(time.Second))
 	nanoseconds, _ := bits.Div64(high, low, i.perSecond)
@@ -198,7 +198,7 @@ func (p *pcapng) packet(kind uint32, body []byte) (c captured, err error) {
 	return captured{at, i.link, int(length), body[20 : 20+have]}, nil
 }
 
-// simple reads a packet that is nothing but its bytes. It is of the first device.
+// simple reads a simple packet block, which contains only the packet's bytes. The packet belongs to the first device.
 func (p *pcapng) simple(body []byte) (c captured, err error) {
 	if len(body) < 4 || len(p.interfaces) == 0 {
 		return c, errShort

@@ -24,7 +24,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// receive counts the samples of packets to 192.0.2.1 by their length, until there are n or none comes for a while.
+// receive counts the samples of packets to 192.0.2.1 by their length. It stops after n samples, or when no sample arrives for a while.
 func receive(t *testing.T, r *sample.DeviceReader, n int) map[int]int {
 	t.Helper()
 	got := map[int]int{}
@@ -40,14 +40,14 @@ func receive(t *testing.T, r *sample.DeviceReader, n int) map[int]int {
 			t.Errorf("%d bytes of %d, of device %s", len(s.Frame), s.Length, s.Device)
 		}
 		if p := packet.Decode(s.Frame); p.Kind == packet.IP && p.Dst.String() == "192.0.2.1" {
-			got[s.Length]++ // else it is neighbor discovery of the device
+			got[s.Length]++ // other packets are neighbor discovery of the device
 			n--
 		}
 	}
 	return got
 }
 
-// TestDeviceReader samples all packets of a device on each target. XDP passes no packet that it drops; netfilter decides later.
+// TestDeviceReader samples all packets of a device on each target. Packets that XDP drops must be missing; netfilter decides after the sampling.
 func TestDeviceReader(t *testing.T) {
 	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
 		t.Run(string(target), func(t *testing.T) {
@@ -82,7 +82,8 @@ func TestDeviceReader(t *testing.T) {
 	}
 }
 
-// TestShare has one in 20 packets handed out, within six standard deviations, and then all of them. What is not read is lost and counted.
+// TestShare samples one in 20 packets, and then all packets. The number of samples must be within six standard deviations. Samples that are not read
+// must be counted as lost.
 func TestShare(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -119,12 +120,12 @@ func TestShare(t *testing.T) {
 	read := receive(t, r, sent)[614]
 	lost, err := r.Lost()
 	check(t, err)
-	if read < 1000 || read+int(lost) < sent || read+int(lost) > sent+20 { // and a few packets of the device's own
+	if read < 1000 || read+int(lost) < sent || read+int(lost) > sent+20 { // the device itself sends a few packets more
 		t.Errorf("%d packets: %d samples read, %d lost", sent, read, lost)
 	}
 }
 
-// TestRefused opens a device that is not there.
+// TestRefused opens a device that does not exist.
 func TestRefused(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

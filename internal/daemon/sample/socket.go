@@ -12,21 +12,21 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// socket takes samples of what comes to a device.
+// socket samples the packets that arrive on a device.
 type socket struct {
 	device  *net.Interface
 	fd      int
 	dropped uint64
 }
 
-// waiting is the socket's memory for packets that wait, in bytes. A sample takes at most about 1 kB of it, for the kernel counts what it
-// has for the whole frame.
+// waiting is the size of the socket's receive buffer, in bytes. A sample takes up to about 1 kB of the buffer, because the kernel counts the memory
+// of the whole frame.
 const waiting = 8 << 20
 
-// openSocket makes a socket that takes nothing yet.
+// openSocket makes a socket that receives nothing yet.
 func openSocket(device *net.Interface) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EAFNOSUPPORT) { // EAFNOSUPPORT: RestrictAddressFamilies of systemd
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EAFNOSUPPORT) { // EAFNOSUPPORT: from systemd's RestrictAddressFamilies
 		return nil, wording.WithHint(fmt.Errorf("packet socket: %w", err),
 			"packet sockets take CAP_NET_RAW, which the daemon does not have under its systemd unit: run the command as root")
 	}
@@ -40,7 +40,7 @@ func openSocket(device *net.Interface) (*socket, error) {
 	return &socket{device: device, fd: fd}, nil
 }
 
-// begin has the socket take what its filter draws.
+// begin starts to receive the packets that pass the filter.
 func (s *socket) begin() error {
 	all := binary.BigEndian.Uint16(binary.NativeEndian.AppendUint16(nil, unix.ETH_P_ALL))
 	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: s.device.Index}); err != nil {
@@ -49,7 +49,7 @@ func (s *socket) begin() error {
 	return nil
 }
 
-// filter has the socket draw packets that come in and whose random number is at most this.
+// filter sets the filter of the socket. The filter accepts arriving packets whose random number is not greater than `most`.
 func (s *socket) filter(most uint32) error {
 	const outgoing = 4 // PACKET_OUTGOING of linux/if_packet.h
 	code, err := bpf.Assemble([]bpf.Instruction{
@@ -57,7 +57,7 @@ func (s *socket) filter(most uint32) error {
 		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: most, SkipTrue: 3},
 		bpf.LoadExtension{Num: bpf.ExtType},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: outgoing, SkipTrue: 1},
-		bpf.RetConstant{Val: 1 << 18}, // all of the frame: how long it is would be lost with a part
+		bpf.RetConstant{Val: 1 << 18}, // the whole frame: a truncated one would hide its length
 		bpf.RetConstant{Val: 0},
 	})
 	if err != nil {
@@ -74,13 +74,13 @@ func (s *socket) filter(most uint32) error {
 	return nil
 }
 
-// read takes a sample that waits, with its first bytes in frame. It returns false when none does.
+// read reads a waiting sample, and puts its first bytes into frame. It returns false when no sample is waiting.
 func (s *socket) read(frame []byte) (_ Sample, ok bool, err error) {
-	n, _, err := unix.Recvfrom(s.fd, frame, unix.MSG_TRUNC|unix.MSG_DONTWAIT) // n counts all of the frame
+	n, _, err := unix.Recvfrom(s.fd, frame, unix.MSG_TRUNC|unix.MSG_DONTWAIT) // n is the length of the whole frame
 	switch {
 	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
 		return Sample{}, false, nil
-	case errors.Is(err, unix.ENETDOWN): // said once when the device goes down; it may come back
+	case errors.Is(err, unix.ENETDOWN): // reported once when the device goes down; it may come up again
 		return Sample{}, false, nil
 	case err != nil:
 		return Sample{}, false, fmt.Errorf("samples of device %s: %w", s.device.Name, err)
@@ -88,7 +88,7 @@ func (s *socket) read(frame []byte) (_ Sample, ok bool, err error) {
 	return Sample{Device: s.device.Name, Length: n, Frame: frame[:min(n, len(frame))]}, true, nil
 }
 
-// lost asks the kernel, which begins to count anew each time.
+// lost reads the kernel's count of lost samples, which restarts at each read.
 func (s *socket) lost() (uint64, error) {
 	stats, err := unix.GetsockoptTpacketStats(s.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {

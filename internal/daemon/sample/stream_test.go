@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// TestStream writes samples and reads them back. Streams that break off, and texts that are none, are errors.
+// TestStream writes samples and reads them back. A cut stream, and text that is no stream, must be errors.
 func TestStream(t *testing.T) {
 	tap := NewTap(control.Instance{})
 	tap.oneIn.Store(10)

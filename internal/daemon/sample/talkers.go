@@ -7,13 +7,13 @@ import (
 // TalkerFields are the fields whose values Talkers count.
 var TalkerFields = []packet.Field{packet.Proto, packet.DPort, packet.SPort, packet.Flags, packet.Length, packet.TTL}
 
-// talkerPlaces is how many keys of each kind Talkers count. With it no count is more than 1/512 of all packets too high.
+// talkerPlaces is the number of places of each counter. With this number no count is too high by more than 1/512 of all packets.
 const talkerPlaces = 512
 
-// Talkers are who and what is in a stream of packets. They take less than a megabyte.
+// Talkers count the sources, destinations and field values in a stream of packets. They use less than a megabyte.
 type Talkers struct {
-	Packets uint64 // of IP
-	Bytes   uint64 // of IP
+	Packets uint64 // IP packets
+	Bytes   uint64 // of IP packets
 	From    *Hierarchy
 	To      *Hierarchy
 
@@ -43,8 +43,8 @@ func (v *Talkers) Add(p *packet.Packet) {
 	}
 }
 
-// Get is the count of a value of a field, which must be one of TalkerFields.
+// Get returns the count of a value of a field. The field must be one of TalkerFields.
 func (v *Talkers) Get(f packet.Field, value uint32) Count[uint32] { return v.fields[f].Get(value) }
 
-// Top are the n most frequent values of a field, which must be one of TalkerFields.
+// Top returns the n most frequent values of a field. The field must be one of TalkerFields.
 func (v *Talkers) Top(f packet.Field, n int) []Count[uint32] { return v.fields[f].Top(n) }

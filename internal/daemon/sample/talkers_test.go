@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// streams are sequences of keys: random ones, and such as are hard for a Counter of few places.
+// streams are sequences of keys: random ones, and ones that are difficult for a Counter with few places.
 var streams = []struct {
 	name string
 	key  func(r *rand.Rand, i, places int) uint32
@@ -26,7 +26,7 @@ var streams = []struct {
 	{"one key among new ones", func(_ *rand.Rand, i, _ int) uint32 { return uint32(i % 50 * i) }},
 }
 
-// TestCounter compares counts with exact ones, by the bounds of the paper.
+// TestCounter compares counts with exact ones, within the bounds of the paper.
 func TestCounter(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
@@ -68,7 +68,7 @@ func compareCounts(t *testing.T, name string, c *sample.Counter[uint32], exact m
 	}
 }
 
-// TestHierarchy compares with hierarchical heavy hitters by exact counts, of both families.
+// TestHierarchy compares the result with exact hierarchical heavy hitters, for both families.
 func TestHierarchy(t *testing.T) {
 	t.Parallel()
 	const n, share = 30_000, 0.02
@@ -102,7 +102,7 @@ func TestHierarchy(t *testing.T) {
 	}
 }
 
-// randomSource is a source of which one address, one /24 and one /16 (v6 /128, /64, /48) are frequent, the others not.
+// randomSource returns a random source. One address, one /24 and one /16 (IPv6: /128, /64, /48) are frequent, the others are not.
 func randomSource(r *rand.Rand) netip.Addr {
 	word := func(prefix string, mask uint32) netip.Addr {
 		a := netip.MustParseAddr(prefix).As16()
@@ -144,7 +144,7 @@ func within(all []netip.Addr, p netip.Prefix) (n uint64) {
 	return n
 }
 
-// TestTalkers counts packets of all kinds, among them such as have no address.
+// TestTalkers counts packets of all kinds, including packets without addresses.
 func TestTalkers(t *testing.T) {
 	t.Parallel()
 	v := sample.NewTalkers()
@@ -176,7 +176,7 @@ func TestTalkers(t *testing.T) {
 	}
 }
 
-// TestSamplingError draws samples of a known share, and counts how often the error is within the bound: it has to be in about 95%.
+// TestSamplingError draws samples of a known share, and counts how often the error is within the bound: that must be in about 95%.
 func TestSamplingError(t *testing.T) {
 	t.Parallel()
 	r := testutil.Random(t)

@@ -10,7 +10,7 @@ type bitset []uint64
 
 func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
 
-// fullBitset is the set of all numbers below n.
+// fullBitset returns the set of all numbers from 0 to n-1.
 func fullBitset(n int) bitset {
 	b := newBitset(n)
 	for i := range n {
@@ -28,13 +28,13 @@ func (b bitset) count() (n int) {
 	return n
 }
 
-// first is the least number, of a set that is not empty.
+// first returns the smallest number of a set. The set must not be empty.
 func (b bitset) first() int {
 	at := slices.IndexFunc(b, func(w uint64) bool { return w != 0 })
 	return 64*at + bits.TrailingZeros64(b[at])
 }
 
-// and are the numbers in both.
+// and returns the intersection of two sets.
 func (b bitset) and(c bitset) bitset {
 	out := make(bitset, len(b))
 	for i := range b {
@@ -43,7 +43,7 @@ func (b bitset) and(c bitset) bitset {
 	return out
 }
 
-// common counts the numbers in both.
+// common returns the size of the intersection of two sets.
 func (b bitset) common(c bitset) (n int) {
 	for i := range b {
 		n += bits.OnesCount64(b[i] & c[i])
@@ -51,7 +51,7 @@ func (b bitset) common(c bitset) (n int) {
 	return n
 }
 
-// without are the numbers of b that are not in c.
+// without returns the difference of two sets: the numbers of b that are not in c.
 func (b bitset) without(c bitset) bitset {
 	out := make(bitset, len(b))
 	for i := range b {

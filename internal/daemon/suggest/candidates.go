@@ -11,16 +11,16 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// perField is how many values of a field, or of bytes at a place, become candidates.
+// perField is the number of most frequent values of a field, or of bytes at an offset, that become candidates.
 const perField = 8
 
-// places of the payload, and of the TCP or ICMP header, at which the search looks for four bytes.
+// Offsets in the payload, and in the TCP or ICMP header, at which the search compares four bytes.
 var (
 	payloadPlaces = []int{0, 4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56}
 	headerPlaces  = []int{4, 8, 12, 16, 20, 24, 28}
 )
 
-// candidates are keys that a part of some samples of the attack has.
+// candidates returns tests that some of the attack's samples in the set pass. Each test is a candidate for a key of a rule.
 func (s *search) candidates(in bitset) (list []test) {
 	least := max(2, in.count()/20)
 	for _, f := range []packet.Field{packet.DPort, packet.SPort, packet.Length, packet.TTL, packet.DSCP} {
@@ -40,7 +40,7 @@ func (s *search) candidates(in bitset) (list []test) {
 	return append(list, s.byteCandidates(in, least, true, headerPlaces)...)
 }
 
-// rangeCandidates are ranges from a quantile to an end of what was seen, and between two.
+// rangeCandidates returns tests for ranges of a field's values: from a quantile to the smallest or largest value, and between two quantiles.
 func (s *search) rangeCandidates(in bitset, f packet.Field) (list []test) {
 	sorted := s.sorted(in, f)
 	if len(sorted) == 0 {
@@ -53,20 +53,20 @@ func (s *search) rangeCandidates(in bitset, f packet.Field) (list []test) {
 	return list
 }
 
-// sorted are the values of a field, ascending.
+// sorted returns the values of a field, in ascending order.
 func (s *search) sorted(in bitset, f packet.Field) (list []uint32) {
 	in.each(func(i int) { list = append(list, s.attack[i].Value[f]) })
 	slices.Sort(list)
 	return list
 }
 
-// The lengths of the prefixes that the search looks for, the longest first: of those that hold the same packets it takes the first.
+// The prefix lengths that the search tries, the longest first. Among prefixes with the same packets it uses the first.
 var (
 	lengths4 = []int{32, 24, 20, 16, 12, 8}
 	lengths6 = []int{128, 64, 56, 48, 40, 32}
 )
 
-// prefixOf is the prefix of an address with the length at an index.
+// prefixOf returns the prefix of an address. at is the index of the prefix length in the lists above.
 func prefixOf(a netip.Addr, at int) netip.Prefix {
 	length := lengths6[at]
 	if a.Is4() {
@@ -89,7 +89,7 @@ func (s *search) prefixCandidates(in bitset, least int) (list []test) {
 	return list
 }
 
-// typeCandidates are the types that DNS queries ask for.
+// typeCandidates returns tests for the query types of DNS queries.
 func (s *search) typeCandidates(in bitset, least int) (list []test) {
 	counts := map[uint32]int{}
 	in.each(func(i int) {
@@ -103,7 +103,7 @@ func (s *search) typeCandidates(in bitset, least int) (list []test) {
 	return list
 }
 
-// nameCandidates are the names that DNS queries ask for, and those above.
+// nameCandidates returns tests for the names in DNS queries, and for their parent domains.
 func (s *search) nameCandidates(in bitset, least int) (list []test) {
 	counts := map[string]int{}
 	in.each(func(i int) {

@@ -9,11 +9,11 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// errByHand says that a policy is written in a way that Insert does not change.
+// errByHand is the error for a policy whose format Insert cannot change.
 var errByHand = errors.New("suggest: the rules of the policy do not begin with - in a line of their own each: add the new ones by hand")
 
-// Insert adds rules to the text of a policy that was read from it: each before the rule that its Before names, or behind all others. A
-// comment goes above each. Nothing else changes.
+// Insert adds rules to the text of a policy. It puts each rule before the rule that its field Before names, or after all other rules. It puts a
+// comment above each rule. Nothing else changes.
 func Insert(text string, p *policy.Policy, rules []Rule, comment func(Rule) string) (string, error) {
 	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n")+"\n", "\n")
 	lines = lines[:len(lines)-1]
@@ -21,7 +21,7 @@ func Insert(text string, p *policy.Policy, rules []Rule, comment func(Rule) stri
 	if err != nil {
 		return "", err
 	}
-	added := map[int][]string{} // by the index of the line before which they stand
+	added := map[int][]string{} // by the index of the line that they precede
 	for _, r := range rules {
 		at := list
 		for _, old := range p.Rules {
@@ -44,7 +44,8 @@ func Insert(text string, p *policy.Policy, rules []Rule, comment func(Rule) stri
 	return out.String(), same(out.String(), p, len(rules))
 }
 
-// listOf is the index of the line behind the last rule, or of the one where the key rules can stand, and the indentation of the rules.
+// listOf returns the index of the line after the last rule, and the indentation of the rules. Without rules, it returns the line where the key
+// `rules` can be added.
 func listOf(lines []string, p *policy.Policy) (end int, indent string, err error) {
 	if len(p.Rules) == 0 {
 		if slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "rules:") }) {
@@ -67,7 +68,7 @@ func listOf(lines []string, p *policy.Policy) (end int, indent string, err error
 		switch {
 		case bare == "" || strings.HasPrefix(bare, "#"):
 		case strings.HasPrefix(lines[i], indent+" "):
-			end = i + 1 // it goes on with the rule
+			end = i + 1 // the rule continues on this line
 		default:
 			return end, indent, nil
 		}
@@ -75,7 +76,7 @@ func listOf(lines []string, p *policy.Policy) (end int, indent string, err error
 	return end, indent, nil
 }
 
-// same reports when a text is not the policy with so many rules more.
+// same returns an error unless text is the policy `before` with this many additional rules.
 func same(text string, before *policy.Policy, more int) error {
 	after, err := policy.Parse(before.File, []byte(text))
 	if err != nil {

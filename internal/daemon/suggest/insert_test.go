@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// TestInsert adds rules to policies of all layouts. What was there stays as it was, byte for byte.
+// TestInsert adds rules to policies of all layouts. The existing text must not change, byte for byte.
 func TestInsert(t *testing.T) {
 	t.Parallel()
 	first := suggest.Rule{Name: "new-1", Text: "{name: new-1, proto: udp, observe: true, then: drop}", Before: "time"}

@@ -2,15 +2,15 @@ package suggest
 
 import "math"
 
-// Share is a part of some samples.
+// Share is a share of a number of samples.
 type Share struct {
 	Packets int     `json:"packets"`
 	Of      int     `json:"of"`
-	Low     float64 `json:"low"`  // the 95% confidence interval of the share in all traffic that
-	High    float64 `json:"high"` // the samples were drawn from; 0 to 1 without samples
+	Low     float64 `json:"low"`  // the limits of the 95% confidence interval of the share in all traffic from which
+	High    float64 `json:"high"` // the samples were drawn; 0 and 1 without samples
 }
 
-// share is a part with its interval by Wilson's score (E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical
+// share returns a share with its confidence interval by Wilson's score (E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical
 // Inference", JASA 22, 1927).
 func share(packets, of int) Share {
 	if of == 0 {
@@ -23,7 +23,7 @@ func share(packets, of int) Share {
 	return Share{packets, of, max(0, (middle-half)/(1+z*z/n)), min(1, (middle+half)/(1+z*z/n))}
 }
 
-// Part is the share as a number from 0 to 1.
+// Part returns the share as a number from 0 to 1.
 func (s Share) Part() float64 {
 	if s.Of == 0 {
 		return 0
@@ -31,5 +31,5 @@ func (s Share) Part() float64 {
 	return float64(s.Packets) / float64(s.Of)
 }
 
-// ShareOf is a part of some samples with its interval.
+// ShareOf returns the share of packets among of samples, with its confidence interval.
 func ShareOf(packets, of int) Share { return share(packets, of) }

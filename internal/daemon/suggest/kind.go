@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// kind tells attacks of different vectors apart before any search: packets of two kinds are never covered by one rule.
+// kind is the kind of a packet. The search treats kinds separately, because no rule covers packets of two kinds.
 type kind struct {
 	family, proto, fragment, flags, icmp uint32
 }
@@ -23,7 +23,7 @@ func kindOf(s *Sample) kind {
 	return k
 }
 
-// tests are the keys that all packets of a kind have.
+// tests returns the tests that all packets of a kind pass.
 func (k kind) tests() []test {
 	list := []test{exactly(packet.Proto, k.proto)}
 	if k.flags == packet.FlagsNone && k.icmp == packet.ICMPNone || k.fragment != packet.FragmentNone {
@@ -38,14 +38,14 @@ func (k kind) tests() []test {
 	return list
 }
 
-// wide is the kind without what TCP and ICMP tell apart: a flood may draw these at random.
+// wide returns the kind without the fields of TCP and ICMP, which a flood may randomize.
 func (k kind) wide() kind {
 	k.flags, k.icmp = packet.FlagsNone, packet.ICMPNone
 	return k
 }
 
-// kinds are those of at least so many samples, the most frequent first, and then the wide ones. What somebody draws at random makes no
-// number of kinds that grows with the samples.
+// kinds returns the kinds with at least `least` samples, the most frequent first, followed by the wide kinds. Because of the threshold, randomized
+// fields do not make the number of kinds grow with the number of samples.
 func kinds(samples []Sample, least int) []kind {
 	counts, wide := map[kind]int{}, map[kind]int{}
 	for i := range samples {
@@ -66,19 +66,20 @@ func kinds(samples []Sample, least int) []kind {
 	return list
 }
 
-// values counts the values of a field among samples.
+// values returns how often each value of a field occurs among samples.
 func values(samples []Sample, in bitset, f packet.Field) map[uint32]int {
 	counts := map[uint32]int{}
 	in.each(func(i int) { counts[samples[i].Value[f]]++ })
 	return counts
 }
 
-// frequent are the keys of the highest counts that reach least, at most so many, the highest first; of equal counts the lower key.
+// frequent returns the keys with the highest counts, the highest first. It returns at most `most` keys, whose counts are at least `least`. Among
+// equal counts the lower key is first.
 func frequent[K cmp.Ordered](counts map[K]int, least, most int) []K {
 	return frequentBy(counts, least, most, cmp.Compare[K])
 }
 
-// frequentBy is frequent for keys of another order.
+// frequentBy returns the same as frequent, but orders keys with equal counts by compare.
 func frequentBy[K comparable](counts map[K]int, least, most int, compare func(a, b K) int) []K {
 	var list []K
 	for k, n := range counts {

@@ -11,20 +11,20 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Sample is a packet that was seen, maybe not to its end.
+// Sample is a captured packet, which may be truncated.
 type Sample struct {
 	packet.Packet
-	seen int    // bytes of L4 that were captured
-	name string // that a DNS query asks for
+	seen int    // number of captured bytes of L4
+	name string // the name in a DNS query
 }
 
 const (
-	maxFrame  = 65535 + 64 // bytes of the longest frame that is looked at: a datagram with its headers
-	keptFrame = 1280       // bytes that are kept of one: the language looks no further than 1,040 bytes into a payload
+	maxFrame  = 65535 + 64 // bytes of the longest frame that is decoded: a datagram with its headers
+	keptFrame = 1280       // bytes of a frame that are kept; a policy can test at most the first 1,040 bytes of a payload
 )
 
-// NewSample decodes a frame of which length bytes were on the wire. What was not captured reads as zeros, so that a cut frame does not
-// look like a damaged packet.
+// NewSample decodes a frame that had length bytes on the wire. It replaces bytes that were not captured by zeros, so that a truncated frame does not
+// look malformed.
 func NewSample(frame []byte, length int) Sample {
 	captured := len(frame)
 	if length = min(length, maxFrame); captured < length {
@@ -35,17 +35,17 @@ func NewSample(frame []byte, length int) Sample {
 	if isQuery(&s) {
 		s.name = s.Query.Name()
 	}
-	before := len(frame) - cap(s.L4) // the capacity of each part goes on to the end of the frame
+	before := len(frame) - cap(s.L4) // the capacity of each part reaches to the end of the frame
 	kept := bytes.Clone(frame[:min(len(frame), keptFrame)])
 	s.L4, s.Payload, s.Query = moved(s.L4, frame, kept), moved(s.Payload, frame, kept), s.Query.Clone()
 	s.seen = max(0, min(len(s.L4), captured-before))
 	return s
 }
 
-// Sender is the address that the packet is from: a client of IPv6 is a /64.
+// Sender returns the source address, or its /64 for IPv6.
 func (s *Sample) Sender() netip.Addr { return HostOf(s.Src) }
 
-// HostOf is the address that stands for the host that has one: a client of IPv6 is a /64.
+// HostOf returns the address that identifies a host: the address itself, or its /64 for IPv6.
 func HostOf(a netip.Addr) netip.Addr {
 	if a.Is4() {
 		return a
@@ -54,7 +54,8 @@ func HostOf(a netip.Addr) netip.Addr {
 	return p.Addr()
 }
 
-// moved is a part of a frame in a copy of the frame's first bytes. nil stays nil.
+// moved returns the part of a copy that lies at the same offset as a part of the original frame. kept is the copy of the frame's first bytes. nil
+// stays nil.
 func moved(part, frame, kept []byte) []byte {
 	if part == nil {
 		return nil
@@ -63,8 +64,8 @@ func moved(part, frame, kept []byte) []byte {
 	return kept[at:min(at+len(part), len(kept))]
 }
 
-// ReadFile reads at most so many packets of a file, drawn at random when there are more, from the first so long a time; 0 reads all of
-// it. The draw is the same each time. It returns the time that the packets span, and how many IP packets there were.
+// ReadFile reads packets of a file. If the file has more packets than `most`, ReadFile chooses some at random, always with the same result. It reads
+// only the first span of time, or everything if span is 0. It returns the time that the packets span, and the number of IP packets.
 func ReadFile(name string, most int, span time.Duration) (samples []Sample, took time.Duration, packets int, err error) {
 	r, err := sample.OpenFile(name)
 	if err != nil {
@@ -85,7 +86,7 @@ func ReadFile(name string, most int, span time.Duration) (samples []Sample, took
 			first, last = p.Time, p.Time
 		}
 		if span > 0 && p.Time.Sub(first) > span {
-			continue // packets of several devices are not in order
+			continue // packets of several devices may be out of order
 		}
 		if p.Time.After(last) {
 			last = p.Time

@@ -7,12 +7,12 @@ import (
 	"github.com/floodwall/floodwall/test/suggesttest"
 )
 
-// legitimate are packets of a server's usual traffic to 10.10.10.10.
+// legitimate returns n packets of a server's usual traffic to 10.10.10.10.
 func legitimate(r *rand.Rand, n int) []suggest.Sample {
 	return packets(n, func() string { return suggesttest.Legitimate(r) })
 }
 
-// packets are n packets that line describes, in the notation of explain.
+// packets returns n packets that line describes in the notation of explain.
 func packets(n int, line func() string) []suggest.Sample {
 	list := make([]suggest.Sample, n)
 	for i := range list {

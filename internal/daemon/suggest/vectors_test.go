@@ -24,7 +24,7 @@ func words(r *rand.Rand) string {
 	return string(b)
 }
 
-// vectors are attacks, and the keys that a rule against each must have.
+// vectors are attacks, each with the keys that a rule against it must have.
 var vectors = []struct {
 	name string
 	line func(r *rand.Rand) string
@@ -65,8 +65,8 @@ var vectors = []struct {
 	}, []string{"fragment: later", "proto: udp"}},
 }
 
-// TestVectors finds a rule against each vector alone, and then against all of them at once, amid legitimate packets. The rules are
-// judged by packets that the search did not see.
+// TestVectors searches for rules against each vector alone, and then against all vectors at once, among legitimate packets. The rules are tested with
+// packets that the search did not get.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	r := testutil.Random(t)
@@ -83,10 +83,10 @@ func TestVectors(t *testing.T) {
 			}
 		}
 	}
-	eight := 8 * 600 // as many rules as are suggested at most
+	eight := 8 * 600 // the most rules that are suggested
 	rules := find(t, append(all[:eight], legitimate(r, 1000)...), baseline)
 	judge(t, "all", rules, fresh[:8*200], judged)
-	if len(rules) < 6 || len(rules) > 8 { // a rule may be for two vectors that are alike
+	if len(rules) < 6 || len(rules) > 8 { // similar vectors may share a rule
 		t.Errorf("%d rules against 8 vectors", len(rules))
 	}
 }
@@ -98,7 +98,7 @@ func find(t *testing.T, attack, baseline []suggest.Sample) []suggest.Rule {
 	return r.Rules
 }
 
-// judge counts what rules match, and returns their text.
+// judge counts the packets that rules match, and returns the rules' text.
 func judge(t *testing.T, name string, rules []suggest.Rule, attack, good []suggest.Sample) (text string) {
 	t.Helper()
 	covered, harmed := 0, 0
@@ -113,7 +113,7 @@ func judge(t *testing.T, name string, rules []suggest.Rule, attack, good []sugge
 	return text
 }
 
-// TestNoAttack looks for rules where there is nothing but legitimate traffic.
+// TestNoAttack searches for rules in legitimate traffic only.
 func TestNoAttack(t *testing.T) {
 	t.Parallel()
 	r := testutil.Random(t)
@@ -125,8 +125,8 @@ func TestNoAttack(t *testing.T) {
 	}
 }
 
-// TestHostile searches among packets with wrong lengths, flipped bits and cut frames. Every rule must be one that the language has, and
-// its figures those that ir.Eval gives.
+// TestHostile searches in packets with wrong lengths, flipped bits and truncated frames. Every rule must be valid. Its figures must equal those of
+// ir.Eval.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	r := testutil.Random(t)
@@ -165,7 +165,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestPolicy suggests nothing against what a policy drops already, and says before which rule a new one must stand.
+// TestPolicy checks that no rule is suggested against packets that a policy already drops. It also checks the existing rule that a new rule must
+// precede.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	r := testutil.Random(t)

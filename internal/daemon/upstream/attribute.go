@@ -8,25 +8,25 @@ import (
 	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 )
 
-// The path attributes that are looked at (RFC 4271, 5.1; RFC 4360; RFC 5701).
+// The path attributes that this package parses (RFC 4271, 5.1; RFC 4360; RFC 5701).
 const (
 	attrASPath          = 2
-	attrCommunities     = 16 // extended ones
-	attrIPv6Communities = 25 // extended ones that have an IPv6 address
+	attrCommunities     = 16 // extended communities
+	attrIPv6Communities = 25 // IPv6-address-specific extended communities
 
-	extendedLength = 0x10 // the length of the attribute has two bytes
+	extendedLength = 0x10 // the length field of the attribute has two bytes
 
-	asSequence = 2 // a segment of an AS path that has its order
+	asSequence = 2 // an ordered segment of an AS path
 )
 
-// attributes are what the path attributes of a route say.
+// attributes are the path attributes of a route.
 type attributes struct {
-	path        []uint32 // the first segment of the AS path, when it is a sequence
+	path        []uint32 // the first segment of the AS path, if that segment is a sequence
 	empty       bool     // the AS path has no segment
 	communities []flowspec.Community
 }
 
-// readAttributes reads path attributes, one after another.
+// readAttributes parses path attributes.
 func readAttributes(b []byte) (a attributes, err error) {
 	a.empty = true
 	seen := map[byte]bool{}
@@ -74,7 +74,7 @@ func (a *attributes) add(kind byte, value []byte) error {
 	return nil
 }
 
-// readPath reads an AS path, whose numbers have four bytes (RFC 6793).
+// readPath parses an AS path with four-byte AS numbers (RFC 6793).
 func (a *attributes) readPath(b []byte) error {
 	for first := true; len(b) > 0; first = false {
 		if len(b) < 2 || len(b) < 2+4*int(b[1]) {

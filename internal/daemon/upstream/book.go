@@ -18,47 +18,48 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Book keeps announcements in a directory, through crashes. Commands and the daemon write it: a lock keeps them apart.
+// Book stores announcements in a directory, so that they survive crashes. Commands and the daemon write the book under a lock.
 type Book struct{ dir string }
 
-// InState is the Book of an instance below the directory for state.
+// InState returns the Book of an instance in the state directory.
 func InState(state, bpffs, standard string) Book {
 	return Book{filepath.Join(state, instance.With("upstream", bpffs, standard))}
 }
 
-// pages are the content of the book.
+// pages is the content of the book.
 type pages struct {
 	Announcements []wire.Announcement `json:"announcements"`
-	Flaps         map[string]flap     `json:"flaps"` // of announcements that have ended, by their keys
+	Flaps         map[string]flap     `json:"flaps"` // flaps of ended announcements, by the announcements' keys
 }
 
-// flap is how often an announcement has ended lately.
+// flap records how often an announcement has ended recently.
 type flap struct {
 	Count int       `json:"count"`
 	Last  time.Time `json:"last"`
 }
 
-// An announcement that ended waits before it goes out again: for hold, and twice as long each time, up to longestWait. An hour without it
-// ends that (in the manner of RFC 2439, where the route's owner and not its reader damps it).
+// An announcement that has ended must wait before it is announced again. The wait begins with hold, and doubles each time up to longestWait. After an
+// hour without the announcement, the wait is reset. This is route flap damping as in RFC 2439, but by the sender of the route and not by the
+// receiver.
 const (
 	longestWait = time.Hour
 	forgetAfter = time.Hour
 )
 
-// mostFlaps bounds what is remembered.
+// mostFlaps is the largest number of stored flaps.
 const mostFlaps = 10_000
 
-// Request is an announcement that somebody wants.
+// Request is a request for an announcement.
 type Request struct {
 	Kind  wire.Kind
 	Flow  wire.Flow
 	Owner string
 	Why   string
 	For   time.Duration
-	Now   bool // a person insists: it does not wait
+	Now   bool // the request is urgent: the announcement does not wait
 }
 
-// FullError says that a router takes no more.
+// FullError is the error when a router accepts no more announcements.
 type FullError struct {
 	Peer netip.Addr
 	Max  int
@@ -68,24 +69,24 @@ func (e *FullError) Error() string {
 	return fmt.Sprintf("%s has its %d announcements, and takes no more", e.Peer, e.Max)
 }
 
-// Hint is what helps.
+// Hint is the remedy.
 func (e *FullError) Hint() string {
 	return "withdraw one (`floodwall-bgp status` lists them), or raise `max` of the router, if your provider agrees"
 }
 
-// FamilyError says that no router takes a kind of route.
+// FamilyError is the error when no router accepts a kind of route.
 type FamilyError struct{ Family policy.Family }
 
 func (e *FamilyError) Error() string {
 	return fmt.Sprintf("no router takes routes of the family %s", e.Family)
 }
 
-// Hint is what helps.
+// Hint is the remedy.
 func (e *FamilyError) Hint() string {
 	return "see `families` and `rtbh: {next_hop: …}` of the policy's `upstream`"
 }
 
-// Plan is the announcement that a request leads to, if it were entered now.
+// Plan returns the announcement that Announce would enter now.
 func (b Book) Plan(ctx context.Context, u *policy.Upstream, r Request, now time.Time) (a wire.Announcement, err error) {
 	err = b.locked(ctx, func(p *pages) (bool, error) {
 		a, err = p.plan(u, r, now)
@@ -94,7 +95,7 @@ func (b Book) Plan(ctx context.Context, u *policy.Upstream, r Request, now time.
 	return a, err
 }
 
-// Announce enters an announcement. One that is there already goes on, for longer if that is asked for.
+// Announce enters an announcement. If the announcement exists already, it continues, and becomes longer if the request has a later end.
 func (b Book) Announce(ctx context.Context, u *policy.Upstream, r Request, now time.Time) (a wire.Announcement, err error) {
 	err = b.locked(ctx, func(p *pages) (bool, error) {
 		p.end(now)
@@ -122,7 +123,7 @@ func (p *pages) plan(u *policy.Upstream, r Request, now time.Time) (wire.Announc
 			continue
 		}
 		if other.Key() == a.Key() {
-			if !r.Now || other.Out(now) { // else it waits, and goes out now
+			if !r.Now || other.Out(now) { // in the other case the announcement waited, and is announced now
 				a.Start, a.Hold, a.Owner = other.Start, other.Hold, other.Owner
 				a.End = later(a.End, other.End)
 			}
@@ -153,8 +154,8 @@ func later(a, b time.Time) time.Time {
 	return a.Round(0)
 }
 
-// Withdraw ends announcements that match. Before its minimum hold one is ended only when that is insisted on: else it ends then. One that
-// still waits does not go out. It returns those that have ended, and those that will.
+// Withdraw ends announcements that match. An announcement within its minimum hold time ends at once only if insist is true, and otherwise after that
+// time. An announcement that still waits is never announced. Withdraw returns the announcements that have ended, and those that will end.
 func (b Book) Withdraw(ctx context.Context, match func(*wire.Announcement) bool, insist bool, now time.Time) (gone, held []wire.Announcement, err error) {
 	err = b.locked(ctx, func(p *pages) (bool, error) {
 		p.end(now)
@@ -171,7 +172,7 @@ func (b Book) Withdraw(ctx context.Context, match func(*wire.Announcement) bool,
 			gone = append(gone, *a)
 		}
 		for _, a := range gone {
-			if p.remove(a.Key()); a.Out(now) { // one that waited has not come and gone
+			if p.remove(a.Key()); a.Out(now) { // an announcement that waited was never announced
 				p.ended(a.Key(), now)
 			}
 		}
@@ -180,13 +181,13 @@ func (b Book) Withdraw(ctx context.Context, match func(*wire.Announcement) bool,
 	return gone, held, err
 }
 
-// List are the announcements that have not ended.
+// List returns the announcements that have not ended.
 func (b Book) List(ctx context.Context, now time.Time) (list []wire.Announcement, err error) {
 	err = b.Hold(ctx, now, func(all []wire.Announcement) error { list = all; return nil })
 	return list, err
 }
 
-// Hold does something with the announcements that have not ended, while nobody can change them.
+// Hold calls do with the announcements that have not ended, while the book is locked.
 func (b Book) Hold(ctx context.Context, now time.Time, do func([]wire.Announcement) error) error {
 	return b.locked(ctx, func(p *pages) (bool, error) {
 		changed := p.end(now)
@@ -198,7 +199,7 @@ func (p *pages) remove(key string) {
 	p.Announcements = slices.DeleteFunc(p.Announcements, func(a wire.Announcement) bool { return a.Key() == key })
 }
 
-// end moves announcements that have ended to the flaps, and forgets old flaps.
+// end moves announcements that have ended to the flaps, and removes old flaps.
 func (p *pages) end(now time.Time) (changed bool) {
 	for _, a := range slices.Clone(p.Announcements) {
 		if !a.End.After(now) {
@@ -222,10 +223,10 @@ func (p *pages) ended(key string, at time.Time) {
 	}
 }
 
-// bookFile has the pages.
+// bookFile is the file with the pages.
 const bookFile = "announcements.json"
 
-// locked reads the book, changes it, and writes it when change says so.
+// locked reads the book under a lock, calls change, and writes the book when change returns true.
 func (b Book) locked(ctx context.Context, change func(*pages) (bool, error)) error {
 	unlock, err := safefile.Lock(ctx, b.dir, func() error { return os.MkdirAll(b.dir, 0o700) })
 	if err != nil {
@@ -251,7 +252,7 @@ func (b Book) locked(ctx context.Context, change func(*pages) (bool, error)) err
 	return err
 }
 
-// BrokenError says that the book cannot be read.
+// BrokenError is the error when the book cannot be read.
 type BrokenError struct {
 	File string
 	Err  error
@@ -259,7 +260,7 @@ type BrokenError struct {
 
 func (e *BrokenError) Error() string { return fmt.Sprintf("%s: %v", e.File, e.Err) }
 
-// Hint is what helps.
+// Hint is the remedy.
 func (e *BrokenError) Hint() string { return "remove the file: then nothing is announced" }
 
 func save(name string, p *pages) error {

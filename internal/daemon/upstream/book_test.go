@@ -28,7 +28,7 @@ func request(to string, length time.Duration) Request {
 	return Request{Kind: wire.FlowSpec, Flow: wire.Flow{To: netip.MustParsePrefix(to), Proto: []uint8{17}}, Owner: "alice", For: length}
 }
 
-// TestBook takes an announcement through its life, by a clock of the test.
+// TestBook follows an announcement through its life, with a clock of the test.
 func TestBook(t *testing.T) {
 	ctx, u, b := context.Background(), routers(), Book{filepath.Join(t.TempDir(), "book")}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -60,7 +60,7 @@ func TestBook(t *testing.T) {
 	if gone, held, err := b.Withdraw(ctx, all, false, at.Add(time.Second)); err != nil || len(gone) != 0 || len(held) != 2 || held[0].End != at.Add(time.Minute) {
 		t.Errorf("withdrawn before the minimum hold: %v %v %v", gone, held, err)
 	}
-	// It waits for hold after its end, and twice as long after the next one.
+	// After its end, the announcement must wait for hold, and after the next end twice as long.
 	at = at.Add(61 * time.Second)
 	ended := at.Add(-time.Second)
 	for _, wait := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
@@ -101,7 +101,7 @@ func TestBook(t *testing.T) {
 	}
 }
 
-// TestFlowOf has samples of attacks, with what may be announced against each.
+// TestFlowOf checks which announcement FlowOf returns for samples of attacks.
 func TestFlowOf(t *testing.T) {
 	u := routers()
 	talkers := func(rows ...any) (list []operate.Talker) {
@@ -114,7 +114,7 @@ func TestFlowOf(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		samples *operate.Samples
-		want    string // the flow, or why there is none
+		want    string // the flow, or the reason why there is none
 	}{
 		{"reflection", &operate.Samples{Destinations: target, Fields: map[string][]operate.Talker{
 			"proto": talkers("udp", 0.95), "sport": talkers("udp/123", 0.9), "length": talkers("468", 0.85), "port": talkers("udp/80", 0.5)}},

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Refusal is why a route is not obeyed.
+// Refusal is the reason why a route is not obeyed.
 type Refusal struct {
 	Kind Kind
 	Err  error
@@ -18,27 +18,27 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Err.Error() }
 
-// Kind is a kind of refusal, for figures.
+// Kind is the kind of a refusal, for metrics.
 type Kind string
 
 // The kinds.
 const (
-	Malformed   Kind = "malformed"   // it cannot be read
-	Unsupported Kind = "unsupported" // it asks for something that Floodwall cannot test, or not do
-	Foreign     Kind = "foreign"     // it is not for this host's own prefixes, or not from who may send it
-	Excess      Kind = "excess"      // there are more routes than `max`, or than temporary rules
+	Malformed   Kind = "malformed"   // the route cannot be parsed
+	Unsupported Kind = "unsupported" // the route has a test or an action that Floodwall does not support
+	Foreign     Kind = "foreign"     // the route is not for this host's own prefixes, or its sender must not send it
+	Excess      Kind = "excess"      // there are more routes than `max`, or more rules than temporary rules allow
 )
 
-// Kinds are all kinds.
+// Kinds contains all kinds.
 var Kinds = []Kind{Malformed, Unsupported, Foreign, Excess}
 
 func refuse(k Kind, format string, args ...any) *Refusal {
 	return &Refusal{k, fmt.Errorf(format, args...)}
 }
 
-// check reads a route, and decides whether it may be obeyed: RFC 8955, 6, as RFC 9117 amends it. A host knows no routing table that tells to whom a
-// destination belongs. In its place stands the policy: the destination must be inside the own prefixes that it names, and the route must come
-// from a router that it names, whose AS is the first of the AS path.
+// check parses a route, and decides whether to obey it: RFC 8955, 6, as amended by RFC 9117. A host has no routing table that shows who owns a
+// destination. The policy replaces that table: the destination must be inside the policy's own prefixes. The route must come from a router in the
+// policy, and the router's AS must be the first in the AS path.
 func check(r *wire.Route, u *policy.Upstream) (flowspec.Route, *Refusal) {
 	i := slices.IndexFunc(u.Peers, func(p policy.Peer) bool { return p.Address == r.Peer })
 	if i < 0 || !u.Receive.Takes(r.Peer) {
@@ -78,8 +78,8 @@ func check(r *wire.Route, u *policy.Upstream) (flowspec.Route, *Refusal) {
 	return flowspec.Route{Flow: flow, Action: action}, nil
 }
 
-// firstAS checks that the first AS of the path is that of the router, and that this host's AS is nowhere in it. A router of the own
-// network may send its own routes, whose path is empty (RFC 9117, 4.1).
+// firstAS checks that the first AS of the path is the router's AS, and that this host's AS is not in the path. A router in the host's own network may
+// send its own routes, which have an empty path (RFC 9117, 4.1).
 func firstAS(a *attributes, u *policy.Upstream, peer policy.Peer) error {
 	switch {
 	case slices.Contains(a.path, u.LocalAS(peer)):

@@ -10,20 +10,21 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// How much of all packets has a value before the daemon takes it for one of the attack.
+// The least share of all packets that a value must have to count as a property of the attack.
 const (
 	targetShare = 0.5 // a destination
 	valueShare  = 0.8 // a protocol, a port, a length, a source
 )
 
-// The shortest prefixes of sources that are taken for senders of an attack.
+// The shortest source prefixes that count as senders of an attack.
 const (
 	leastFrom4 = 16
 	leastFrom6 = 32
 )
 
-// FlowOf is the flow of an attack, by samples of all packets: the address of ours that gets most of them, and what nearly all of them have in
-// common. It says why there is none that spares the clients of the address. Ports of the destination do not: they are what it serves.
+// FlowOf returns the flow of an attack, by samples of all packets. The flow has the own address that gets most packets, and the values that nearly
+// all packets have. why is the reason when no such flow spares the clients of the address. Destination ports alone do not suffice, because they are
+// the address's services.
 func FlowOf(u *policy.Upstream, s *operate.Samples) (f wire.Flow, target netip.Prefix, why string) {
 	if s == nil {
 		return f, target, "there are no samples"
@@ -65,7 +66,7 @@ func FlowOf(u *policy.Upstream, s *operate.Samples) (f wire.Flow, target netip.P
 	return f, target, ""
 }
 
-// common is the value of a field that nearly all packets have.
+// common returns the value of a field that nearly all packets have.
 func common(s *operate.Samples, field string) (string, bool) {
 	if list := s.Fields[field]; len(list) > 0 && list[0].Share >= valueShare {
 		return list[0].Key, true
@@ -73,7 +74,7 @@ func common(s *operate.Samples, field string) (string, bool) {
 	return "", false
 }
 
-// portOf is the port that nearly all packets have, which the policy writes as udp/53.
+// portOf returns the port that nearly all packets have. The policy's notation is udp/53.
 func portOf(s *operate.Samples, field string) (wire.Range, bool) {
 	value, ok := common(s, field)
 	_, number, _ := strings.Cut(value, "/")
@@ -81,7 +82,7 @@ func portOf(s *operate.Samples, field string) (wire.Range, bool) {
 	return wire.Range{First: uint16(n), Last: uint16(n)}, ok && err == nil
 }
 
-// source is the prefix that nearly all packets come from.
+// source returns the prefix from which nearly all packets come.
 func source(s *operate.Samples, target netip.Prefix) (found netip.Prefix, ok bool) {
 	least := leastFrom4
 	if target.Addr().Is6() {

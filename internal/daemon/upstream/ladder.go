@@ -16,49 +16,50 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// The ladder goes up by measured harm: packets that are lost before this host can drop them. While the filter keeps up it stays down.
+// The ladder is the order of the automatic steps: first FlowSpec, then a black hole. A step needs measured harm: packets that are lost before this
+// host can drop them. While the filter can drop all packets of an attack, there is no step.
 const (
-	lineFull    = 0.9              // of the line's rate
-	leastLost   = 100              // packets a second that the device loses
-	fullSeconds = 3                // in a row before the first step
-	nextStep    = 30 * time.Second // that FlowSpec is out, and the line is full, before the second step
+	lineFull    = 0.9              // the line is full from this share of the line rate on
+	leastLost   = 100              // least number of packets a second that the device loses
+	fullSeconds = 3                // consecutive seconds before the first step
+	nextStep    = 30 * time.Second // time with FlowSpec announced and the line still full, before the second step is taken
 )
 
-// daemonOwner is the owner of what the ladder announces.
+// daemonOwner is the owner of the ladder's announcements.
 const daemonOwner = "daemon"
 
-// Ladder announces by itself what the policy's `auto` allows.
+// Ladder makes the announcements that the policy's `auto` allows.
 type Ladder struct {
 	Side    Side
-	Current func() *attack.Report // the attack that goes on, nil in quiet times
+	Current func() *attack.Report // returns the report of the current attack; nil in quiet times
 	Report  func(text string, err error)
 
-	full int                 // seconds in a row
-	last map[string]counters // of devices
+	full int                 // consecutive seconds with harm
+	last map[string]counters // the last counters, by device
 	at   time.Time
 	told string
 
-	counted string // the last result, until the attack ends
+	counted string // the last counted result in this attack
 	mu      sync.Mutex
 	results map[Result]uint64
 }
 
-// Result is what became of a step of the ladder.
+// Result is the result of a step of the ladder.
 type Result string
 
 // The results.
 const (
-	Announced Result = "announced" // it went out
-	Dampened  Result = "dampened"  // it waits, as it has ended a short time ago
-	Held      Result = "held"      // an announcement for the same address is out, and the next step is not due or not allowed
-	Refused   Result = "refused"   // nothing that is allowed helps: no target, no such flow, no space at the routers
+	Announced Result = "announced" // the announcement is sent to routers
+	Dampened  Result = "dampened"  // the announcement waits, because the same one ended a short time ago
+	Held      Result = "held"      // an announcement for the same address exists, and the next step is not due or not allowed
+	Refused   Result = "refused"   // no allowed announcement helps: no target, no such flow, no space at the routers
 	DryRun    Result = "dry-run"   // the policy lacks `live: true`
 )
 
-// Results are all results.
+// Results contains all results.
 var Results = []Result{Announced, Dampened, Held, Refused, DryRun}
 
-// Figures are how often each result came. One that stays the same from second to second counts once.
+// Figures returns the count of each result. A result that is repeated in consecutive seconds counts once.
 func (l *Ladder) Figures() map[Result]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +79,7 @@ func (l *Ladder) count(r Result, of string) {
 	}
 }
 
-// Run looks each second, until ctx ends.
+// Run calls look each second, until ctx ends.
 func (l *Ladder) Run(ctx context.Context) {
 	for periodic.Wait(ctx, time.Second) {
 		if err := l.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
@@ -87,7 +88,7 @@ func (l *Ladder) Run(ctx context.Context) {
 	}
 }
 
-// tell reports a text once.
+// tell reports a text, unless the last reported text was the same.
 func (l *Ladder) tell(text string, err error) {
 	is := fmt.Sprint(text, err)
 	if is != l.told {
@@ -96,7 +97,7 @@ func (l *Ladder) tell(text string, err error) {
 	}
 }
 
-// look measures a second of an attack, and takes the step that it asks for.
+// look measures a second of an attack, and takes a step if the harm requires a step.
 func (l *Ladder) look(ctx context.Context, now time.Time) error {
 	r := l.Current()
 	if r == nil {
@@ -123,7 +124,7 @@ func (l *Ladder) look(ctx context.Context, now time.Time) error {
 	return l.step(ctx, u, r, harm, now)
 }
 
-// step announces FlowSpec, or a black hole where FlowSpec has not helped and the policy allows it.
+// step announces FlowSpec. If FlowSpec has not reduced the harm and the policy allows a black hole, step announces a black hole.
 func (l *Ladder) step(ctx context.Context, u *policy.Upstream, r *attack.Report, harm string, now time.Time) error {
 	flow, target, why := FlowOf(u, r.Samples)
 	request := Request{Kind: wire.FlowSpec, Flow: flow, Owner: daemonOwner, Why: fmt.Sprintf("attack %s: %s", r.ID, harm), For: u.For}
@@ -131,7 +132,7 @@ func (l *Ladder) step(ctx context.Context, u *policy.Upstream, r *attack.Report,
 	if err != nil {
 		return err
 	}
-	var out *wire.Announcement // for the target already
+	var out *wire.Announcement // the existing announcement for the target
 	for i, a := range list {
 		if a.Flow.To == target {
 			out = &list[i]
@@ -190,10 +191,10 @@ func (l *Ladder) announce(ctx context.Context, u *policy.Upstream, r Request, no
 	return err
 }
 
-// counters are of a device.
+// counters are the counters of a device.
 type counters struct{ bytes, lost uint64 }
 
-// measure tells what harm a second has done on devices, "" for none.
+// measure returns the harm on devices in the last second as text; "" for none.
 func (l *Ladder) measure(devices []string, line uint64, now time.Time) (harm string, err error) {
 	seconds := now.Sub(l.at).Seconds()
 	was := l.last
@@ -219,8 +220,8 @@ func (l *Ladder) measure(devices []string, line uint64, now time.Time) (harm str
 	return harm, nil
 }
 
-// read reads the counters of a device in this network namespace. Packets that its receive ring had no space for are missed, those of its
-// FIFO overruns (Documentation/networking/statistics.rst of the kernel).
+// read reads the counters of a device in this network namespace. Lost packets are packets for which the receive ring had no space, and FIFO overruns
+// (Documentation/networking/statistics.rst of the kernel).
 func read(device string) (counters, error) {
 	link, err := netlink.LinkByName(device)
 	if err != nil {

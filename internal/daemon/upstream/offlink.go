@@ -10,9 +10,9 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Doubt takes from the status what routers refuse by the rules of BGP, and returns a text for each such router: black holes whose next hop, as the
-// policy names it, is not on the link to a router of another AS (RFC 4271, 5.1.3). A router can be told to take them, and does not say whether it has
-// been. A router that is on no link of this host has no such rule.
+// Doubt removes announcements from the status if routers refuse them by the rules of BGP. It returns a text for each such router. These announcements
+// are black holes whose next hop, by the policy, is not on the link to a router of another AS (RFC 4271, 5.1.3). A router can be configured to accept
+// such a route, but does not report its configuration. The rule does not apply to a router that is on no link of this host.
 func Doubt(u *policy.Upstream, st *wire.Status) (texts []string) {
 	for i := range st.Sessions {
 		s := &st.Sessions[i]
@@ -43,10 +43,10 @@ func Doubt(u *policy.Upstream, st *wire.Status) (texts []string) {
 	return texts
 }
 
-// OffLinkHint is the remedy of what Doubt tells.
+// OffLinkHint is the remedy for the problems in Doubt's texts.
 const OffLinkHint = "leave `next_hop` of `rtbh` out, or name an address of the link, and have the router set its own by the community; a router with `multihop` takes the route"
 
-// linkOf are the prefixes of the device whose link has an address, none when no link has it.
+// linkOf returns the prefixes of the device whose link contains an address, or none when there is no such device.
 func linkOf(a netip.Addr) []netip.Prefix {
 	devices, _ := net.Interfaces()
 	for _, d := range devices {
@@ -64,7 +64,7 @@ func linkOf(a netip.Addr) []netip.Prefix {
 	return nil
 }
 
-// offLink tells whether an address is on none of the prefixes of a link, if that is known.
+// offLink reports whether an address is in none of the prefixes of a link. It is false when the prefixes are unknown.
 func offLink(a netip.Addr, link []netip.Prefix) bool {
 	return a.IsValid() && len(link) > 0 && !a.IsLinkLocalUnicast() && !slices.ContainsFunc(link, func(p netip.Prefix) bool { return p.Contains(a) })
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// mostRoutes is how many routes are looked at, and how many are remembered. `floodwall-bgp` ends sessions in which more come.
+// mostRoutes is the largest number of routes that are checked, and of routes that are remembered. `floodwall-bgp` ends sessions with more routes.
 const mostRoutes = 20_000
 
-// book remembers the routes of routers while their session is lost: for as long as the policy says under graceful_restart (RFC 4724).
+// book remembers the routes of routers while their session is lost, for the time in the policy's graceful_restart (RFC 4724).
 type book struct {
 	routes map[routeKey]entry
 }
 
-// routeKey tells a route from others.
+// routeKey identifies a route.
 type routeKey struct {
 	peer   netip.Addr
 	family policy.Family
@@ -27,12 +27,13 @@ type routeKey struct {
 
 type entry struct {
 	route wire.Route
-	seen  time.Time // when the router had it last, and not as a stale one
-	there bool      // the router has it, or had it and restarts
-	had   bool      // at the look before
+	seen  time.Time // when the router last had the route, not as a stale route
+	there bool      // the router has the route, or had it before the router's restart
+	had   bool      // the value of `there` at the previous look
 }
 
-// until is when the router had a route last whose session ended at lost: at that time if it had the route at the last look, which was before.
+// until returns when the router last had a route. lost is the end of the router's session. If the router had the route at the last look before that
+// end, the result is lost.
 func (e entry) until(lost, now time.Time) time.Time {
 	if !e.route.Stale && lost.After(e.seen) && lost.Before(now) {
 		return lost
@@ -40,20 +41,20 @@ func (e entry) until(lost, now time.Time) time.Time {
 	return e.seen
 }
 
-// session is that with a router.
+// session is the state of the session with a router.
 type session struct {
 	established bool
-	restarting  bool      // the router is back, and has not said End-of-RIB
-	lost        time.Time // when a session with it ended last; zero: that is not known
+	restarting  bool      // the router has reconnected, but has not sent End-of-RIB
+	lost        time.Time // when the session last ended; zero: unknown
 }
 
-// up reports whether the router has told all routes that it has.
+// up reports whether the router has sent all of its routes.
 func (s session) up() bool { return s.established && !s.restarting }
 
-// take notes what routers have now. A route that is not there any more has been withdrawn if the session with its router is established,
-// else it stays for the time of its router. So does a stale one, of before the router's restart: a router that is back and never says
-// End-of-RIB (RFC 4724, 2) does not keep it in force, nor does one that asks for a longer time than the policy has. The time begins when
-// the session was lost, also for a daemon that started since.
+// take records the routes that routers have now. If a route is missing, and the session with its router is established, the route was withdrawn. If
+// the session is lost, the route stays for the router's restart time. A stale route, from before a restart of the router, stays for the same time. So
+// two kinds of routers cannot keep a route in force too long: a router that never sends End-of-RIB (RFC 4724, 2), and a router that requests a longer
+// time than the policy's. The time starts when the session was lost, even if this daemon started later.
 func (b *book) take(routes []wire.Route, sessions map[netip.Addr]session, now time.Time) {
 	if b.routes == nil {
 		b.routes = map[routeKey]entry{}
@@ -85,7 +86,7 @@ func (b *book) take(routes []wire.Route, sessions map[netip.Addr]session, now ti
 	b.bound()
 }
 
-// bound forgets the routes that routers had longest ago, of those that they have no more, when there are more than mostRoutes.
+// bound removes withdrawn routes when there are more than mostRoutes. It first removes the routes that routers had longest ago.
 func (b *book) bound() {
 	if len(b.routes) <= mostRoutes {
 		return
@@ -104,7 +105,7 @@ func (b *book) bound() {
 	}
 }
 
-// held are the routes that are in force at a time. It forgets the others, but for stale ones that are still there.
+// held returns the routes that are in force at a time. It removes all others, except stale routes that routers still have.
 func (b *book) held(u *policy.Upstream, now time.Time) (list []wire.Route) {
 	for k, e := range b.routes {
 		switch {
@@ -117,7 +118,7 @@ func (b *book) held(u *policy.Upstream, now time.Time) (list []wire.Route) {
 	return list
 }
 
-// restartTime is how long routes of a router stay while its session is lost: not at all when the policy does not name it.
+// restartTime returns how long a router's routes stay while its session is lost. It is 0 when the policy does not name the router.
 func restartTime(u *policy.Upstream, peer netip.Addr) time.Duration {
 	for _, p := range u.Peers {
 		if p.Address == peer {

@@ -17,7 +17,7 @@ import (
 
 var router, colleague = netip.MustParseAddr("192.0.2.254"), netip.MustParseAddr("192.0.2.253")
 
-// upstream is a policy with a router of another network, and one of the own.
+// upstream returns a policy with a router of another network, and one of the host's own.
 func upstream() *policy.Upstream {
 	families := []policy.Family{policy.IPv4FlowSpec, policy.IPv6FlowSpec}
 	return &policy.Upstream{
@@ -43,17 +43,17 @@ func unhex(text string) []byte {
 	return b
 }
 
-// host is a route of the router that drops all packets to 192.0.2.N.
+// host returns a route of the router that drops all packets to 192.0.2.N.
 func host(n byte) wire.Route {
 	return wire.Route{Peer: router, AS: 64501, External: true, Family: policy.IPv4FlowSpec, NLRI: []byte{6, 1, 32, 192, 0, 2, n}, Attributes: unhex(path + drop)}
 }
 
-// TestCheck has routes that may be obeyed, and routes that may not.
+// TestCheck checks routes that may be obeyed, and routes that may not.
 func TestCheck(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*wire.Route)
-		kind   Kind // "": it is obeyed
+		kind   Kind // "": the route is obeyed
 		text   string
 	}{
 		{"as it should be", func(*wire.Route) {}, "", ""},
@@ -96,7 +96,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// kernel is what a Receiver changes: temporary rules.
+// kernel is a fake of the temporary rules in the kernel.
 type kernel struct {
 	upstream *policy.Upstream
 	rules    []manifest.Temporary
@@ -121,7 +121,7 @@ func (k *kernel) ChangeTemporary(_ context.Context, change func([]manifest.Tempo
 	return err
 }
 
-// fakeSpeaker is what the process says.
+// fakeSpeaker is a fake of the process `floodwall-bgp`.
 type fakeSpeaker struct {
 	routes     []wire.Route
 	state      string
@@ -139,7 +139,7 @@ func (s *fakeSpeaker) Status(context.Context) (wire.Status, error) {
 	return wire.Status{Sessions: []wire.Session{{Peer: router, State: s.state, Restarting: s.restarting, Lost: s.lost}, {Peer: colleague, State: s.state}}}, s.err
 }
 
-// scene is a Receiver with a clock of its own.
+// scene is a Receiver with a simulated clock.
 type scene struct {
 	*testing.T
 	kernel   kernel
@@ -155,7 +155,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// step is a second later, and wants so many rules.
+// step runs a step one second later. Afterwards there must be this many rules.
 func (s *scene) step(when string, want int) {
 	s.Helper()
 	s.now = s.now.Add(look)
@@ -167,7 +167,7 @@ func (s *scene) step(when string, want int) {
 	}
 }
 
-// TestReceiver follows routes through what becomes of a session.
+// TestReceiver checks the rules of routes while sessions go up and down.
 func TestReceiver(t *testing.T) {
 	s := newScene(t)
 	other := manifest.Temporary{Name: "auto-1", Owner: "auto", Until: s.now.Add(24 * time.Hour)}
@@ -204,8 +204,8 @@ func TestReceiver(t *testing.T) {
 	}
 }
 
-// TestReceiverStale has a router that asks for a longer time of graceful restart than the policy has, and one that is back and never says
-// End-of-RIB. Its stale routes stay for the policy's time, and what it announces again stays in force.
+// TestReceiverStale uses two routers. One requests a longer graceful restart time than the policy's, and one reconnects but never sends End-of-RIB.
+// Stale routes must stay for the policy's time, and routes that a router announces again must stay in force.
 func TestReceiverStale(t *testing.T) {
 	s := newScene(t)
 	stale := func(r wire.Route) wire.Route { r.Stale = true; return r }
@@ -235,8 +235,8 @@ func TestReceiverStale(t *testing.T) {
 	}
 }
 
-// TestReceiverLateLook has a session end long after the last look, as on a busy machine, with a router that restarts and with one that does not
-// say so. The time of its routes begins when it ended, and a second end does not prolong it.
+// TestReceiverLateLook ends a session long after the last look, as on a busy machine. It uses a router that restarts, and one that does not announce
+// a restart. The time of the router's routes must begin when the session ended, and a second end must not prolong the time.
 func TestReceiverLateLook(t *testing.T) {
 	for _, restarts := range []bool{true, false} {
 		s := newScene(t)
@@ -258,7 +258,8 @@ func TestReceiverLateLook(t *testing.T) {
 	}
 }
 
-// TestReceiverStaleAnew has daemons start while a router restarts, one after another. Its rules end when the time since the loss is over.
+// TestReceiverStaleAnew starts several daemons one after another while a router restarts. The router's rules must end when the restart time since the
+// loss of the session is over.
 func TestReceiverStaleAnew(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		s := newScene(t)
@@ -278,8 +279,8 @@ func TestReceiverStaleAnew(t *testing.T) {
 	}
 }
 
-// TestBookMemory has a router that announces other routes each second, in a restart that never ends and while its session comes and goes.
-// No more are remembered than the router has, and those that it has are.
+// TestBookMemory uses a router that announces other routes each second, during an endless restart and while its session goes up and down. The book
+// must remember exactly the routes that the router has.
 func TestBookMemory(t *testing.T) {
 	u := upstream()
 	u.Peers[0].Restart = time.Hour
@@ -306,7 +307,7 @@ func TestBookMemory(t *testing.T) {
 	}
 }
 
-// TestReceiverMany has more routes than max: those in force stay, also when the new ones are asked first.
+// TestReceiverMany uses more routes than max. Routes in force must stay, even if new routes are evaluated first.
 func TestReceiverMany(t *testing.T) {
 	s := newScene(t)
 	s.speaker.routes = []wire.Route{host(100), host(101)}
@@ -324,7 +325,8 @@ func TestReceiverMany(t *testing.T) {
 	}
 }
 
-// TestReceiverLeft has a router whose routes `floodwall-bgp` leaves out. It is told once, and the routes of another one are obeyed.
+// TestReceiverLeft uses a router whose routes `floodwall-bgp` omits because there are too many. This must be reported once, and the routes of another
+// router must be obeyed.
 func TestReceiverLeft(t *testing.T) {
 	s := newScene(t)
 	s.speaker.routes, s.speaker.left = []wire.Route{host(1)}, []netip.Addr{colleague}
@@ -336,7 +338,7 @@ func TestReceiverLeft(t *testing.T) {
 	}
 }
 
-// TestReceiverFlaps has routes that change each second for ten minutes: the transactions stay few.
+// TestReceiverFlaps changes routes each second for ten minutes. There must be only few transactions.
 func TestReceiverFlaps(t *testing.T) {
 	s := newScene(t)
 	for n := range 600 {
@@ -351,7 +353,7 @@ func TestReceiverFlaps(t *testing.T) {
 	}
 }
 
-// TestReceiverFails has a route whose rules cannot be loaded: it is left out, and others come and go.
+// TestReceiverFails uses a route whose rules cannot be loaded. The route must be refused, while other routes are added and removed.
 func TestReceiverFails(t *testing.T) {
 	s := newScene(t)
 	s.speaker.routes = []wire.Route{host(1)}
@@ -372,7 +374,7 @@ func TestReceiverFails(t *testing.T) {
 	s.step("it is tried again", 2)
 }
 
-// TestReceiverPasses has more routes that let packets pass than are looked at: none drops what one of them might let pass.
+// TestReceiverPasses uses more routes that pass packets than the limit. No rule may drop packets that one of these routes might pass.
 func TestReceiverPasses(t *testing.T) {
 	s := newScene(t)
 	s.speaker.routes = []wire.Route{host(1)}
@@ -388,7 +390,7 @@ func TestReceiverPasses(t *testing.T) {
 	s.step("as many as are looked at", 1)
 }
 
-// FuzzCheck has any bytes in a route.
+// FuzzCheck checks routes with any bytes.
 func FuzzCheck(f *testing.F) {
 	f.Add([]byte{6, 1, 32, 192, 0, 2, 1}, unhex(path+drop), false)
 	f.Add(unhex("0d01200020010db803 81110b812e"), unhex(path+drop), true)

@@ -18,17 +18,17 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Side is this host's side of the socket.
+// Side is the daemon's end of the socket of `floodwall-bgp`.
 type Side struct {
-	RunningPolicy func(context.Context) (control.RunningPolicy, error) // of the policy that runs
+	RunningPolicy func(context.Context) (control.RunningPolicy, error) // reads the running policy
 	Book          Book
-	Dir           string // of the socket of `floodwall-bgp`
+	Dir           string // directory with the socket of `floodwall-bgp`
 }
 
-// ErrNone says that the policy names no routers.
+// ErrNone is the error when the running policy has no routers upstream.
 var ErrNone = errors.New("the policy that runs has no `upstream`")
 
-// Policy is what the policy that runs says of the routers, ErrNone when that is nothing.
+// Policy returns the running policy's settings for the routers, or ErrNone when it has none.
 func (s Side) Policy(ctx context.Context) (*policy.Upstream, error) {
 	w, err := s.RunningPolicy(ctx)
 	if err != nil {
@@ -40,10 +40,11 @@ func (s Side) Policy(ctx context.Context) (*policy.Upstream, error) {
 	return w.Daemon.Upstream, nil
 }
 
-// Tell says to the process what is wanted now: no session where no policy names routers. A router whose password cannot be read has no
-// session, and the error says so, after the rest was told.
+// Tell sends the wanted sessions and announcements to the process. It sends no session when the policy names no routers. A router whose password
+// cannot be read gets no session. Tell sends the rest, and then returns the error.
 //
-// Nobody changes the book meanwhile: else of two who tell, the one who read first could tell last.
+// The book stays locked during Tell. Otherwise two callers could read the book in one order and send in the other, so that the older content is sent
+// last.
 func (s Side) Tell(ctx context.Context) (st wire.Status, err error) {
 	err = s.Book.Hold(ctx, time.Now(), func(list []wire.Announcement) (err error) {
 		st, err = s.tell(ctx, list)
@@ -70,13 +71,13 @@ func (s Side) tell(ctx context.Context, list []wire.Announcement) (st wire.Statu
 	return st, errors.Join(problems, err)
 }
 
-// alone reports whether there is no process to tell.
+// alone reports whether the process is not running.
 func (s Side) alone() bool {
 	_, err := os.Stat(filepath.Join(s.Dir, wire.Socket))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// wantedOf is what a policy wants with a book. What the book has and the policy no longer allows is left out.
+// wantedOf combines a policy and a book. It omits announcements that the policy no longer allows.
 func wantedOf(u *policy.Upstream, book []wire.Announcement) (w *wire.Wanted, problems error) {
 	own := *u
 	w = &wire.Wanted{Upstream: &own, Passwords: map[string]string{}, Announcements: []wire.Announcement{}}
@@ -111,12 +112,12 @@ func wantedOf(u *policy.Upstream, book []wire.Announcement) (w *wire.Wanted, pro
 // longestPassword is TCP_MD5SIG_MAXKEYLEN, in bytes.
 const longestPassword = 80
 
-// Keep tells the process again and again, until ctx ends. An error is reported once.
+// Keep calls Tell periodically until ctx ends. It reports the same error once.
 func (s Side) Keep(ctx context.Context, report func(error)) {
 	told := ""
 	periodic.Run(ctx, time.Second, func() {
 		_, err := s.Policy(ctx)
-		if nobody := errors.Is(err, ErrNone) && s.alone(); nobody { // most hosts: the book is not opened for that
+		if nobody := errors.Is(err, ErrNone) && s.alone(); nobody { // true on most hosts; then the book need not be read
 			err = nil
 		} else {
 			_, err = s.Tell(ctx)

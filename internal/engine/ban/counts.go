@@ -9,8 +9,8 @@ import (
 
 const countsSuffix = ".counts"
 
-// Count adds to how many prefixes each origin has banned. The sums are kept in a file beside the bans, a line for each origin, since
-// commands ban without a daemon that could add up. A sum that cannot be written is lost: a count is no reason to refuse a ban.
+// Count adds to the number of prefixes that each origin has banned. The sums are stored in a file beside the bans, one line for each origin. They are
+// in a file because commands ban without a daemon, too. If a sum cannot be written, the new counts are lost: that is no reason to refuse a ban.
 func Count[O ~string](l *Log, more map[O]int) {
 	add := map[string]uint64{}
 	for origin, n := range more {
@@ -39,7 +39,7 @@ func Count[O ~string](l *Log, more map[O]int) {
 	}
 }
 
-// Counts are how many prefixes each origin has banned since the file was made.
+// Counts returns how many prefixes each origin has banned since the file was created.
 func (l *Log) Counts() map[string]uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,5 +1,5 @@
-// This file decides which prefixes to ban, from reports of packets over a limit: the detector behind `over: {ban: …}`. It uses no
-// kernel, and no clock but the time of its arguments.
+// This file decides which prefixes to ban, from reports of packets over a limit: the detector behind `over: {ban: …}`. It makes no calls to the
+// kernel, and takes the time from its arguments only.
 
 package ban
 
@@ -14,56 +14,56 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// The offences that lead to a ban. A single packet over a limit may come from an honest client; the samples of a flood have many at once.
+// Number and time of the offences that lead to a ban. An honest client may send a single packet over a limit. A flood exceeds the limit in many
+// samples at once.
 const (
 	enough    = 8                // offences
-	within    = 10 * time.Second // of each other
-	mostKnown = 1 << 16          // offenders that are remembered: a flood of forged sources must not fill the memory,
-	mostWide  = 1 << 15          // and so many wider prefixes with who offended in them
+	within    = 10 * time.Second // maximum time between the first and the last offence
+	mostKnown = 1 << 16          // maximum number of remembered offenders, so that a flood of forged sources does not fill the memory
+	mostWide  = 1 << 15          // maximum number of remembered wider prefixes with offenders, for the same reason
 )
 
 const (
-	inFlight   = 10 * time.Second // after a ban, offences are those of packets that were on their way
-	sayAgain   = time.Minute      // after which a ban that is entered again is news
-	maxAllowed = 100              // offenders of which it is told that they are on the allowlist
+	inFlight   = 10 * time.Second // time after a ban in which offences are ignored: these packets were already on their way
+	sayAgain   = time.Minute      // time after which a repeated ban is reported again
+	maxAllowed = 100              // offenders on the allowlist that are reported
 )
 
-// neighbours is the number of offenders within a wider prefix from which on the wider prefix is banned in their place.
+// neighbours is the number of offenders in a wider prefix at which the detector bans the wider prefix, in place of the single offenders.
 const neighbours = 16
 
-// wider are the lengths to which bans are widened, longest first: what one customer or one site is given (RFC 6177 for
-// IPv6).
+// wider are the prefix lengths to which bans are widened, longest first: the size that one customer or one site is assigned (RFC 6177 for IPv6).
 var wider = map[bool][]int{true: {24}, false: {56, 48}} // by Is4
 
 // Verdict is a prefix to ban.
 type Verdict struct {
 	Prefix  netip.Prefix
-	Offends int  // the offenders that it stands for; of one that is widened twice, the prefixes with offenders
-	Again   bool // it was banned less than a minute ago, and offends all the same: a rule decides before the set is asked
+	Offends int  // the number of offenders in Prefix; after widening twice, the number of narrower prefixes that have offenders
+	Again   bool // the prefix was banned less than a minute ago and still offends, because a rule before the set decides about its packets
 }
 
 // Detector counts the offences of one limit. The zero value is not usable; see New.
 type Detector struct {
-	// Allowed, unless it is nil, is told once of an offender that is not banned, with a prefix around it or in it that never
-	// is; of the first 100 of them.
+	// Allowed, unless it is nil, is called once for an offender that is not banned because it overlaps the prefix never of the allowlist. It is
+	// called for at most 100 offenders.
 	Allowed func(p, never netip.Prefix)
 
 	never     *addrs.Set
 	offenders map[netip.Prefix]*offender
-	banned    map[netip.Prefix]time.Time                  // until when that is believed: somebody may lift the ban
-	told      map[netip.Prefix]time.Time                  // until when a ban is no news
-	reported  map[netip.Prefix]bool                       // that Allowed was told of
-	inside    map[netip.Prefix]map[netip.Prefix]time.Time // of a wider prefix, what offended in it, and until when that counts
+	banned    map[netip.Prefix]time.Time                  // time until which the ban is assumed to hold; this time is short, because a person may remove the ban
+	told      map[netip.Prefix]time.Time                  // time until which a ban is not reported again
+	reported  map[netip.Prefix]bool                       // offenders for which Allowed was called
+	inside    map[netip.Prefix]map[netip.Prefix]time.Time // for each wider prefix: its parts with offenders, and the time until which each part counts
 	swept     time.Time
 }
 
 // offender is a prefix that exceeded the limit.
 type offender struct {
-	first time.Time // of the offences that count
+	first time.Time // time of the first offence that counts
 	count int
 }
 
-// NewDetector returns a detector that never bans a prefix with an address of never in it.
+// NewDetector returns a detector that never bans a prefix that overlaps never.
 func NewDetector(never *addrs.Set) *Detector {
 	return &Detector{
 		never: never, offenders: map[netip.Prefix]*offender{}, banned: map[netip.Prefix]time.Time{},
@@ -75,8 +75,8 @@ func NewDetector(never *addrs.Set) *Detector {
 // SetAllowlist replaces the addresses that are never banned.
 func (d *Detector) SetAllowlist(never *addrs.Set) { d.never = never }
 
-// Offence records that a prefix exceeded the limit, and returns the ban that follows, if any: of the prefix for a time, or of a wider one
-// with many offenders in it.
+// Offence records that a prefix exceeded the limit. If a ban follows, Offence returns it: a ban of p, or of a wider prefix that has many offenders.
+// length is the duration of the ban.
 func (d *Detector) Offence(p netip.Prefix, now time.Time, length time.Duration) (Verdict, bool) {
 	d.sweep(now)
 	if d.isBanned(p, now) || !d.offends(p, now) {
@@ -89,7 +89,7 @@ func (d *Detector) Offence(p netip.Prefix, now time.Time, length time.Duration) 
 	ban, until := Verdict{Prefix: p, Offends: 1}, now.Add(length)
 	for wide, part := range around(p) {
 		if d.isAllowed(wide) {
-			break // and what is wider still
+			break // every wider prefix overlaps the allowlist, too
 		}
 		if n := d.join(wide, part, now, until); n >= neighbours && ban.Prefix == p {
 			ban = Verdict{Prefix: wide, Offends: n}
@@ -102,7 +102,7 @@ func (d *Detector) Offence(p netip.Prefix, now time.Time, length time.Duration) 
 	return ban, true
 }
 
-// Refused forgets a ban that could not be entered, so that the prefix may be banned later.
+// Refused forgets a ban that could not be added to the set, so that the prefix may be banned later.
 func (d *Detector) Refused(p netip.Prefix) {
 	delete(d.banned, p)
 	delete(d.told, p)
@@ -111,7 +111,7 @@ func (d *Detector) Refused(p netip.Prefix) {
 	}
 }
 
-// around lists the wider prefixes around one, and the part of each that p is in: the next narrower one, or p.
+// around yields the wider prefixes around p. With each it yields the part that contains p: the next narrower prefix, or p.
 func around(p netip.Prefix) iter.Seq2[netip.Prefix, netip.Prefix] {
 	return func(yield func(wide, part netip.Prefix) bool) {
 		part := p
@@ -128,7 +128,7 @@ func around(p netip.Prefix) iter.Seq2[netip.Prefix, netip.Prefix] {
 	}
 }
 
-// join counts the parts of a wider prefix that have offenders, with this one.
+// join adds a part that has offenders to a wider prefix. It returns the number of such parts in the wider prefix.
 func (d *Detector) join(wide, part netip.Prefix, now, until time.Time) int {
 	if d.inside[wide] == nil {
 		d.makeSpaceInside()
@@ -139,7 +139,8 @@ func (d *Detector) join(wide, part netip.Prefix, now, until time.Time) int {
 	return len(d.inside[wide])
 }
 
-// makeSpaceInside forgets any half of the wider prefixes when there are too many: their bans hold, and one in which more offend is counted anew.
+// makeSpaceInside removes an arbitrary half of the wider prefixes from memory when there are too many. Bans of these prefixes stay in force. Their
+// later offenders are counted from 0.
 func (d *Detector) makeSpaceInside() {
 	if len(d.inside) < mostWide {
 		return
@@ -152,7 +153,7 @@ func (d *Detector) makeSpaceInside() {
 	}
 }
 
-// offends counts an offence, and reports whether it was the last that it took.
+// offends counts an offence of a prefix. It returns true if the prefix has reached the number of offences for a ban.
 func (d *Detector) offends(p netip.Prefix, now time.Time) bool {
 	o := d.offenders[p]
 	if o == nil {
@@ -170,7 +171,8 @@ func (d *Detector) offends(p netip.Prefix, now time.Time) bool {
 	return true
 }
 
-// makeSpace forgets offenders: first those with old offences, then any. An active offender is counted again.
+// makeSpace removes offenders from memory: first offenders with old offences, then arbitrary ones. An offender that continues is counted again from
+// 1.
 func (d *Detector) makeSpace(now time.Time) {
 	if len(d.offenders) < mostKnown {
 		return
@@ -188,7 +190,7 @@ func (d *Detector) makeSpace(now time.Time) {
 	}
 }
 
-// sweep forgets now and then what has ended.
+// sweep removes expired entries from memory, at most once a minute.
 func (d *Detector) sweep(now time.Time) {
 	const between = time.Minute
 	if now.Sub(d.swept) < between {
@@ -208,7 +210,7 @@ func forgetEnded(times map[netip.Prefix]time.Time, now time.Time) {
 	maps.DeleteFunc(times, func(_ netip.Prefix, until time.Time) bool { return !now.Before(until) })
 }
 
-// reportAllowed tells that p is not banned.
+// reportAllowed calls Allowed for p, which is not banned because it overlaps the allowlist.
 func (d *Detector) reportAllowed(p netip.Prefix) {
 	if d.Allowed == nil || d.reported[p] || len(d.reported) == maxAllowed {
 		return

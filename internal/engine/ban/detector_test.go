@@ -12,7 +12,7 @@ import (
 
 var start = time.Unix(1000, 0)
 
-// offend has a prefix offend n times, the given time apart, and returns the bans as text.
+// offend makes a prefix offend n times, with the given time between offences. It returns the resulting bans as text.
 func offend(d *Detector, prefix string, n int, from time.Time, apart time.Duration) (bans []string) {
 	for i := range n {
 		if ban, ok := d.Offence(netip.MustParsePrefix(prefix), from.Add(time.Duration(i)*apart), time.Minute); ok {
@@ -37,9 +37,9 @@ func TestOffences(t *testing.T) {
 	d := NewDetector(&addrs.Set{})
 	wantBans(t, offend(d, "192.0.2.1/32", enough-1, start, time.Millisecond))
 	wantBans(t, offend(d, "192.0.2.1/32", 1, start.Add(time.Second), 0), "192.0.2.1/32 for 1")
-	wantBans(t, offend(d, "192.0.2.1/32", 100, start.Add(2*time.Second), time.Millisecond)) // it is banned
+	wantBans(t, offend(d, "192.0.2.1/32", 100, start.Add(2*time.Second), time.Millisecond)) // the prefix is already banned
 	wantBans(t, offend(d, "192.0.2.1/32", enough, start.Add(2*time.Minute), 0), "192.0.2.1/32 for 1")
-	wantBans(t, offend(d, "2001:db8::/64", 3*enough, start, within)) // never often enough
+	wantBans(t, offend(d, "2001:db8::/64", 3*enough, start, within)) // the offences are too far apart for a ban
 }
 
 func TestWidening(t *testing.T) {
@@ -54,14 +54,14 @@ func TestWidening(t *testing.T) {
 		}
 		last := fmt.Sprintf(test.format, neighbours)
 		wantBans(t, offend(d, last, enough, start, 0), fmt.Sprintf("%s for %d", test.wide, neighbours))
-		wantBans(t, offend(d, fmt.Sprintf(test.format, 99), 100, start, 0)) // it is inside
+		wantBans(t, offend(d, fmt.Sprintf(test.format, 99), 100, start, 0)) // a banned prefix already contains this one
 	}
 }
 
-// TestSites offends from customers of one site: it is banned when many of them are, and not for one of them alone.
+// TestSites makes customers of one site offend. The site must be banned when many customers offend, but not when only one does.
 func TestSites(t *testing.T) {
 	d := NewDetector(&addrs.Set{})
-	for i := range neighbours { // of one customer
+	for i := range neighbours { // offenders of one customer
 		offend(d, fmt.Sprintf("2001:db8:0:%x::/64", i), enough, start, 0)
 	}
 	for i := 1; i < neighbours-1; i++ {
@@ -71,7 +71,7 @@ func TestSites(t *testing.T) {
 	wantBans(t, offend(d, "2001:db8:0:ff00::/64", enough, start, 0), fmt.Sprintf("2001:db8::/48 for %d", neighbours))
 }
 
-// TestRefused takes bans back, of a prefix and of a wider one: what offends again is banned again.
+// TestRefused reports the bans of a prefix and of a wider prefix as refused. If the prefix offends again, it must be banned again.
 func TestRefused(t *testing.T) {
 	d := NewDetector(&addrs.Set{})
 	wantBans(t, offend(d, "192.0.2.1/32", enough, start, 0), "192.0.2.1/32 for 1")
@@ -85,7 +85,7 @@ func TestRefused(t *testing.T) {
 	wantBans(t, offend(d, "192.0.2.100/32", enough, start, 0), fmt.Sprintf("192.0.2.0/24 for %d", neighbours))
 }
 
-// TestWideningEnds has the bans of some neighbours end before the others offend.
+// TestWideningEnds makes the bans of some neighbours end before other neighbours offend. The wider prefix must not be banned.
 func TestWideningEnds(t *testing.T) {
 	d := NewDetector(&addrs.Set{})
 	for i := range neighbours {
@@ -106,13 +106,13 @@ func TestNever(t *testing.T) {
 	wantBans(t, offend(d, "192.0.2.200/32", 100, start, 0))
 	wantBans(t, offend(d, "192.0.2.0/24", 100, start, 0))
 	wantBans(t, offend(d, "2001:db8:1:2::/64", 100, start, 0))
-	for i := range 2 * neighbours { // no wider prefix: one address in it is spared
+	for i := range 2 * neighbours { // no wider prefix is banned, because it contains a spared address
 		p := fmt.Sprintf("192.0.2.%d/32", i)
 		wantBans(t, offend(d, p, enough, start, 0), p+" for 1")
 	}
 }
 
-// TestLifted goes on offending, as one does whose ban was lifted, or whom a rule decides about before the set is asked.
+// TestLifted makes a prefix offend after its ban, like a source whose ban was lifted, or whose packets a rule decides before the set is looked up.
 func TestLifted(t *testing.T) {
 	d := NewDetector(&addrs.Set{})
 	const p = "192.0.2.1/32"
@@ -124,7 +124,7 @@ func TestLifted(t *testing.T) {
 	wantBans(t, offend(d, p, enough, start.Add(sayAgain), 0), p+" for 1")
 }
 
-// TestSpared is told of offenders that are not banned, once of each and not of too many, and of changes of who is spared.
+// TestSpared checks the reports on offenders that are not banned: one report for each offender, up to a maximum. It also changes the allowlist.
 func TestSpared(t *testing.T) {
 	var b addrs.Builder
 	for _, text := range []string{"192.0.2.200", "10.0.0.0/8", "2001:db8::/32"} {
@@ -152,7 +152,7 @@ func TestSpared(t *testing.T) {
 	}
 }
 
-// TestSparedAround has neighbours of one that is spared offend: they are banned, and nobody counts them.
+// TestSparedAround makes neighbours of a spared address offend. They must be banned, but must not lead to the ban of a wider prefix.
 func TestSparedAround(t *testing.T) {
 	var b addrs.Builder
 	b.AddText("192.0.2.200")
@@ -165,7 +165,7 @@ func TestSparedAround(t *testing.T) {
 	}
 }
 
-// TestMemory offends from more prefixes than are remembered, after which an offender is still found.
+// TestMemory makes more prefixes offend than the detector remembers. After that the detector must still find an offender.
 func TestMemory(t *testing.T) {
 	d := NewDetector(&addrs.Set{})
 	for i := range 3 * mostKnown {
@@ -180,8 +180,8 @@ func TestMemory(t *testing.T) {
 	wantBans(t, offend(d, "192.0.2.1/32", enough, start, 0), "192.0.2.1/32 for 1")
 }
 
-// TestMemoryOfBans has offenders everywhere in the Internet, as a forger writes them, with bans that last for a day: what is remembered of them
-// is bounded, and who offends is banned all the same.
+// TestMemoryOfBans makes sources in the whole Internet offend, like forged ones, with bans that last a day. The memory for these bans must be
+// bounded, and every offender must still be banned.
 func TestMemoryOfBans(t *testing.T) {
 	const most = 64 << 20 // bytes
 	heap := func() uint64 {
@@ -210,7 +210,7 @@ func TestMemoryOfBans(t *testing.T) {
 	runtime.KeepAlive(d)
 }
 
-// TestEnded bans for a minute, again and again: no more is remembered than what holds.
+// TestEnded makes many bans of a minute, one after the other. The detector may remember only bans that have not ended.
 func TestEnded(t *testing.T) {
 	d := NewDetector(&addrs.Set{})
 	for i := range 10_000 {

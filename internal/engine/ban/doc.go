@@ -1,6 +1,6 @@
 // Package ban has the bans of an instance: dynamic sets in the memory of an XDP program and in netfilter, the file that
-// keeps their entries over a reboot, the detector behind `over: {ban: …}`, and entries that a set has lost. Whom nothing
-// may ban is in host/allowlist.
+// keeps their entries over a reboot, the detector behind `over: {ban: …}`, and the restoring of entries that a set has lost. The addresses that must
+// never be banned are in host/allowlist.
 //
 // A ban comes from the command (cmd/floodwall/block.go), the API (daemon/operate), the detector, the fleet or another
 // program (daemon, daemon/integrations). All call control.Instance.Block (engine/control/block.go). It finds the

@@ -5,8 +5,8 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 )
 
-// WriteEnds says in the memory of the map image.HostEnds what this host has and answers to by these devices. Without memory it does nothing: the
-// program answers nobody.
+// WriteEnds writes this host's addresses and broadcast addresses, and the MAC addresses of the devices, into the memory of the map image.HostEnds. If
+// memory is nil, WriteEnds does nothing: the program sends no answers.
 func WriteEnds(memory []byte, devices []string) (err error) {
 	if memory == nil {
 		return nil

@@ -11,21 +11,21 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// errOfRange refuses a further piece of a range whose first piece says why.
+// errOfRange is the error for each further piece of a refused range. The error for the first piece says why the range is refused.
 var errOfRange = errors.New("the range is refused")
 
-// fits decides whether all pieces of a range fit a set, before any is entered. It lists the entries of the set once, and then follows the
-// changes; a block without ranges lists nothing.
+// fits checks that all pieces of a range fit into a set before any piece is added. It lists the entries of the set once, and then keeps track of the
+// changes. If no ban belongs to a range, it lists nothing.
 type fits struct {
 	bans    []Ban
 	now     uint32
-	set     *addrs.DynamicSet     // that is described by the following
-	has     map[netip.Prefix]bool // which of the bans' prefixes
+	set     *addrs.DynamicSet     // the set that the following fields describe
+	has     map[netip.Prefix]bool // for each prefix of the bans: whether the set has an entry
 	entries int
-	refused int // the last range that is
+	refused int // the number of the last range that was refused
 }
 
-// check returns an error for a piece of a range that does not fit as a whole.
+// check returns an error for the first piece of a range that does not fit as a whole. It returns errOfRange for the further pieces of that range.
 func (f *fits) check(s *addrs.DynamicSet, e manifest.Set, i int) error {
 	number := f.bans[i].Range
 	if number == 0 {
@@ -47,7 +47,7 @@ func (f *fits) check(s *addrs.DynamicSet, e manifest.Set, i int) error {
 	return err
 }
 
-// pieces are the prefixes of the range that begins at a ban.
+// pieces returns the prefixes of the range whose first piece is the ban i.
 func (f *fits) pieces(i int) (list []netip.Prefix) {
 	for _, b := range f.bans[i:] {
 		if b.Range != f.bans[i].Range {
@@ -58,20 +58,20 @@ func (f *fits) pieces(i int) (list []netip.Prefix) {
 	return list
 }
 
-// look finds out what a set holds.
+// look reads the entries of a set.
 func (f *fits) look(s *addrs.DynamicSet) {
 	f.set, f.has, f.entries, f.refused = s, map[netip.Prefix]bool{}, 0, 0
 	for _, b := range f.bans {
 		f.has[b.Prefix.Masked()] = false
 	}
 	for entry := range s.All(f.now) {
-		if !entry.Automatic { // which gives way
+		if !entry.Automatic { // an automatic entry is evicted when space is needed
 			f.entered(entry.Prefix)
 		}
 	}
 }
 
-// entered notes an entry that the set has now.
+// entered records that the set now has an entry for p.
 func (f *fits) entered(p netip.Prefix) {
 	if f.set == nil {
 		return
@@ -85,7 +85,7 @@ func (f *fits) entered(p netip.Prefix) {
 	}
 }
 
-// whole returns an error when a set has too little space for a range.
+// whole returns an error when the set has too little space for all pieces of a range.
 func (f *fits) whole(e manifest.Set, pieces []netip.Prefix) error {
 	fresh := 0
 	for _, p := range pieces {

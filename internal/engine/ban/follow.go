@@ -11,20 +11,20 @@ import (
 	"slices"
 )
 
-// Follower reads what is added to the file of an instance, without its lock: whole lines only.
+// Follower reads new lines of an instance's file of bans, without taking the file's lock. It reads only complete lines.
 type Follower struct {
 	log  *Log
 	file *os.File
-	at   int64 // up to where it was read
+	at   int64 // the offset up to which it was read
 
-	events *os.File // an inotify instance, nil: none yet
-	above  bool     // it watches the directory above that of the file, which is not there
+	events *os.File // an inotify instance; nil: not made yet
+	above  bool     // the inotify watch is on the parent directory, because the directory of the file does not exist yet
 }
 
-// Follow follows the file from its start.
+// Follow returns a Follower that reads the file from its start.
 func (l *Log) Follow() *Follower { return &Follower{log: l} }
 
-// Close ends it.
+// Close closes the file and the inotify instance.
 func (f *Follower) Close() {
 	f.unwatch()
 	f.closeFile()
@@ -37,11 +37,11 @@ func (f *Follower) closeFile() {
 	}
 }
 
-// maxRead is how much one Next reads, in bytes.
+// maxRead is the largest number of bytes that one Next reads.
 const maxRead = 1 << 20
 
-// Next returns the changes since it was called last, nil when there are none. At first, and after the file was written anew, whole is
-// true: then it returns the entries that the file has, and not how they came to be. Their Start may be the time of writing.
+// Next returns the changes since the last call, or nil when there are none. On the first call, and after the file was rewritten, whole is true: Next
+// then returns all entries of the file. The Start of such an entry may be the time at which the file was written.
 func (f *Follower) Next() (list []Record, whole bool, err error) {
 	if f.file == nil {
 		list, err = f.open()
@@ -53,12 +53,12 @@ func (f *Follower) Next() (list []Record, whole bool, err error) {
 	if is, err := f.replaced(); err != nil || !is {
 		return nil, false, err
 	}
-	f.closeFile() // its end was read just now
+	f.closeFile() // it was read to its end just now
 	list, err = f.open()
 	return list, list != nil, err
 }
 
-// open opens the file that has the name now, and reads its entries.
+// open opens the file that is now at the path, and reads its entries.
 func (f *Follower) open() ([]Record, error) {
 	if err := f.log.check(); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (f *Follower) open() ([]Record, error) {
 	}
 }
 
-// replaced tells whether the name has another file now.
+// replaced reports whether another file is now at the path.
 func (f *Follower) replaced() (bool, error) {
 	named, err := os.Stat(f.log.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +107,7 @@ func (f *Follower) replaced() (bool, error) {
 	return !os.SameFile(named, is), nil
 }
 
-// read reads whole lines from where it was. A file that has become shorter lost changes that could not be written whole.
+// read reads complete lines from the last offset. If the file has become shorter, it has lost only changes that were not written completely.
 func (f *Follower) read() ([]Record, error) {
 	info, err := f.file.Stat()
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// Maps are the maps of dynamic sets.
+// Maps are the names of the BPF maps of dynamic sets.
 var Maps = []string{image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy, image.DynamicLengths}
 
-// Now is the clock of expiries: seconds of CLOCK_MONOTONIC, as the datapath reads it.
+// Now returns the present time in seconds of CLOCK_MONOTONIC. Expiries are stored in this unit, and the datapath reads the same clock.
 func Now() uint32 { return uint32(image.Monotonic() / time.Second) }
 
 // Open opens the dynamic sets of a generation, nil when it has none. They are valid until the generation is

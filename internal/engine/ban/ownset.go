@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// FillLocal enters the host's own addresses into a set, by its number, that is empty.
+// FillLocal adds the host's own addresses to an empty set. number is the index of the set.
 func FillLocal(sets *addrs.Dynamic, number int) error {
 	to := sets.Sets[number]
 	own, err := facts.LocalPrefixes()
@@ -29,8 +29,8 @@ func FillLocal(sets *addrs.Dynamic, number int) error {
 	return nil
 }
 
-// UpdateLocal changes a set, by its number, to the host's present addresses. It inserts before it removes, so no address of the host is
-// missing at any moment.
+// UpdateLocal changes the content of a set to the host's present addresses. number is the index of the set. UpdateLocal inserts before it removes, so
+// the set never lacks an address of the host.
 func UpdateLocal(sets *addrs.Dynamic, number int) (added, removed int, err error) {
 	set, now := sets.Sets[number], Now()
 	own, err := facts.LocalPrefixes()
@@ -65,7 +65,7 @@ func UpdateLocal(sets *addrs.Dynamic, number int) (added, removed int, err error
 	return added, len(gone), nil
 }
 
-// tooManyOwn says that a set has no space for the host's own addresses.
+// tooManyOwn returns the error for a set that has too little space for the host's own addresses.
 func tooManyOwn(set *addrs.DynamicSet) error {
 	return &SetError{fmt.Sprintf("this host has more than %d addresses of its own, too many for `local`", set.Capacity()),
 		"give it prefixes in place of addresses (ip route add local PREFIX dev lo), or use --target nftables, which asks the routes"}

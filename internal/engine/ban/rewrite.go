@@ -15,11 +15,11 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// header is the first line: the format, how large the file was when it was written whole, and the clock of then.
+// header is the first line: the format, the size of the file when it was rewritten, and the clock at that time.
 type header struct {
 	size   int64
-	boot   string // of which start of the machine
-	offset int64  // seconds from the start of the machine's clock to 1970
+	boot   string // the boot ID of the machine
+	offset int64  // the wall clock minus the time since boot, in seconds
 }
 
 const (
@@ -43,7 +43,7 @@ func parseHeader(line []byte) (h header, why string) {
 	return h, ""
 }
 
-// clock is how this machine's time stands: an offset that changes is a clock that was set.
+// clock returns the boot ID, and the wall clock minus the time since boot. A change of this difference means that the wall clock was set.
 func clock() (boot string, offset int64) {
 	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	boot = strings.TrimSpace(string(text))
@@ -55,27 +55,27 @@ func clock() (boot string, offset int64) {
 	return boot, time.Now().Unix() - t.Sec
 }
 
-// When to write the file anew: it has grown to so many times its size, and by so much; or the clock was set by more than so
-// many seconds, so that the ends in it are wrong.
+// The file is rewritten when it is larger than growth times the size in its header plus growthMin bytes. It is also rewritten when the clock was set
+// by more than stepMin seconds, which makes the ends in the file wrong.
 const (
 	growth    = 4
 	growthMin = 4 << 20
 	stepMin   = 5
 )
 
-// Due reports whether the file is to be written anew, with Rewrite.
+// Due reports whether the file must be rewritten with Rewrite.
 func (l *Log) Due() bool {
 	h, size, why := l.header()
 	return size >= 0 && (why != "" || size > growth*h.size+growthMin || h.moved())
 }
 
-// ClockMoved reports whether the machine's clock was set since the file was written whole: the ends in it are wrong.
+// ClockMoved reports whether the clock was set, or the machine restarted, since the file was rewritten. The ends in the file are then wrong.
 func (l *Log) ClockMoved() bool {
 	h, size, why := l.header()
 	return size >= 0 && why == "" && h.moved()
 }
 
-// header reads the first line of the file, and how large that is: -1 when there is none.
+// header reads the first line of the file, and the size of the file: -1 when there is no file.
 func (l *Log) header() (h header, size int64, why string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -93,14 +93,14 @@ func (l *Log) header() (h header, size int64, why string) {
 	return h, info.Size(), why
 }
 
-// moved reports whether the clock is another than when the file was written whole.
+// moved reports whether the clock was set, or the machine restarted, since the file was rewritten.
 func (h header) moved() bool {
 	boot, offset := clock()
 	return h.boot != boot || max(offset-h.offset, h.offset-offset) > stepMin
 }
 
-// Rewrite writes the file anew: of the sets that are held what entries say, and of others, that a later policy may have
-// again, what the file says.
+// Rewrite replaces the file. For the sets that held reports, it writes entries. For all other sets it copies the entries of the old file, because a
+// later policy may have these sets again.
 func (l *Log) Rewrite(held func(set string) bool, entries iter.Seq[Record]) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,12 +109,12 @@ func (l *Log) Rewrite(held func(set string) bool, entries iter.Seq[Record]) erro
 	}
 	others, err := l.load(func(set string) bool { return !held(set) })
 	if err != nil {
-		others = nil // damaged, and moved away
+		others = nil // the file was damaged, and load has moved it away
 	}
 	return l.rewrite(entries, others)
 }
 
-// rewrite replaces the file by one of these: it is there whole, or as it was.
+// rewrite atomically replaces the file by one with the records of entries and more.
 func (l *Log) rewrite(entries iter.Seq[Record], more []Record) error {
 	h := header{}
 	h.boot, h.offset = clock()
@@ -129,7 +129,7 @@ func (l *Log) rewrite(entries iter.Seq[Record], more []Record) error {
 	return nil
 }
 
-// write fills a file.
+// write writes the header and the records to a file.
 func (h header) write(f *os.File, entries iter.Seq[Record], more []Record) error {
 	out := bufio.NewWriterSize(f, 1<<20)
 	text := []byte(h.text())
@@ -138,7 +138,7 @@ func (h header) write(f *os.File, entries iter.Seq[Record], more []Record) error
 	add := func(r Record) {
 		text = appendRecord(text[:0], r)
 		h.size += int64(len(text))
-		out.Write(text) // whose error Flush returns
+		out.Write(text) // Flush returns the error of this write
 	}
 	if entries != nil {
 		for r := range entries {

@@ -13,24 +13,24 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// How long Wait waits: after a change for more of them, and for a change that the kernel does not tell of.
+// Times that Wait waits: gather, after a change, for further changes; poll, if inotify is not available; longest, because inotify may miss a change.
 const (
 	gather  = 20 * time.Millisecond
 	poll    = 100 * time.Millisecond
 	longest = 5 * time.Second
 )
 
-// watched are the events of inotify(7) that a change of the file, or of its name, makes.
+// watched are the inotify(7) events that occur when the file is changed or replaced.
 const watched = unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO
 
-// Wait returns when Next may have something new, after 5 s at most, and when ctx ends. The kernel tells of changes. Where it does not, as
-// when this user has too many inotify instances, Wait returns after 100 ms.
+// Wait returns when Next may have new changes, after 5 s at the latest, or when ctx ends. It uses inotify. If inotify is not available, for example
+// because this user has too many inotify instances, Wait returns after 100 ms.
 func (f *Follower) Wait(ctx context.Context) {
 	if f.events == nil {
 		if f.watch() != nil {
 			periodic.Sleep(ctx, poll)
 		}
-		return // what changed before the watch is read now
+		return // Next reads the changes from before the watch
 	}
 	defer context.AfterFunc(ctx, func() { f.events.SetReadDeadline(time.Now()) })()
 	f.events.SetReadDeadline(time.Now().Add(periodic.Left(longest)))
@@ -46,7 +46,7 @@ func (f *Follower) Wait(ctx context.Context) {
 	}
 }
 
-// watch watches the directory of the file, or the one above while it is not there.
+// watch watches the directory of the file, or its parent while the directory does not exist.
 func (f *Follower) watch() error {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
@@ -57,7 +57,7 @@ func (f *Follower) watch() error {
 	_, err = unix.InotifyAddWatch(fd, dir, watched)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err = unix.InotifyAddWatch(fd, filepath.Dir(dir), watched); err == nil {
-			// The directory may have been made between the two calls: then neither watch tells of the file.
+			// The directory may have been created between the two calls. Then neither watch reports the file.
 			_, missing := unix.InotifyAddWatch(fd, dir, watched)
 			f.above = missing != nil
 		}

@@ -13,13 +13,13 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// announced is what a client has understood of a SYN-ACK.
+// announced has the TCP parameters that a client received in a SYN-ACK.
 type announced struct {
 	options, scales uint8 // tcpi_options; tcpi_snd_wscale and tcpi_rcv_wscale
 	mss, window     uint32
 }
 
-// announced connects, and asks the client's kernel.
+// announced connects to an address, and reads the announced parameters from the client's kernel.
 func (s *site) announced(to string) (a announced) {
 	s.Helper()
 	c, err := s.client.Dial(s.ctx, "tcp", netip.MustParseAddrPort(to))
@@ -32,7 +32,7 @@ func (s *site) announced(to string) (a announced) {
 		err = raw.Control(func(fd uintptr) {
 			var info *unix.TCPInfo
 			if info, err = unix.GetsockoptTCPInfo(int(fd), syscall.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-				scales := *(*uint8)(unsafe.Add(unsafe.Pointer(info), 6)) // the package has no field for it
+				scales := *(*uint8)(unsafe.Add(unsafe.Pointer(info), 6)) // unix.TCPInfo has no field for it
 				a = announced{info.Options, scales, info.Snd_mss, info.Snd_wnd}
 			}
 		})
@@ -43,8 +43,8 @@ func (s *site) announced(to string) (a announced) {
 	return a
 }
 
-// TestAnnouncedAsKernel compares what SYN-ACKs with a cookie announce with what those of the kernel do, under settings of
-// all that they depend on.
+// TestAnnouncedAsKernel compares the parameters in SYN-ACKs with a SYN cookie with those in the kernel's own SYN-ACKs, under all settings on which
+// they depend.
 func TestAnnouncedAsKernel(t *testing.T) {
 	const none = 0
 	for name, settings := range map[string]struct {
@@ -91,7 +91,7 @@ func TestAnnouncedAsKernel(t *testing.T) {
 	}
 }
 
-// setMTU sets that of the server's device.
+// setMTU sets the MTU of the server's device.
 func (s *site) setMTU(mtu int) {
 	s.Helper()
 	err := s.server.Do(func() error {

@@ -19,66 +19,67 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Instance is a Floodwall in one network namespace, known by its state directory in the BPF file system.
+// Instance is one Floodwall in a network namespace. It is identified by its state directory in the BPF file system.
 type Instance struct {
 	Dir   string
-	State string                          // the directory for what is kept over a reboot; "": none, and any will do
-	Bans  *ban.Log                        // where entries of dynamic sets are kept over a reboot; nil: they are not
-	Feeds feed.Store                      // where the last good copies of lists are that are fetched; zero: nowhere, and such sets are empty
-	Asked *periodic.Answer[RunningPolicy] // the last answer of RunningPolicy, for a daemon of many parts; nil: none is kept
-	Marks *periodic.Marks                 // tell a daemon whether anything has changed; nil: it is not known
+	State string                          // the directory for files that survive a reboot; "": no files are stored, and any recorded directory is accepted
+	Bans  *ban.Log                        // the file that keeps entries of dynamic sets across a reboot; nil: a reboot loses these entries
+	Feeds feed.Store                      // the store of the last good copies of fetched lists; zero: none, and the sets of these lists are empty
+	Asked *periodic.Answer[RunningPolicy] // caches the last answer of RunningPolicy for all parts of a daemon; nil: no cache
+	Marks *periodic.Marks                 // tell a daemon whether the running policy has changed; nil: unknown
 }
 
-// lockWait is the time for which a command waits for another that changes the state. On a slow machine, or with large lists, an apply takes
-// more than ten seconds. It is less than the 90 s that systemd gives a unit to start.
+// lockWait is the time that a command waits for another command that changes the state. An apply takes more than ten seconds on a slow machine or
+// with large lists. lockWait is less than the 90 s that systemd gives a unit to start.
 const lockWait = time.Minute
 
 // ApplyOptions are the choices of one apply.
 type ApplyOptions struct {
-	Target   plan.Target     // "" or TargetAuto is the first of XDP, nftables and iptables that this host can do
-	Devices  []string        // in place of the policy's
+	Target   plan.Target     // "" or TargetAuto selects the first of XDP, nftables and iptables that this host supports
+	Devices  []string        // replace those of the policy
 	Mode     datapath.Mode   // of XDP; "" is auto
-	DryRun   bool            // everything up to loading the program, and the checks of it; nothing is attached
+	DryRun   bool            // stop after the program was loaded and checked; nothing is attached
 	Sessions []facts.Session // sessions that the policy must not cut; nil skips the guard
-	Boot     string          // names the copy of the policy that comes back after a reboot; "" is none
-	Costs    *cost.Model     // of this host, by which rules are placed; nil: as early as they can be
-	Confirm  time.Duration   // after which the policy before returns unless Confirm is called; 0 is no trial
-	Fetch    *feed.Fetcher   // fetches lists of which there is no copy; nil: nothing is fetched, and their sets are empty
-	Read     func() error    // called when all files that the policy names have been read; its error ends the apply; nil: nothing
+	Boot     string          // names the copy of the policy that is loaded after a reboot; "": none
+	Costs    *cost.Model     // the costs of this host, from which rules get their places; nil: rules run as early as possible
+	Confirm  time.Duration   // time after which the previous policy returns if Confirm is not called; 0: no trial
+	Fetch    *feed.Fetcher   // fetches lists that have no copy; nil: nothing is fetched, and the sets of these lists are empty
+	Read     func() error    // called after all files that the policy names were read; its error ends the apply; nil: not called
 }
 
-// TargetAuto stands for the best target that a host can do.
+// TargetAuto stands for the best target that a host supports.
 const TargetAuto plan.Target = "auto"
 
-// Applied is what an apply did, or with DryRun would do.
+// Applied is the result of an apply. For a dry run it is the expected result.
 type Applied struct {
 	Target     plan.Target        `json:"target"`
-	Choice     string             `json:"choice,omitempty"` // why it is this target, when it was to be chosen
+	Choice     string             `json:"choice,omitempty"` // why this target was chosen, if the operator named none
 	Devices    []AppliedDevice    `json:"devices"`
 	Generation int                `json:"generation"`
 	Rules      int                `json:"rules"`
-	Stages     map[plan.Stage]int `json:"stages"` // how many rules run at each
+	Stages     map[plan.Stage]int `json:"stages"` // how many rules run at each stage
 	Form       xdpgen.Form        `json:"form,omitempty"`
 	Entries    int                `json:"entries"`                  // of all static sets
-	Bans       int                `json:"bans"`                     // entries of dynamic sets that were kept
-	Confirm    float64            `json:"confirm_within,omitempty"` // seconds until the policy before returns
-	Returns    int                `json:"returns_to,omitempty"`     // its generation; 0 is none
+	Bans       int                `json:"bans"`                     // entries of dynamic sets that were carried over
+	Confirm    float64            `json:"confirm_within,omitempty"` // seconds until the previous policy returns
+	Returns    int                `json:"returns_to,omitempty"`     // the generation that returns if the trial is not confirmed; 0: none
 	Notes      []string           `json:"notes,omitempty"`
-	Seconds    float64            `json:"seconds"` // from the policy's text to its enforcement
+	Seconds    float64            `json:"seconds"` // from reading the policy's text to enforcing it
 }
 
 // AppliedDevice is a device that a policy was applied to.
 type AppliedDevice struct {
 	Name  string        `json:"name"`
-	Stage plan.Stage    `json:"stage"` // the first at which rules run
+	Stage plan.Stage    `json:"stage"` // the first stage at which rules run
 	Mode  datapath.Mode `json:"mode,omitempty"`
 }
 
-// Apply makes a policy the one that runs. Either it does on all devices, or nothing has changed and the error
-// says why; at no moment is a device that was filtered unfiltered.
+// Apply puts a policy in force on all devices. If that is not possible, Apply changes nothing and returns an error that says why. A device that was
+// filtered is filtered all the time.
 //
-// The steps: what this host is (facts), the policy lowered for it, the lock, what commands that died have left, and then
-// the steps of the transaction (steps.go) for the target that is asked for, or for one after the other until one is possible.
+// Apply first finds the facts about this host and compiles the policy for it. It then takes the lock, and cleans up after commands that died. Then it
+// runs the steps of the transaction (steps.go) for the requested target. If no target is requested, it tries one target after the other until one is
+// possible.
 func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) (*Applied, error) {
 	start := time.Now()
 	host, err := facts.Discover(ctx, p, o.Devices)
@@ -138,7 +139,7 @@ func (in Instance) Apply(ctx context.Context, p *policy.Policy, o ApplyOptions) 
 	return applied, nil
 }
 
-// lock waits for other commands for a while.
+// lock takes the lock. It waits up to lockWait for other commands.
 func lock(ctx context.Context, state *datapath.State) (unlock func(), err error) {
 	limited, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()

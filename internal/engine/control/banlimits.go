@@ -18,23 +18,23 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// BanLimits are the limits with `ban` of the policy that runs, and the prefixes that are never banned.
+// BanLimits has the limits of the running policy for `ban`, and the prefixes that are never banned.
 type BanLimits struct {
-	Key        uint64 // tells the policy from others: the number of a generation may come again
+	Key        uint64 // identifies the policy; the number of a generation does not, because numbers are reused
 	Generation int
-	Policy     string         // its file
-	Limits     []BanLimit     // by the number of the limit that an offence has
-	Allowlist  []netip.Prefix // those that the policy names, and those of the operators who applied it
+	Policy     string         // the path of the policy file
+	Limits     []BanLimit     // by the number of the limit in an offence
+	Allowlist  []netip.Prefix // prefixes that the policy names, and the addresses of the operators who applied the policy
 }
 
 // BanLimit is a limit of a rule.
 type BanLimit struct {
 	Rule string
-	Ban  *manifest.BanAction // nil: it bans nobody
+	Ban  *manifest.BanAction // nil: the limit bans no prefix
 }
 
-// BanLimits reads the limits with `ban` of the policy that runs, and opens the offences against them, unless known is the key of that
-// policy. All results are nil if nothing runs or no limit bans.
+// BanLimits returns the limits of the running policy for `ban`. It also opens the map of offences against these limits, unless known is the key of
+// the running policy. All results are nil if no policy runs or no limit bans.
 func (in Instance) BanLimits(ctx context.Context, known uint64) (b *BanLimits, offences *datapath.Offences, err error) {
 	l, err := generation.Find(ctx, in.Dir)
 	if errors.Is(err, datapath.ErrNotLoaded) {
@@ -59,10 +59,10 @@ func (in Instance) BanLimits(ctx context.Context, known uint64) (b *BanLimits, o
 	return b, offences, err
 }
 
-// NobodyBanned begins the warning that bans wait for the daemon.
+// NobodyBanned is the start of the warning that bans need the daemon.
 const NobodyBanned = "nobody is banned"
 
-// bansWaitFor is the warning that bans wait for a daemon, "" if a daemon runs or no rule bans.
+// bansWaitFor returns the warning that bans need the daemon. It returns "" if a daemon runs or no rule bans.
 func (in Instance) bansWaitFor(m *manifest.Manifest) string {
 	rule := m.BanningRule()
 	if rule == "" || in.hasDaemon() {
@@ -74,20 +74,20 @@ func (in Instance) bansWaitFor(m *manifest.Manifest) string {
 // hasDaemon reports whether a daemon runs for the instance.
 func (in Instance) hasDaemon() bool { return instance.LockOf(in.Dir).Held() }
 
-// RunningPolicy are the settings of the policy that runs for the programs beside it.
+// RunningPolicy has the settings of the running policy that other programs need.
 type RunningPolicy struct {
-	Key       uint64         // tells the policy from others
-	Program   ebpf.ProgramID // decides in XDP; no other program has it, be it of the same policy; 0: none does
-	File      string         // the policy
+	Key       uint64         // identifies the policy
+	Program   ebpf.ProgramID // ID of the XDP program that decides, 0 for none; no two programs have the same ID, even for the same policy
+	File      string         // the path of the policy file
 	Daemon    policy.Daemon
-	Lists     bool           // it has sets whose content is exchanged
-	Legacy    bool           // it has rules in iptables
-	Allowlist []netip.Prefix // no program may ban them: those that the policy names, and those of the operators who applied it
+	Lists     bool           // whether the policy has sets whose content is replaced while it runs
+	Legacy    bool           // whether the policy has rules in iptables
+	Allowlist []netip.Prefix // prefixes that no program may ban: prefixes that the policy names, and addresses of the operators who applied it
 
-	Temporary []manifest.Temporary // its temporary rules, some of which may have ended
+	Temporary []manifest.Temporary // the temporary rules; some may have ended
 }
 
-// RunningPolicy reads those of the policy that runs.
+// RunningPolicy reads the settings of the policy that runs.
 func (in Instance) RunningPolicy(ctx context.Context) (RunningPolicy, error) {
 	return in.Asked.Of(func() (w RunningPolicy, err error) {
 		l, err := generation.Find(ctx, in.Dir)
@@ -108,7 +108,7 @@ func (in Instance) RunningPolicy(ctx context.Context) (RunningPolicy, error) {
 	})
 }
 
-// DynamicSet is a dynamic set of the policy that runs, where "" stands for the only one, or bans.
+// DynamicSet finds a dynamic set of the running policy by its name. "" means the only dynamic set, or the one named bans.
 func (in Instance) DynamicSet(ctx context.Context, name string) (manifest.Set, error) {
 	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
@@ -118,13 +118,13 @@ func (in Instance) DynamicSet(ctx context.Context, name string) (manifest.Set, e
 	return ban.Named(l.Generations[0].Manifest, name)
 }
 
-// DaemonSettings is what the policy that runs says of the daemon.
+// DaemonSettings returns the settings for the daemon in the running policy.
 func (in Instance) DaemonSettings(ctx context.Context) (policy.Daemon, error) {
 	w, err := in.RunningPolicy(ctx)
 	return w.Daemon, err
 }
 
-// settingsWaitFor is the warning that settings of the policy need a daemon, "" if one runs or none is needed.
+// settingsWaitFor returns the warning that settings of the policy need a daemon. It returns "" if a daemon runs or no setting needs one.
 func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	if m.Daemon == nil || in.hasDaemon() {
 		return ""

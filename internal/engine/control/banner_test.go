@@ -19,7 +19,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// banning has limits on ports of UDP: 9 bans, 10 for a second, 11 in the first of two layers, 12 never, since it only observes.
+// banning has limits on UDP ports. The limit of port 9 bans for 10 minutes, and the limit of port 10 for a second. Port 11 has two limits: the first
+// bans, and the second does not. The limit of port 12 never bans, because its rule only observes.
 const banning = `
 checks: off
 default: pass
@@ -36,7 +37,7 @@ rules:
   - {name: look, proto: udp, port: 12, over: {rate: 5/s, per: from, burst: 5, ban: {for: 10m, trust: forgeable}}, then: drop, observe: true}
 `
 
-// watching is a host where Watch runs.
+// watching is a host on which Watch runs.
 type watching struct {
 	*host
 	stop func()
@@ -45,7 +46,7 @@ type watching struct {
 	events []daemon.Event
 }
 
-// watch starts Watch, until stop or the end of the test.
+// watch starts Watch. It runs until stop is called or the test ends.
 func (h *host) watch() *watching {
 	ctx, cancel := context.WithCancel(h.Context())
 	done := make(chan error, 1)
@@ -72,7 +73,7 @@ func (h *host) watch() *watching {
 	return w
 }
 
-// has reports whether there was an event with some text; errors count, too.
+// has reports whether an event contains a text. Errors are events, too.
 func (w *watching) has(text string) bool {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -81,7 +82,7 @@ func (w *watching) has(text string) bool {
 
 func (w *watching) wantEvent(text string) {
 	w.Helper()
-	if !testutil.Eventually(slow, func() bool { return w.has(text) }) { // it follows the ban
+	if !testutil.Eventually(slow, func() bool { return w.has(text) }) { // the event follows the ban
 		w.Errorf("no event is %q: %v", text, w.events)
 	}
 }
@@ -98,7 +99,7 @@ func (w *watching) wantNoError() {
 	}
 }
 
-// flood has each source send some packets to a port, one every few milliseconds.
+// flood sends some packets from each source to a port, one every few milliseconds.
 func (h *host) flood(packets, port int, sources ...string) {
 	h.Helper()
 	if err := h.sendFor(port, sources, func(sent int) bool { return sent < packets }); err != nil {
@@ -106,13 +107,13 @@ func (h *host) flood(packets, port int, sources ...string) {
 	}
 }
 
-// wantBan has sources send to a port until a prefix is banned.
+// wantBan sends packets from sources to a port until a prefix is banned.
 func (h *host) wantBan(prefix string, port int, sources ...string) {
 	h.Helper()
 	h.floodUntil(prefix+" is banned", func() bool { return h.isBlocked(prefix) }, port, sources...)
 }
 
-// floodUntil has sources send to a port until something is so.
+// floodUntil sends packets from sources to a port until is returns true.
 func (h *host) floodUntil(what string, is func() bool, port int, sources ...string) {
 	h.Helper()
 	ctx, cancel := context.WithCancel(h.Context())
@@ -149,7 +150,7 @@ func (h *host) isBlocked(prefix string) bool {
 	return slices.ContainsFunc(h.blocked(), func(line string) bool { return strings.HasPrefix(line, prefix+" ") })
 }
 
-// slow is more than a ban takes on a machine that has much else to do.
+// slow is longer than a ban takes, also on a busy machine.
 const slow = time.Minute
 
 func TestBanner(t *testing.T) {
@@ -157,10 +158,10 @@ func TestBanner(t *testing.T) {
 	if h == nil {
 		return
 	}
-	w := h.watch() // before anything is applied
+	w := h.watch() // before any policy is applied
 	h.apply(banning)
 	const spared = "rule flood: not banned: 203.0.113.5 exceeds its limit, but is never banned"
-	h.floodUntil(spared, func() bool { return w.has(spared) }, 9, "203.0.113.5") // of the office
+	h.floodUntil(spared, func() bool { return w.has(spared) }, 9, "203.0.113.5") // an address of the office
 	h.send(5, h.from("198.51.100.1", 9))                                         // within the burst
 	h.wantBan("198.51.100.7/32", 9, "198.51.100.7")
 	h.wantBan("2001:db8:5::/64", 9, "2001:db8:5::7", "2001:db8:5::8")
@@ -207,7 +208,7 @@ func TestBannedNeighbours(t *testing.T) {
 	w.wantNoError()
 }
 
-// TestBannerSpares floods where nobody is to be banned.
+// TestBannerSpares floods from sources that must not be banned.
 func TestBannerSpares(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -216,18 +217,18 @@ func TestBannerSpares(t *testing.T) {
 	h.apply(banning)
 	const warning = "nobody is banned for rule \"flood\" while `floodwall daemon` does not run"
 	h.wantWarning(warning, true)
-	h.flood(100, 9, "198.51.100.7") // while nobody watches: no cause to ban later
+	h.flood(100, 9, "198.51.100.7") // Watch does not run yet, so these packets must not lead to a ban later
 	w := h.watch()
 	time.Sleep(time.Second)
 	testutil.Eventually(slow, func() bool { return !h.warns(warning) })
 	h.wantWarning(warning, false)
-	h.flood(100, 9, "203.0.113.5")   // never
-	h.flood(100, 12, "198.51.100.7") // observed
+	h.flood(100, 9, "203.0.113.5")   // never banned
+	h.flood(100, 12, "198.51.100.7") // only observed
 	var many []string
 	for i := range 30 {
 		many = append(many, fmt.Sprintf("100.64.7.%d", i))
 	}
-	h.flood(3, 11, many...) // over the layer that does not ban
+	h.flood(3, 11, many...) // exceeds only the limit that does not ban
 	time.Sleep(500 * time.Millisecond)
 	h.wantBlocked("where nobody is to be banned", nil)
 	counts := h.counts()
@@ -261,7 +262,7 @@ func (h *host) wantWarning(text string, want bool) {
 	}
 }
 
-// warns reports whether status has a warning with a text in it.
+// warns reports whether status has a warning that contains a text.
 func (h *host) warns(text string) bool {
 	h.Helper()
 	s, err := h.Status(h.Context())
@@ -271,7 +272,7 @@ func (h *host) warns(text string) bool {
 	return strings.Contains(strings.Join(s.Warnings, "\n"), text)
 }
 
-// TestBannerFollows changes what runs while Watch does.
+// TestBannerFollows changes the policy in force while Watch runs.
 func TestBannerFollows(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -283,16 +284,16 @@ func TestBannerFollows(t *testing.T) {
 	h.apply(strings.ReplaceAll(banning, "port: 9", "port: 19"))
 	h.wantBan("198.51.100.2/32", 19, "198.51.100.2")
 
-	// An address that the host gets is spared.
+	// An own address that the host gets now must not be banned.
 	h.ip("addr add 198.51.100.99/32 dev fw0")
 	const spared = "not banned: 198.51.100.99 exceeds its limit"
-	time.Sleep(2500 * time.Millisecond) // a look every second
+	time.Sleep(2500 * time.Millisecond) // Watch reads the addresses every second
 	h.floodUntil(spared, func() bool { return w.has(spared) }, 19, "198.51.100.99")
 	if h.isBlocked("198.51.100.99/32") {
 		t.Error("the host's new address is banned")
 	}
 
-	// A trial, and what it returns to.
+	// A trial, and then the policy to which it returns.
 	if _, err := h.try(strings.ReplaceAll(banning, "port: 9", "port: 29"), control.ApplyOptions{Confirm: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +303,7 @@ func TestBannerFollows(t *testing.T) {
 	}
 	h.wantBan("198.51.100.4/32", 19, "198.51.100.4")
 
-	// Another of the same number.
+	// Another policy with the same generation number.
 	if err := h.Unload(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +311,7 @@ func TestBannerFollows(t *testing.T) {
 	h.wantBan("198.51.100.5/32", 9, "198.51.100.5")
 	w.wantNoError()
 
-	// A set that automatic bans have filled takes one by hand; one that those have filled takes no other until it has space.
+	// A set full of automatic bans must accept a ban by hand. A set full of bans by hand must accept no other ban until it has space.
 	h.apply(strings.ReplaceAll(banning, "max: 100", "max: 2"))
 	h.wantBan("198.51.100.6/32", 9, "198.51.100.6", "198.51.100.7", "198.51.100.8")
 	for _, p := range []string{"192.0.2.101/32", "192.0.2.102/32"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// keepConnections adds the connections of the kernel to the new program's flow table, and copies the state of protections. The table of the
-// generation before is shared already.
+// keepConnections adds the kernel's connections to the new program's flow table, and copies the state of protections. If the previous generation has
+// a flow table, the new program shares that table.
 func (t *transaction) keepConnections(context.Context) error {
 	if len(t.found) == 0 {
 		return nil
@@ -31,7 +31,7 @@ func (t *transaction) keepConnections(context.Context) error {
 	return know(t.program.Flows, t.manifest)
 }
 
-// know adds the connections of the kernel to a flow table: that of a new program, or of a generation that is returned to.
+// know adds the kernel's connections to a flow table: of a new program, or of the generation that Rollback returns to.
 func know(open func() (*datapath.Table, error), m *manifest.Manifest) error {
 	flows, err := open()
 	if flows == nil || err != nil {
@@ -41,8 +41,8 @@ func know(open func() (*datapath.Table, error), m *manifest.Manifest) error {
 	return flows.Learn(m.Protects)
 }
 
-// rejoinNext adds the connections that were made since to a generation that is returned to. Otherwise a packet would have to ask for each of
-// them, which an ACK flood can delay. So an error does not prevent the return.
+// rejoinNext adds connections to the flow table of the generation that the change returns to: those made while another generation ran. Without this
+// step the program would have to look up each such connection, which an ACK flood can delay. An error here does not prevent the return.
 func (t *transaction) rejoinNext(context.Context) error {
 	if t.toProgram() {
 		t.late = append(t.late, know(t.next.Program.Flows, t.next.Manifest))
@@ -55,7 +55,7 @@ func (t *transaction) rejoinNext(context.Context) error {
 	return nil
 }
 
-// trackConnected has conntrack know the connections that began at this host, where it tells the replies of a policy.
+// trackConnected adds the connections that this host opened to conntrack, if the policy uses conntrack to recognise replies.
 func trackConnected(m *manifest.Manifest) error {
 	asks := func(r manifest.Rule) bool {
 		return r.Name == compile.RepliesRule && (r.Stage == plan.StageFilter || m.At.Last() == plan.StageFilter)
@@ -70,18 +70,18 @@ func trackConnected(m *manifest.Manifest) error {
 	return datapath.TrackConnected(func(f datapath.ReplyFlow) bool { return f.Proto == packet.ProtoTCP && serves[f.Own.Port()] })
 }
 
-// A handshake with a cookie ends within a roundTrip, except for losses. Protections that end rest for longer than that: they answer no SYN
-// and pass all segments until the change is made or, if it fails, until they go on.
+// A handshake with a cookie ends within roundTrip, unless packets are lost. Before a change, the protections that the new policy lacks pause for
+// Resting, which is longer. While they pause they answer no SYN and pass all segments. If the change fails, they continue after that time.
 const (
 	roundTrip = time.Second
 	Resting   = 5 * time.Second
 )
 
-// windDown winds down what runs for what is to run.
+// windDown pauses the protections that the new policy lacks.
 func (t *transaction) windDown(ctx context.Context) error { return windDown(ctx, t.now, t.manifest) }
 
-// windDown stops the protections of a generation that the next one lacks (nil: it has none) from answering SYNs, and waits for the cookies
-// that were sent: after the change no program could check them.
+// windDown pauses the protections of g that next lacks: they no longer answer SYNs. It then waits until the cookies that were sent have returned,
+// because no program could check them after the change. next is nil when there is no next generation.
 func windDown(ctx context.Context, g *generation.Generation, next *manifest.Manifest) error {
 	if g == nil || g.Program == nil {
 		return nil
@@ -109,8 +109,8 @@ func windDown(ctx context.Context, g *generation.Generation, next *manifest.Mani
 	return nil
 }
 
-// RotateKeys draws a new key for the cookies of the policy that runs, and reports whether it did. Cookies that were sent remain valid. It
-// also removes reply flows that are over, whose times come round. It is no error if nothing is loaded.
+// RotateKeys draws a new key for the cookies of the running policy, and returns true if it did. Cookies that were sent remain valid. RotateKeys also
+// removes expired reply flows, before their wrapping times become ambiguous. It returns no error if nothing is loaded.
 func (in Instance) RotateKeys(ctx context.Context) (rotated bool, err error) {
 	err = in.change(ctx, func(t *transaction) (err error) {
 		rotated, err = t.state.RotateKeys()
@@ -125,11 +125,11 @@ func (in Instance) RotateKeys(ctx context.Context) (rotated bool, err error) {
 	return rotated, err
 }
 
-// keepReplies notes the flows that are open: the first apply cuts none of them. Later programs go on with the table, and miss what began
-// while another policy ran.
+// keepReplies adds the open flows to the table of reply flows, so that the first apply cuts none of them. Later programs use the same table. The
+// table lacks flows that started while another policy ran.
 func (t *transaction) keepReplies(context.Context) error { return knowReplies(t.program.ReplyFlows) }
 
-// trackReplies has conntrack know the flows that are open, where it tells replies. An error does not take back the change.
+// trackReplies adds the open flows to conntrack, if the policy uses conntrack to recognise replies. An error does not undo the change.
 func (t *transaction) trackReplies(context.Context) error {
 	p := t.stages.Program
 	asks := slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Name == compile.RepliesRule })
@@ -148,8 +148,7 @@ func (t *transaction) trackReplies(context.Context) error {
 	return nil
 }
 
-// joinReplies notes those that began since, up to the moment from which the program itself notes them. An error does not take back
-// the switch.
+// joinReplies adds the flows that started before the new program was attached and records flows itself. An error does not undo the switch.
 func (t *transaction) joinReplies(context.Context) error {
 	if t.program != nil {
 		t.cut(knowReplies(t.program.ReplyFlows))
@@ -157,7 +156,7 @@ func (t *transaction) joinReplies(context.Context) error {
 	return nil
 }
 
-// sweepReplies removes what is over from the table of a generation.
+// sweepReplies removes expired flows from the reply-flow table of a generation.
 func sweepReplies(g *generation.Generation) error {
 	if g.Program == nil {
 		return nil
@@ -171,14 +170,14 @@ func sweepReplies(g *generation.Generation) error {
 	return nil
 }
 
-// cut notes for the operator that open flows may be cut.
+// cut adds a note for the operator that open flows may be cut.
 func (t *transaction) cut(err error) {
 	if err != nil {
 		t.notes = append(t.notes, fmt.Sprintf("flows that were open before may be cut, as not all could be noted: %v", err))
 	}
 }
 
-// knowReplies adds the flows of the kernel to a table of reply flows, if there is one.
+// knowReplies adds the kernel's open flows to a table of reply flows, if there is one.
 func knowReplies(open func() (*datapath.ReplyFlows, error)) error {
 	table, err := open()
 	if table == nil || err != nil {
@@ -191,7 +190,7 @@ func knowReplies(open func() (*datapath.ReplyFlows, error)) error {
 	return err
 }
 
-// replyFlows reports the table of reply flows.
+// replyFlows adds the status of the table of reply flows to s.
 func (s *Status) replyFlows(g *generation.Generation) error {
 	if g.Program == nil {
 		return nil

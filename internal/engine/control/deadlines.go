@@ -9,15 +9,15 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// The deadlines of a change have an order: first the old rulesets in netfilter decide again, then XDP returns to the previous policy, then
-// the new rulesets become inert. So at no moment does a packet pass that both policies drop. A later deadline is set before an earlier one,
-// and an earlier one takes effect only when all are set: the process may be killed, or have to wait, between any two steps.
+// The deadlines of a change have an order. First the old rulesets in netfilter decide again. Then XDP returns to the previous policy. Then the new
+// rulesets become inert. So a packet that both policies drop is dropped at every moment. The deadlines are set in the reverse order, the last one
+// first. The first one takes effect only when all are set, because the process may be killed or delayed between any two steps.
 
-// ahead is the time by which XDP returns before the new rulesets in netfilter become inert.
+// ahead is the time between the return of XDP and the later moment at which the new rulesets in netfilter become inert.
 const ahead = 300 * time.Millisecond
 
-// programEnds is when the new program returns unless it is confirmed, zero for never. Until start has set the time of a trial,
-// that is before the new rulesets become inert which were loaded at first.
+// programEnds returns the time at which the previous program returns, unless the new one is confirmed. It returns the zero time for never. Until
+// start has set the time of a trial, the program ends shortly before the new rulesets become inert.
 func (t *transaction) programEnds(ctx context.Context) (ends time.Time, err error) {
 	switch {
 	case t.trial == 0 && !t.both():
@@ -32,20 +32,20 @@ func (t *transaction) programEnds(ctx context.Context) (ends time.Time, err erro
 	return ends.Add(-ahead), err
 }
 
-// hold extends the time for which the new rulesets decide to at least length from now on.
+// hold makes the new rulesets decide for at least length from now.
 func (t *transaction) hold(ctx context.Context, length time.Duration) (ends time.Time, err error) {
 	ends = time.Now().Add(length)
 	return ends, t.onRulesets(ctx, t.rulesets, func(tool netfilter.Tool, p *netfilter.Ruleset) error { return tool.Renew(ctx, p.Name, length) })
 }
 
-// Steps that take longer than startSlack use up time of the trial. They are repeated with more time, up to this often.
+// If a step takes longer than startSlack, it uses up time of the trial. The steps are then repeated with more time, up to startTries times.
 const (
 	startSlack = 300 * time.Millisecond
 	startTries = 5
 )
 
-// start puts the new policy in force alone, now that all of it is loaded. With a trial, its time begins. After a move that changed XDP, the
-// old rulesets rest until the move is done.
+// start puts the new policy in force alone, after all its parts were loaded. With a trial, the time of the trial starts now. After a move that
+// changed XDP, the old rulesets are inactive until the move is complete.
 func (t *transaction) start(ctx context.Context) error {
 	switch {
 	case t.trial == 0 && (t.move == nil || !t.programs()):
@@ -70,7 +70,7 @@ func (t *transaction) start(ctx context.Context) error {
 	return nil
 }
 
-// startTrial begins a trial, or begins it anew.
+// startTrial starts a trial, or starts its time again.
 func (t *transaction) startTrial(ctx context.Context, length time.Duration) error {
 	err := t.eachOld(ctx, func(tool netfilter.Tool, name, old string) error { return tool.SetReturn(ctx, name, old, length) })
 	if err != nil {
@@ -86,8 +86,8 @@ func (t *transaction) startTrial(ctx context.Context, length time.Duration) erro
 	return t.eachOld(ctx, func(tool netfilter.Tool, name, old string) error { return tool.SetAside(ctx, name, old) })
 }
 
-// eachOld calls fn for the old rulesets, each with the new one that takes its place. One that only stands in, and so leaves nobody
-// deciding, comes last.
+// eachOld calls fn for each old ruleset, with the new ruleset that replaces it. A new ruleset that is only a stand-in comes last, because after its
+// call neither of the two decides.
 func (t *transaction) eachOld(ctx context.Context, fn func(tool netfilter.Tool, name, old string) error) error {
 	return t.onRulesets(ctx, t.rulesets, func(tool netfilter.Tool, p *netfilter.Ruleset) error {
 		if old := t.old[p.Kind]; old != nil {
@@ -97,7 +97,7 @@ func (t *transaction) eachOld(ctx context.Context, fn func(tool netfilter.Tool, 
 	})
 }
 
-// restart gives the programs' trial another deadline, if they have one.
+// restart changes the deadline of the trial in XDP, if there is a trial.
 func (t *transaction) restart(ends time.Time) error {
 	if !t.programs() {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// fillDynamic fills the new program's dynamic sets before it runs: with the entries of the sets of the same name, and with the host's own
-// addresses.
+// fillDynamic fills the dynamic sets of the new program before the program runs. It adds the entries of the present sets of the same names, and the
+// host's own addresses.
 func (t *transaction) fillDynamic(context.Context) error {
 	if len(t.xdp.Dynamic) == 0 {
 		return nil
@@ -39,10 +39,10 @@ func (t *transaction) fillDynamic(context.Context) error {
 	return nil
 }
 
-// fillEnds says in the new program what this host has and answers to, where the program answers.
+// fillEnds writes the addresses of this host into the new program, if the program sends answers.
 func (t *transaction) fillEnds(context.Context) error { return fillEnds(t.program, t.manifest.Devices) }
 
-// fillEnds says in a program that is not attached yet what this host has and answers to by these devices.
+// fillEnds writes this host's addresses, and the MAC addresses of the devices, into a program that is not attached yet.
 func fillEnds(p *datapath.Program, devices []string) error {
 	memory, release, err := p.Memory(image.HostEnds)
 	if err != nil {
@@ -52,7 +52,7 @@ func fillEnds(p *datapath.Program, devices []string) error {
 	return ban.WriteEnds(memory[image.HostEnds], devices)
 }
 
-// fillSet fills one of the sets, which are empty.
+// fillSet fills one set, which must be empty.
 func (t *transaction) fillSet(s manifest.Set, sets *addrs.Dynamic) error {
 	if s.Local {
 		return ban.FillLocal(sets, s.Dynamic)
@@ -79,7 +79,7 @@ func (t *transaction) fillSet(s manifest.Set, sets *addrs.Dynamic) error {
 	return nil
 }
 
-// copySet copies the entries of the set of the same name from the XDP program before. done is false if there is none.
+// copySet copies the entries of the set with the same name in the previous XDP program. `done` is false if there is no such set.
 func (t *transaction) copySet(s manifest.Set, to *addrs.DynamicSet) (done bool, err error) {
 	if t.now == nil || t.now.Program == nil || t.foreign != nil {
 		return false, nil
@@ -101,12 +101,12 @@ func (t *transaction) copySet(s manifest.Set, to *addrs.DynamicSet) (done bool, 
 	return true, nil
 }
 
-// RefreshLocal brings the set `local` of what runs to the addresses that the host has now, and what it says of the host's devices to their
-// addresses. Nothing loaded is no error.
+// RefreshLocal updates the set `local` of the running policy to the host's present addresses. It also updates the program's data about the host's
+// devices. It returns no error if nothing is loaded.
 func (in Instance) RefreshLocal(ctx context.Context) (added, removed int, err error) {
 	err = in.change(ctx, func(t *transaction) error {
 		var errs []error
-		for _, g := range t.live.All() { // the one that decides last: its changes are reported
+		for _, g := range t.live.All() { // the generation in force comes last, so its numbers are returned
 			added, removed, err = g.RefreshLocal()
 			errs = append(errs, err)
 		}

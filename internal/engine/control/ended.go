@@ -17,22 +17,22 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// EndedError says that the last policy on trial was not confirmed in time, and what is in force since.
+// EndedError says that the last policy on trial was not confirmed in time, and which policy is now in force.
 type EndedError struct {
 	endedTrial
 	now   string // the policy in force, "" when there is none
-	cause error  // of what was asked for: datapath.ErrExpired or datapath.ErrNotLoaded
+	cause error  // the error that EndedError explains: datapath.ErrExpired or datapath.ErrNotLoaded
 }
 
-// endedTrial is what is kept of a trial that ended by itself, when nothing of its policy is left in the kernel. The next apply and unload
-// forget it.
+// endedTrial is the stored record of a trial that timed out. It is kept when nothing of the tried policy is left in the kernel. The next apply or
+// unload removes it.
 type endedTrial struct {
 	Generation int       `json:"generation"`
 	Policy     string    `json:"policy"`
-	Ended      time.Time `json:"ended"` // when its remains were found
+	Ended      time.Time `json:"ended"` // when the remains of the trial were found
 }
 
-// endedFor is how long it explains what is, or is not, in force.
+// endedFor is the time for which the record is used to explain an error.
 const endedFor = time.Hour
 
 func (e *EndedError) Error() string {
@@ -52,15 +52,15 @@ func (e *EndedError) Hint() string {
 	return fmt.Sprintf("`floodwall apply --confirm 5m %s` puts it on trial again; `floodwall confirm` has to come before its end", again)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *EndedError) Unwrap() error { return e.cause }
 
-// endedFile is where the last trial is kept that ended unconfirmed.
+// endedFile returns the path of the record of the last trial that timed out.
 func (in Instance) endedFile() string {
 	return filepath.Join(in.State, instance.With("trial-ended", in.Dir, datapath.DefaultDir)+".json")
 }
 
-// keepEnded keeps that the trial ended. Without it a later confirm knows less, and the filter matters more.
+// keepEnded records that the trial timed out. An error here does not stop the change: it only makes a later message less precise.
 func (t *transaction) keepEnded(context.Context) error {
 	m := t.triedManifest()
 	if t.in.State == "" || m == nil {
@@ -73,7 +73,7 @@ func (t *transaction) keepEnded(context.Context) error {
 	return err
 }
 
-// triedManifest is that of the policy that was on trial, nil when it cannot be found.
+// triedManifest returns the manifest of the policy that was on trial, nil when it cannot be found.
 func (t *transaction) triedManifest() *manifest.Manifest {
 	if p, err := t.state.Open(t.tried); err == nil {
 		defer p.Close()
@@ -90,7 +90,7 @@ func (t *transaction) triedManifest() *manifest.Manifest {
 	return nil
 }
 
-// forgetEnded forgets it: another policy is in force, or on trial.
+// forgetEnded removes the record, because another policy is in force or on trial.
 func (t *transaction) forgetEnded(context.Context) error { return t.in.forgetEnded() }
 
 func (in Instance) forgetEnded() error {
@@ -103,7 +103,7 @@ func (in Instance) forgetEnded() error {
 	return nil
 }
 
-// ended explains an error that says that nothing runs, or that nothing is on trial, by the trial that has ended.
+// ended explains an error if a trial has timed out. The error cause says that nothing runs or that nothing is on trial.
 func (in Instance) ended(ctx context.Context, cause error) error {
 	text, err := os.ReadFile(in.endedFile())
 	e := &EndedError{cause: cause}
@@ -115,7 +115,7 @@ func (in Instance) ended(ctx context.Context, cause error) error {
 		defer l.Close()
 		g := l.Generations[0]
 		e.now = fmt.Sprintf("generation %d of %s", g.Number, g.Manifest.File)
-	} else if err != datapath.ErrNotLoaded { // something else has happened since
+	} else if err != datapath.ErrNotLoaded { // the state has changed since then
 		return cause
 	}
 	return e

@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// Live lists the sets of the policy that runs whose content is exchanged; none when nothing runs.
+// Live lists the live sets of the running policy. It returns nil when no policy runs.
 func (in Instance) Live(ctx context.Context) (sets []manifest.Live, err error) {
 	err = in.reading(ctx, func(l *generation.Live) error {
 		sets = l.Generations[0].Manifest.Live
@@ -31,10 +31,10 @@ func (in Instance) Live(ctx context.Context) (sets []manifest.Live, err error) {
 	return sets, err
 }
 
-// SyncLists exchanges the content of the policy's live sets for that of their last good copies, and of the databases as they are now.
-// Nothing else of the policy changes: limits, connections, bans and counters go on. With all it reads every set, else only those whose copy
-// or database has changed. It returns the exchanged sets, and ErrChanged if another policy runs by now or one is on trial. A set that
-// cannot be read, or that is held (lists.HeldError), keeps its content: the error names it, and the others are exchanged.
+// SyncLists replaces the content of the policy's live sets by their last good copies and the present databases. Nothing else of the policy changes:
+// limits, connections, bans and counters are kept. If `all` is true, SyncLists reads every set, else only sets whose copy or database has changed. It
+// returns the changed sets. It returns ErrChanged if another policy runs by now, or if one is on trial. A set keeps its content if it cannot be read
+// or is held (lists.HeldError). The error names such sets; the other sets are changed.
 func (in Instance) SyncLists(ctx context.Context, all bool) (done []lists.Exchanged, err error) {
 	var g *generation.Generation
 	err = in.reading(ctx, func(l *generation.Live) error {
@@ -50,7 +50,7 @@ func (in Instance) SyncLists(ctx context.Context, all bool) (done []lists.Exchan
 		return nil, err
 	}
 	next, errRead := lists.Changed(in.Feeds, g.Manifest, all)
-	var held error // says which sets stay as they are
+	var held error // names the sets that keep their content
 	if len(next.Content) > 0 {
 		err = in.change(ctx, func(t *transaction) error {
 			t.of, t.lists = g, next
@@ -65,8 +65,8 @@ func (in Instance) SyncLists(ctx context.Context, all bool) (done []lists.Exchan
 	return next.Done, errors.Join(errRead, held)
 }
 
-// readCompiled reads what the policy that runs was compiled from. A program of another version is an error here, so that netfilter stays as
-// it is, too.
+// readCompiled reads the source from which the running policy was compiled. If another version loaded the program, readCompiled returns an error, so
+// that netfilter also stays unchanged.
 func (t *transaction) readCompiled(context.Context) (err error) {
 	t.compiled, err = readSource(t.state, t.now)
 	if err == nil && t.compiled == nil {
@@ -78,7 +78,7 @@ func (t *transaction) readCompiled(context.Context) (err error) {
 	return err
 }
 
-// changeLists says what the policy is to be, but for sets that are held.
+// changeLists makes the new manifest and the new program. Sets that are held keep their content.
 func (t *transaction) changeLists(context.Context) (err error) {
 	m := *t.now.Manifest
 	t.manifest = &m
@@ -96,7 +96,7 @@ func (t *transaction) changeLists(context.Context) (err error) {
 	return err
 }
 
-// exchangeSets exchanges the elements of the sets that rules in netfilter ask.
+// exchangeSets replaces the elements of the live sets in netfilter.
 func (t *transaction) exchangeSets(ctx context.Context) error {
 	return t.onRulesets(ctx, t.now.Manifest.Rulesets, func(tool netfilter.Tool, p *netfilter.Ruleset) error {
 		t.entered = append(t.entered, p) // iptables changes one set after the other
@@ -104,12 +104,13 @@ func (t *transaction) exchangeSets(ctx context.Context) error {
 	})
 }
 
-// exchangeBack gives the sets that were exchanged their elements back.
+// exchangeBack restores the old elements of the changed sets.
 func (t *transaction) exchangeBack(ctx context.Context) error {
 	return t.onRulesets(ctx, t.entered, func(tool netfilter.Tool, p *netfilter.Ruleset) error { return t.exchangeIn(ctx, tool, p, t.was) })
 }
 
-// exchangeIn gives sets of a ruleset the elements that they have in a policy, if it has any of the sets.
+// exchangeIn sets the elements of the changed sets in a ruleset to their elements in the policy c. It does nothing if the ruleset has none of these
+// sets.
 func (t *transaction) exchangeIn(ctx context.Context, tool netfilter.Tool, p *netfilter.Ruleset, c *Compiled) error {
 	all := p.LiveElements(c.Program)
 	elements := map[string][]netfilter.Element{}
@@ -125,7 +126,7 @@ func (t *transaction) exchangeIn(ctx context.Context, tool netfilter.Tool, p *ne
 	return tool.Exchange(ctx, p, elements)
 }
 
-// keepLists keeps the new lists beside a generation without a program. With one they come with it.
+// keepLists stores the new lists with the generation, if it has no XDP program. For a generation with a program, renew stores them.
 func (t *transaction) keepLists(context.Context) (err error) {
 	if t.now.Program != nil || len(t.lists.Content) == 0 {
 		return nil
@@ -136,7 +137,7 @@ func (t *transaction) keepLists(context.Context) (err error) {
 	return t.state.SetNote(t.now.Number, datapath.NoteSource, t.content)
 }
 
-// keepOldLists takes keepLists back.
+// keepOldLists undoes keepLists.
 func (t *transaction) keepOldLists(context.Context) error {
 	if t.source == nil {
 		return nil
@@ -144,7 +145,7 @@ func (t *transaction) keepOldLists(context.Context) error {
 	return t.state.SetNote(t.now.Number, datapath.NoteSource, t.source)
 }
 
-// putLists puts the new lists into the program, and what they are into the manifest.
+// putLists puts the new lists into the program, and their new state into the manifest.
 func (t *transaction) putLists(context.Context) error {
 	switch {
 	case len(t.lists.Content) == 0:
@@ -155,7 +156,8 @@ func (t *transaction) putLists(context.Context) error {
 	return t.rewrite(t.now, t.manifest)
 }
 
-// renew replaces the program of a generation by one made from c and the temporary rules of m, with all that the old one has collected.
+// renew replaces the program of a generation by a new one. The new program is compiled from c and the temporary rules of m. It keeps all state of the
+// old program.
 func (t *transaction) renew(g *generation.Generation, c *Compiled, m *manifest.Manifest, notes map[datapath.Note][]byte) error {
 	forTarget, _ := plan.For(c.Program, m.Target)
 	program, numbers := m.Plan(forTarget).Only()
@@ -183,7 +185,7 @@ func (t *transaction) renew(g *generation.Generation, c *Compiled, m *manifest.M
 		return inFile(m.File, err)
 	}
 	if generated.Egress && features.Egress() != nil {
-		generated.Egress = false // as when it was applied
+		generated.Egress = false // the apply has set this value, too
 	}
 	if keys := m.LimitKeys; keys != nil {
 		generated.UseLimitKeys(keys.Sums, keys.Mix)
@@ -197,7 +199,7 @@ func (t *transaction) renew(g *generation.Generation, c *Compiled, m *manifest.M
 		return err
 	}
 	defer loaded.Close()
-	// A program of an earlier version may have answered without it.
+	// A program of an earlier version may have sent answers without this data.
 	if err := fillEnds(loaded, m.Devices); err != nil {
 		return err
 	}
@@ -212,7 +214,7 @@ func (t *transaction) renew(g *generation.Generation, c *Compiled, m *manifest.M
 	return err
 }
 
-// clear has counters begin at zero, if there are any of these slots.
+// clear sets the counters in the given slots to zero.
 func (t *transaction) clear(slots []uint32) error {
 	if len(slots) == 0 {
 		return nil
@@ -228,7 +230,7 @@ func (t *transaction) clear(slots []uint32) error {
 	return manifest.Zero(counters, slots)
 }
 
-// liveSets fixes the content of the live sets of a policy that is about to be applied.
+// liveSets determines the contents of the live sets of a policy that is about to be applied.
 func (in Instance) liveSets(c *Compiled, sessions []facts.Session) *Compiled {
 	program, live := lists.Live(in.Feeds, c.Policy, c.Program, facts.Clients(sessions))
 	if live == nil {
@@ -239,7 +241,7 @@ func (in Instance) liveSets(c *Compiled, sessions []facts.Session) *Compiled {
 	return out
 }
 
-// listsWaitFor is the warning that lists that change need a daemon, "" if one runs or there are none.
+// listsWaitFor returns the warning that updates of lists need a daemon. It returns "" if a daemon runs or there are no live sets.
 func (in Instance) listsWaitFor(live []manifest.Live) string {
 	if len(live) == 0 || in.hasDaemon() {
 		return ""

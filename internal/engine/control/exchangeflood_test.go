@@ -11,7 +11,8 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
-// TestExchangeInFlood exchanges a list during a flood, after the rate at which one begins is no longer exceeded. The flood goes on.
+// TestExchangeInFlood exchanges a list during a flood, when the rate is already below the rate at which a flood starts. The exchange must not end the
+// flood state.
 func TestExchangeInFlood(t *testing.T) {
 	onEnds(t, "xdp", func(e *ends) {
 		l := newLists(e)

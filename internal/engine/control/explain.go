@@ -22,30 +22,30 @@ import (
 type Explanation struct {
 	Packet  string     `json:"packet"`
 	Verdict string     `json:"verdict"`
-	Reason  string     `json:"reason"` // a rule's or check's name, default or not-ip; kernel, which drops it; or uncounted
+	Reason  string     `json:"reason"` // the name of a rule or check; "default"; "not-ip"; "kernel", if the kernel itself drops the packet; or "uncounted"
 	Stage   plan.Stage `json:"stage"`
-	Path    Path       `json:"path,omitempty"` // of what runs in XDP: its part that decided
+	Path    Path       `json:"path,omitempty"` // for a policy that runs in XDP: the path through the program that decided
 	Policy  string     `json:"policy"`
-	Line    int        `json:"line,omitempty"` // of the rule in the policy
+	Line    int        `json:"line,omitempty"` // the line of the rule in the policy
 	Passed  []Passed   `json:"passed,omitempty"`
 
-	Translated string `json:"translated,omitempty"` // where this host's NAT may send the packet on to
+	Translated string `json:"translated,omitempty"` // the destination to which this host's NAT may redirect the packet
 
-	Protection string `json:"protection,omitempty"` // the service through whose protection the packet goes
-	Always     bool   `json:"always,omitempty"`     // it answers every SYN with a cookie, not above a rate only
-	Active     *bool  `json:"active,omitempty"`     // of what runs: it does so at the moment
+	Protection string `json:"protection,omitempty"` // the service whose protection handles the packet
+	Always     bool   `json:"always,omitempty"`     // whether the protection answers every SYN with a cookie, not only SYNs above a rate
+	Active     *bool  `json:"active,omitempty"`     // for a running policy: whether the protection answers with cookies now
 }
 
-// Path is a part of the XDP program.
+// Path is a path of a packet through the XDP program.
 type Path string
 
-// The paths of a packet through the program.
+// The paths of a packet through the XDP program.
 const (
-	PathEntry   Path = "entry"   // the code that is generated for usual frames
-	PathGeneral Path = "general" // the C program, which decides every frame
+	PathEntry   Path = "entry"   // the generated code for usual frames
+	PathGeneral Path = "general" // the C program, which can decide every frame
 )
 
-// path is the one that gave an answer.
+// path returns the path through the program that gave an answer.
 func path(a datapath.Answer) Path {
 	if a.Entry {
 		return PathEntry
@@ -53,20 +53,21 @@ func path(a datapath.Answer) Path {
 	return PathGeneral
 }
 
-// Passed is a rule, or a check, that would have decided if its limit were exceeded, or if it did more than count.
+// Passed is a rule or a check that matched but did not decide: its limit is not exceeded, or it only counts.
 type Passed struct {
 	Name    string `json:"name"`
-	Verdict string `json:"verdict"`           // that it has
-	Above   bool   `json:"above,omitempty"`   // its limit it holds, and not below
-	Observe bool   `json:"observe,omitempty"` // it counts what matches, and does nothing
-	Reply   bool   `json:"reply,omitempty"`   // it takes packets of flows that began inside
+	Verdict string `json:"verdict"`           // the verdict of the rule or check
+	Above   bool   `json:"above,omitempty"`   // whether it applies only above its limit
+	Observe bool   `json:"observe,omitempty"` // whether it only counts
+	Reply   bool   `json:"reply,omitempty"`   // whether the rule matches replies to flows that started inside
 	Line    int    `json:"line,omitempty"`
 
-	Connections uint32 `json:"connections,omitempty"` // the limit that it holds above is this number of connections
+	Connections uint32 `json:"connections,omitempty"` // the number of connections above which the rule applies
 }
 
-// Explain says what a policy does with a packet on a target, by its definition: no kernel is asked. Dynamic sets are
-// empty, there are no connections, no limit is exceeded, and `local` is the addresses of this host, or nothing when they cannot be listed.
+// Explain says what a policy does with a packet on a target. It evaluates the policy without calls to the kernel. It assumes that dynamic sets are
+// empty, that there are no connections, and that no limit is exceeded. The set `local` has the addresses of this host, or is empty when they cannot
+// be listed.
 func (c *Compiled) Explain(spec packet.Spec, t plan.Target) (Explanation, error) {
 	plan, err := c.Plan(t)
 	if err != nil {
@@ -94,14 +95,13 @@ func (c *Compiled) Explain(spec packet.Spec, t plan.Target) (Explanation, error)
 	return e, nil
 }
 
-// World is the state, besides packets, on which verdicts depend, as Explain assumes it: only the set of the host's own addresses has
-// entries, and no limit is exceeded.
+// World returns the state that Explain assumes besides the packet. Only the set of the host's own addresses has entries, and no limit is exceeded.
 func (c *Compiled) World() ir.World { return ir.World{Member: c.member} }
 
-// below is a world in which no limit is exceeded. It records rules that have one.
+// below returns a function that reports that no limit is exceeded. The function records the rules that have a limit.
 func (e *Explanation) below(p *ir.Program) func(limit int, _ *packet.Packet) bool {
 	return func(limit int, _ *packet.Packet) bool {
-		i := slices.IndexFunc(p.Rules, func(r ir.Rule) bool { return len(r.Over) > 0 && r.Over[0] == limit }) // its other layers follow
+		i := slices.IndexFunc(p.Rules, func(r ir.Rule) bool { return len(r.Over) > 0 && r.Over[0] == limit }) // the other layers of the limit come after the first
 		if i >= 0 {
 			r := &p.Rules[i]
 			e.Passed = append(e.Passed, Passed{Name: r.Name, Verdict: r.Verdict.String(), Above: true, Observe: r.Observe, Line: r.Line})
@@ -110,13 +110,13 @@ func (e *Explanation) below(p *ir.Program) func(limit int, _ *packet.Packet) boo
 	}
 }
 
-// none is a world without connections. It records the rule that counts them.
+// none returns 0: it assumes that there are no connections. It records the rule r, which limits connections.
 func (e *Explanation) none(r *ir.Rule, _ *packet.Packet) int {
 	e.Passed = append(e.Passed, Passed{Name: r.Name, Verdict: r.Verdict.String(), Above: true, Observe: r.Observe, Line: r.Line, Connections: r.Connections.Most})
 	return 0
 }
 
-// observed records rules and checks that only count.
+// observed returns a function that records rules and checks that only count.
 func (e *Explanation) observed(p *ir.Program) func(ir.Reason) {
 	return func(reason ir.Reason) {
 		passed := Passed{Name: p.ReasonName(reason), Verdict: ir.Drop.String(), Observe: true}
@@ -128,7 +128,7 @@ func (e *Explanation) observed(p *ir.Program) func(ir.Reason) {
 	}
 }
 
-// member reports whether a dynamic set has an address as far as that is known without asking what runs.
+// member reports whether a dynamic set contains an address. It knows only the set of the host's own addresses: it does not read the running policy.
 func (c *Compiled) member(set int, a netip.Addr) bool {
 	if !c.Program.Sets[set].Dynamic.Local {
 		return false
@@ -136,12 +136,12 @@ func (c *Compiled) member(set int, a netip.Addr) bool {
 	return slices.Contains(c.own(), a)
 }
 
-// Fetcher fetches lists. When a server does not answer, it says whether the policy that runs drops the answers.
+// Fetcher returns a fetcher of lists. When a server does not answer, the fetcher says whether the running policy drops the answers.
 func (in Instance) Fetcher() *feed.Fetcher {
 	return &feed.Fetcher{Drops: func(ctx context.Context, answer packet.Spec) string {
 		e, err := in.Explain(ctx, answer)
 		switch {
-		case err != nil || e.Verdict == ir.Pass.String(): // nothing runs, or it is not the policy
+		case err != nil || e.Verdict == ir.Pass.String(): // nothing runs, or the policy passes the answer
 			return ""
 		case e.Reason == "default":
 			return "its default"
@@ -150,8 +150,8 @@ func (in Instance) Fetcher() *feed.Fetcher {
 	}}
 }
 
-// Explain asks the policy that runs for its decision about a packet: the XDP program itself, and a copy of the rules in netfilter in a
-// network namespace of its own. Nothing is counted and no packet is sent. Limits in XDP count as they stand.
+// Explain returns the decision of the running policy about a packet. It asks the XDP program itself, and a copy of the netfilter rules in a separate
+// network namespace. Nothing is counted and no packet is sent. Limits in XDP have their present state.
 func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, error) {
 	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
@@ -188,7 +188,8 @@ func (in Instance) Explain(ctx context.Context, spec packet.Spec) (Explanation, 
 	return probeNetfilter(ctx, g, spec, e)
 }
 
-// repliesTold says that the program took the packet for a reply. A question that says so itself is refused where the program knows of no flow.
+// repliesTold adds to the packet's text that the program treated the packet as a reply. It returns an error if the question calls the packet a reply
+// but the program knows no such flow.
 func (e *Explanation) repliesTold(g *generation.Generation, spec packet.Spec) error {
 	state := spec.Packet().Value[packet.State]
 	asked := state == packet.StateEstablished || state == packet.StateRelated
@@ -209,7 +210,7 @@ func (e *Explanation) repliesTold(g *generation.Generation, spec packet.Spec) er
 	}
 }
 
-// protectedBy adds the state of the protection of the rule that decides, if it has one.
+// protectedBy adds the state of the protection if the rule that decides belongs to one.
 func (e *Explanation) protectedBy(g *generation.Generation) error {
 	i := slices.IndexFunc(g.Manifest.Rules, func(r manifest.Rule) bool { return r.Name == e.Reason && r.Protect > 0 })
 	if i < 0 {

@@ -10,7 +10,7 @@ var stepLists = map[string][]step{
 	"exchanging": exchanging, "repairing": repairing, "mending": mending, "finishingTrial": finishingTrial,
 }
 
-// StepLists are the names of all lists of steps.
+// StepLists returns the names of all lists of steps.
 func StepLists() (names []string) {
 	for name := range stepLists {
 		names = append(names, name)
@@ -18,7 +18,7 @@ func StepLists() (names []string) {
 	return names
 }
 
-// StepNames are the steps of a list.
+// StepNames returns the names of the steps of a list.
 func StepNames(list string) (names []string) {
 	for _, s := range stepLists[list] {
 		names = append(names, s.name)
@@ -26,7 +26,7 @@ func StepNames(list string) (names []string) {
 	return names
 }
 
-// FailStep has a step fail in place of what it does. end ends that, and reports whether the step was come to.
+// FailStep makes a step of a list return err in place of running. `end` restores the step, and returns true if the step was reached.
 func FailStep(list string, i int, err error) (end func() (reached bool)) {
 	s, reached := &stepLists[list][i], false
 	does := s.do

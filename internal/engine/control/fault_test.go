@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// saboteur stands before a tool: it counts the calls that change the kernel, and fails at one of them.
+// saboteur is a script that runs in place of a tool. It counts the calls that change the kernel, and fails at one of them.
 const saboteur = `#!/bin/sh
 case "$0 $*" in *restore*|*"-f -"*)
 	n=$(($(cat DIR/count) + 1))
@@ -31,7 +31,7 @@ esac
 exec REAL "$@"
 `
 
-// sabotage puts a saboteur before each tool. It has the nth call fail, and says how many there were.
+// sabotage installs a saboteur in front of each tool. fail makes the nth call fail. calls returns the number of calls so far.
 func (h *host) sabotage() (fail func(n int), calls func() int) {
 	h.Helper()
 	dir := h.TempDir()
@@ -63,8 +63,8 @@ func (h *host) sabotage() (fail func(n int), calls func() int) {
 	}
 }
 
-// TestFaults has single calls of a tool fail during an apply, in the long form each: then the error says so and all is as it
-// was, or the apply is done.
+// TestFaults makes single calls of a tool fail during an apply; in the long form it tests each call. Either the apply must return an error and change
+// nothing, or it must be complete.
 func TestFaults(t *testing.T) {
 	pairs := [][2]int{{1, 1}, {3, 3}, {0, 2}, {1, 0}, {2, 3}, {3, 1}}
 	if testutil.Long() {
@@ -76,8 +76,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// faults is TestFaults for the i-th pair of ways. The short form has every fourth call fail, or every tenth of iptables, which
-// makes many; with which it begins differs from pair to pair.
+// faults is TestFaults for one pair of ways, the i-th. In the short form every fourth call fails. For iptables, which makes many calls, it is every
+// tenth call. The first call that fails differs between the pairs.
 func (e *ends) faults(i int, from, to way) {
 	t := e.T
 	fail, calls := e.sabotage()
@@ -90,7 +90,7 @@ func (e *ends) faults(i int, from, to way) {
 		step = testutil.Scaled(10, 1)
 	}
 	fail(0)
-	if to.target == plan.TargetIptables { // its first apply makes tables that stay
+	if to.target == plan.TargetIptables { // the first apply creates tables that stay
 		if _, err := e.try(to.policy("new", 2000), control.ApplyOptions{Target: to.target}); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func (e *ends) faults(i int, from, to way) {
 				t.Errorf("%s: status %+v, %v", what, s, err)
 			}
 		}
-		if err == nil { // else all is as before the next fault
+		if err == nil { // after an error the state is unchanged for the next fault
 			if err := e.Unload(context.Background()); err != nil {
 				t.Fatalf("%s: unload: %v", what, err)
 			}
@@ -150,8 +150,8 @@ func (e *ends) faults(i int, from, to way) {
 	}
 }
 
-// TestRollbackFaults has single calls of a tool fail during a rollback, in the long form each: then the error says so and the
-// policy that ran goes on, or the rollback is done.
+// TestRollbackFaults makes single calls of a tool fail during a rollback; in the long form it tests each call. Either the rollback must return an
+// error and leave the policy in force, or it must be complete.
 func TestRollbackFaults(t *testing.T) {
 	for i, pair := range [][2]int{{1, 1}, {0, 1}, {1, 0}, {2, 2}} {
 		from, to := ways[pair[0]], ways[pair[1]]
@@ -159,13 +159,13 @@ func TestRollbackFaults(t *testing.T) {
 	}
 }
 
-// rollbackFaults is TestRollbackFaults for the i-th pair of ways. The short form has every third call fail.
+// rollbackFaults is TestRollbackFaults for one pair of ways, the i-th. In the short form every third call fails.
 func (e *ends) rollbackFaults(i int, from, to way) {
 	t := e.T
 	fail, calls := e.sabotage()
 	step := testutil.Scaled(5, 1)
 	fail(0)
-	again := true // the policies are to be applied; after an error all is as before
+	again := true // whether the policies must be applied again; after an error the state is unchanged
 	for n, done := 1+i%step, false; !done; n += step {
 		if again {
 			if _, err := e.try(from.policy("old", 1000), control.ApplyOptions{Target: from.target}); err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// TestFillWarning has the warning of a set at its bounds. The daemon ended with a division by zero when it was stopped while it
-// entered bans: the Fill that comes with an error has no capacity.
+// TestFillWarning tests the warning about a set at its limits. The Fill that comes with an error has no capacity. The daemon once divided by it, when
+// it was stopped while it added bans.
 func TestFillWarning(t *testing.T) {
 	for _, test := range []struct {
 		fill control.Fill

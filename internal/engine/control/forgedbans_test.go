@@ -22,7 +22,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// proving has a limit on what anybody can forge, and one on a service of TCP.
+// proving has a limit on packets that anybody can forge, and a limit on a TCP service.
 const proving = `
 checks: off
 default: pass
@@ -34,8 +34,8 @@ rules:
   - {name: pushy, port: tcp/7, over: {rate: 5/s, per: from, burst: 20, ban: 10m}, then: drop}
 `
 
-// TestForgedSourcesAreNotBanned floods from forged sources, some of which have a connection open: nobody is banned by them, and
-// who sends too much over a connection of his own is.
+// TestForgedSourcesAreNotBanned floods from forged sources, some of which have an open connection. No source may be banned for forged packets. A
+// client that exceeds a limit with its own connection must be banned.
 func TestForgedSourcesAreNotBanned(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -62,12 +62,12 @@ func TestForgedSourcesAreNotBanned(t *testing.T) {
 	conn := dial("203.0.113.8")
 	innocent := conn.LocalAddr().(*net.TCPAddr).Port
 	seq, ack := numbers(t, conn)
-	const far = 1 << 30 // beyond each window
+	const far = 1 << 30 // outside of each TCP window
 	forged := []string{
 		"udp 198.51.100.9:5 > 192.0.2.1:9", "tcp 198.51.100.10:5 > 192.0.2.1:7 S", "tcp 198.51.100.11:5 > 192.0.2.1:7 A",
 		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 A seq=1 ack=1", innocent),
 		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 S", innocent),
-		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 A seq=%d ack=%d", innocent, seq, ack+far), // who tries all numbers guesses one of two
+		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 A seq=%d ack=%d", innocent, seq, ack+far), // an attacker who tries all numbers may guess one of the two
 		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 A seq=%d ack=%d", innocent, seq, ack-far),
 		fmt.Sprintf("tcp 203.0.113.8:%d > 192.0.2.1:7 A seq=%d ack=%d", innocent, seq+far, ack),
 	}
@@ -94,7 +94,7 @@ func TestForgedSourcesAreNotBanned(t *testing.T) {
 	w.wantNoError()
 }
 
-// distant has hosts behind a gateway, in a namespace of their own.
+// distant creates hosts behind a gateway, in their own namespace.
 func (h *host) distant() *testutil.Elsewhere {
 	h.Helper()
 	away := testutil.NewElsewhere(h.T)
@@ -115,8 +115,8 @@ func (h *host) distant() *testutil.Elsewhere {
 	return away
 }
 
-// TestTalkingVictimIsNotBanned forges SYNs of a client that sends a little over a connection of its own: its segments exceed the limit that
-// the forger uses up, but do not ban it. All that it sent arrives afterwards, and so does a new connection.
+// TestTalkingVictimIsNotBanned forges SYNs of a client that sends a little over its own connection. The forged SYNs use up a limit, so the client's
+// segments exceed it. They must not ban the client. Afterwards all data that the client sent must arrive, and a new connection must work.
 func TestTalkingVictimIsNotBanned(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -200,7 +200,7 @@ rules:
 	w.wantNoError()
 }
 
-// numbers are what the next segment of a connection has: its sequence number and its acknowledgment.
+// numbers returns the sequence number and the acknowledgment number of a connection's next segment.
 func numbers(t *testing.T, c net.Conn) (seq, ack uint32) {
 	t.Helper()
 	raw, err := c.(*net.TCPConn).SyscallConn()
@@ -225,7 +225,7 @@ func numbers(t *testing.T, c net.Conn) (seq, ack uint32) {
 	return seq, ack
 }
 
-// swallow reads all that comes over connections to an address, until the end of the test.
+// swallow accepts connections to an address and reads all that they send, until the end of the test.
 func (h *host) swallow(address string) {
 	h.Helper()
 	l, err := net.Listen("tcp", address)
@@ -235,8 +235,8 @@ func (h *host) swallow(address string) {
 	testutil.Serve(h.T, l, func(c net.Conn) { io.Copy(io.Discard, c) })
 }
 
-// TestLifelinesAreSpared trusts forgeable sources: what the host depends on is spared all the same, also when it comes to
-// depend on it while the daemon runs.
+// TestLifelinesAreSpared lets forgeable packets lead to bans. Hosts on which this host depends must still not be banned. This includes a host on
+// which it starts to depend while the daemon runs.
 func TestLifelinesAreSpared(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -267,8 +267,8 @@ func TestLifelinesAreSpared(t *testing.T) {
 	w.wantNoError()
 }
 
-// TestBlockBesideBans fills a set with bans of forged sources, and blocks by hand meanwhile, from several callers: nothing is
-// refused, nothing by hand is lost, and the log has a line a second.
+// TestBlockBesideBans fills a set with bans of forged sources, while several callers block by hand. No block by hand may be refused or lost, and the
+// log must have one line a second.
 func TestBlockBesideBans(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -288,7 +288,7 @@ func TestBlockBesideBans(t *testing.T) {
 	flooded := make(chan error, 1)
 	go func() {
 		flooded <- testutil.SendFor("fw1", sources, func(int) bool {
-			time.Sleep(10 * time.Millisecond) // some 50 packets a second of each, ten times the limit
+			time.Sleep(10 * time.Millisecond) // about 50 packets a second from each source, ten times the limit
 			return ctx.Err() == nil
 		})
 	}()

@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// mayEgress removes the part of guards for packets that leave, with a note, if the kernel lacks the hook. A protected UDP service is an error: none of its
-// clients would be known.
+// mayEgress checks that the kernel has the egress hook. If not, guards do not limit packets that leave, and there is a note. For a protected UDP
+// service the missing hook is an error: the program would know none of the service's clients.
 func (t *transaction) mayEgress() error {
 	err := features.Egress()
 	if err == nil {
@@ -34,7 +34,7 @@ func (t *transaction) mayEgress() error {
 	return nil
 }
 
-// guards reports the counters of guards for responses, in the form of rules.
+// guards adds the counters of guards for responses to s, in the form of rules.
 func (s *Status) guards(m *manifest.Manifest, c *manifest.Counts) {
 	for _, g := range m.Guards {
 		if !g.Limited {
@@ -46,34 +46,34 @@ func (s *Status) guards(m *manifest.Manifest, c *manifest.Counts) {
 	}
 }
 
-// verified reports the number of verified clients.
+// verified adds the number of verified clients to s.
 func (s *Status) verified(g *generation.Generation) error {
 	if g.Program == nil || len(g.Manifest.Guards) == 0 {
 		return nil
 	}
 	clients, most, err := g.Program.VerifiedClients()
-	if err == nil && most > 1 { // else no guard asks
+	if err == nil && most > 1 { // otherwise no guard verifies clients
 		s.Verified = &VerifiedStatus{clients, most}
 	}
 	return err
 }
 
-// UDPStatus is how the services stand that are protected from floods over UDP.
+// UDPStatus is the status of the services that are protected from floods over UDP.
 type UDPStatus struct {
 	Services []UDPServiceStatus `json:"services"`
-	Known    int                `json:"known"` // clients of all of them that are known,
-	New      int                `json:"new"`   // and that they have answered, but not for long enough
+	Known    int                `json:"known"` // number of known clients of all services
+	New      int                `json:"new"`   // number of clients that the services have answered, but for too short a time to be known
 }
 
-// UDPServiceStatus is how one stands.
+// UDPServiceStatus is the status of one service that is protected from floods over UDP.
 type UDPServiceStatus struct {
 	Service  string  `json:"service"`
 	Protocol string  `json:"protocol"`
-	Flood    bool    `json:"flood"`          // packets are dropped that exceed its limits
-	Left     float64 `json:"left,omitempty"` // seconds for which that goes on when the flood ends now
+	Flood    bool    `json:"flood"`          // whether packets above its limits are dropped now
+	Left     float64 `json:"left,omitempty"` // seconds until the flood state ends, if the flood ends now
 }
 
-// udp reports the services that are protected from floods.
+// udp adds the services that are protected from floods over UDP to s.
 func (s *Status) udp(g *generation.Generation, n datapath.Occupancy) error {
 	memory, err := g.Program.Memory(image.FloodStates)
 	if err != nil {

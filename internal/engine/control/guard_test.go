@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// guardedDNS is a service whose guard lets one large response to an address leave in hours.
+// guardedDNS has a service whose guard lets only one large response to an address leave within hours.
 const guardedDNS = `
 default: pass
 services: [{name: dns, port: [udp/53, tcp/53], guard: {type: dns, responses: {rate: 1kbit/h, per: to, burst: 12kbit}, observe: %t}}]
@@ -22,7 +22,7 @@ func (h *host) guarded(observe bool, confirm time.Duration) {
 	}
 }
 
-// respond sends responses to an address on the wire.
+// respond sends n responses to an address on the wire.
 func (h *host) respond(n int) {
 	h.Helper()
 	c, err := net.DialUDP("udp", &net.UDPAddr{Port: 53}, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1234})
@@ -37,7 +37,7 @@ func (h *host) respond(n int) {
 	}
 }
 
-// responses is what status says of them, nil when it says nothing.
+// responses returns the line of status about responses, or nil if there is none.
 func (h *host) responses() (found *control.RuleStatus) {
 	h.Helper()
 	s, err := h.Status(h.Context())
@@ -61,7 +61,7 @@ func (h *host) wantResponses(when string, want uint64) {
 	}
 }
 
-// TestGuardCounts applies policies with and without a guard, also on trial, and looks at what status says of responses.
+// TestGuardCounts applies policies with and without a guard, also on trial, and checks the line of status about responses.
 func TestGuardCounts(t *testing.T) {
 	h := newHost(t)
 	if h == nil {

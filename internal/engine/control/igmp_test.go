@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestSnoopedGroup has a host listen to a multicast group behind a bridge that snoops and asks, as a switch does, and forgets who has not
-// answered for three seconds. The group's traffic goes on.
+// TestSnoopedGroup makes a host join a multicast group. Like a switch, the bridge before the host does IGMP snooping and sends queries. It removes
+// members that have not answered for three seconds. The group's traffic must continue.
 func TestSnoopedGroup(t *testing.T) {
 	h := newHost(t)
 	if h == nil {

@@ -19,8 +19,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestCountersOfUnnamedRules adds a rule above others without names: they are other rules by their numbers, and keep
-// their counts.
+// TestCountersOfUnnamedRules adds a rule above rules without names. Their positions change, but the rules must keep their counts.
 func TestCountersOfUnnamedRules(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -38,7 +37,7 @@ func TestCountersOfUnnamedRules(t *testing.T) {
 	h.apply("rules:\n  - {name: new, proto: udp, port: 9, then: drop}" + rules)
 	h.wantCounts("with a rule above", map[string]uint64{"new": 0, "rule-2": 3, "between": 0, "rule-4": 4})
 
-	// An unnamed rule with other addresses is another one, though its first addresses are the same.
+	// An unnamed rule with a different list of addresses is another rule, even if its first addresses are the same.
 	many := func(last string) string {
 		list := ""
 		for i := range 20 {
@@ -52,8 +51,8 @@ func TestCountersOfUnnamedRules(t *testing.T) {
 	h.wantCounts("of other addresses", map[string]uint64{"rule-1": 0})
 }
 
-// TestCountersOfGoneRules lets the map of counters be outgrown when it has counts of a rule that is gone: no new rule
-// begins with them.
+// TestCountersOfGoneRules applies a policy for which the map of counters is too small. The map has counts of a removed rule. No new rule may start
+// with these counts.
 func TestCountersOfGoneRules(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -76,7 +75,7 @@ func TestCountersOfGoneRules(t *testing.T) {
 	}
 }
 
-// TestDeviceComesBack removes the device and makes it anew: bans and counts are still there after the next apply.
+// TestDeviceComesBack removes the device and creates it again. Bans and counts must still exist after the next apply.
 func TestDeviceComesBack(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -98,7 +97,7 @@ func TestDeviceComesBack(t *testing.T) {
 	h.wantCounts("of the device that came back", map[string]uint64{"rule-bans": 5})
 }
 
-// TestDeviceGone removes one of two devices: status says so.
+// TestDeviceGone removes one of two devices. status must say so.
 func TestDeviceGone(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -119,8 +118,8 @@ func TestDeviceGone(t *testing.T) {
 	}
 }
 
-// TestDeviceRenamed renames the device of a policy that has rules beside XDP, which look for its name: status says what is open until the
-// device has its name again, and repair names it. XDP alone goes on as before.
+// TestDeviceRenamed renames the device of a policy with rules in netfilter, which match the device by its name. Until the device has its name again,
+// status must say which part is open, and repair must name the device. A policy in XDP alone must not be affected.
 func TestDeviceRenamed(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -152,7 +151,7 @@ func TestDeviceRenamed(t *testing.T) {
 				t.Errorf("%s, as %s (-want +got):\n%s", c.verdict, step.to, diff)
 			}
 			r, err := h.Repair(t.Context())
-			var names []string // by the name in the policy, as JSON of repair has it
+			var names []string // the device's name in the policy, as in the JSON of repair
 			if step.want != nil {
 				names = []string{"fw0"}
 			}
@@ -163,7 +162,7 @@ func TestDeviceRenamed(t *testing.T) {
 	}
 }
 
-// TestRanges blocks ranges: all their pieces are in, of whatever lengths, or none when the set is full.
+// TestRanges blocks ranges of addresses. All prefixes of a range must be added, whatever their lengths, or none if the set is full.
 func TestRanges(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -186,7 +185,7 @@ func TestRanges(t *testing.T) {
 		t.Errorf("%v, fill (-want +got):\n%s", err, diff)
 	}
 
-	// As many as there is space for, once more with what is there already, and one too many.
+	// First as many prefixes as fit, then the same ones again, and then one too many.
 	var list []string
 	for i := range 7 {
 		list = append(list, fmt.Sprintf("203.0.113.%d/32", i))
@@ -203,8 +202,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestVLANOffload has a rule for a VLAN on a device where tags may be beside frames, and on one that does not. Drivers that take
-// them off are in test/guest.
+// TestVLANOffload has a rule for a VLAN on two devices: one may remove VLAN tags from frames (VLAN offload), and one does not. test/guest tests
+// drivers that remove them.
 func TestVLANOffload(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -228,7 +227,7 @@ func TestVLANOffload(t *testing.T) {
 	}
 }
 
-// TestExplainLocal asks a policy file, with no rights and nothing loaded, about addresses of this host.
+// TestExplainLocal explains packets with addresses of this host by a policy file, without privileges and with nothing loaded.
 func TestExplainLocal(t *testing.T) {
 	c, err := control.CompileSource("policy.yaml", []byte(`devices: [fw0]
 checks: {profile: off, own-source: on}
@@ -256,8 +255,8 @@ rules: [{name: bans, from: $bans, then: drop}, {name: here, to: local, then: dro
 	}
 }
 
-// TestCountersOfConditions applies rules with conditions, again with others above them, and again with other conditions: a
-// rule without a name keeps its count as long as it asks for the same, one with a name in any case.
+// TestCountersOfConditions applies rules with conditions. It applies them again with other rules above them, and then with other conditions. A rule
+// without a name must keep its count while its conditions are the same. A named rule must always keep its count.
 func TestCountersOfConditions(t *testing.T) {
 	h := newHost(t)
 	if h == nil {

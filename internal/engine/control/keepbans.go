@@ -13,10 +13,10 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// A command that changes a dynamic set also records the change in the file of bans, under the lock of the state, for the next boot. An
-// apply enters the recorded entries of sets that the policy before did not have: after a boot there is no policy before.
+// A command that changes a dynamic set also records the change in the file of bans, for the next boot. It does so under the lock of the state. An
+// apply restores the recorded entries of sets that the previous policy lacked. After a boot there is no previous policy, so it restores all sets.
 
-// keepChange records a change of a set. If it cannot, that is a note and not an error, because the change is in force.
+// keepChange records a change of a set. The change is already in force, so the caller reports an error of keepChange only as a note.
 func (in Instance) keepChange(ctx context.Context, l *generation.Live, set string, c setChange, o ban.Outcome) error {
 	if in.Bans == nil {
 		return nil
@@ -39,7 +39,7 @@ func (in Instance) keepChange(ctx context.Context, l *generation.Live, set strin
 	return nil
 }
 
-// rewriteBans writes the file of bans anew from what the kernel holds, and from what it has lost.
+// rewriteBans rewrites the file of bans from the entries in the kernel and the entries that the kernel has lost.
 func (in Instance) rewriteBans(ctx context.Context, l *generation.Live) error {
 	m := l.Generations[0].Manifest
 	bans, err := l.BansFor(ctx, l.Generations[0], l.Generations[0])
@@ -47,13 +47,13 @@ func (in Instance) rewriteBans(ctx context.Context, l *generation.Live) error {
 		return err
 	}
 	var saved []ban.Record
-	if !in.Bans.ClockMoved() { // else the ends in it are wrong
-		saved, _ = in.Bans.Load(ban.IsIn(m)) // a damaged file was moved away
+	if !in.Bans.ClockMoved() { // otherwise the ends in the file are wrong
+		saved, _ = in.Bans.Load(ban.IsIn(m)) // Load moves a damaged file away
 	}
 	return in.Bans.Rewrite(ban.IsIn(m), ban.RecordsOf(ban.WithLost(m, bans, saved)))
 }
 
-// EachSet calls fn with each dynamic set of what runs, in each place where it is.
+// EachSet calls fn for each dynamic set of the running policy, once for each place in the kernel that has the set.
 func (in Instance) EachSet(ctx context.Context, fn func(manifest.Set, ban.Set) error) error {
 	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
@@ -63,7 +63,7 @@ func (in Instance) EachSet(ctx context.Context, fn func(manifest.Set, ban.Set) e
 	return eachSet(ctx, l, fn)
 }
 
-// EachSetLocked is EachSet under the lock: nobody else changes a set or the file of bans meanwhile.
+// EachSetLocked is EachSet under the lock. Meanwhile no other command changes a set or the file of bans.
 func (in Instance) EachSetLocked(ctx context.Context, fn func(manifest.Set, ban.Set) error) error {
 	return in.change(ctx, func(t *transaction) error { return eachSet(ctx, t.live, fn) })
 }
@@ -86,8 +86,8 @@ func eachSet(ctx context.Context, l *generation.Live, fn func(manifest.Set, ban.
 	return nil
 }
 
-// KeepBans brings the file of bans up to date with the clock and, after a change that could not be recorded, with the kernel, and makes it
-// smaller when most of it says nothing any more. What was changed is on the disk when it returns.
+// KeepBans rewrites the file of bans when the clock was set, when a change could not be recorded, or when most of the file is obsolete. All changes
+// are on the disk when KeepBans returns.
 func (in Instance) KeepBans(ctx context.Context) error {
 	if in.Bans == nil {
 		return nil
@@ -102,7 +102,7 @@ func (in Instance) KeepBans(ctx context.Context) error {
 	return err
 }
 
-// bansKept rewrites the file of bans after an apply has read it, because the machine was started since. The notes are for the operator.
+// bansKept rewrites the file of bans after an apply, if a rewrite is due, such as at the first apply after a boot. It returns notes for the operator.
 func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes []string) {
 	if in.Bans == nil || !in.Bans.Due() {
 		return nil
@@ -118,8 +118,8 @@ func (in Instance) bansKept(ctx context.Context, state *datapath.State) (notes [
 	return nil
 }
 
-// loadBans reads the recorded entries of dynamic sets that the policy before did not have. It does not stop an apply: entries that cannot
-// be read or entered become notes.
+// loadBans reads the recorded entries of dynamic sets that the previous policy lacked. An entry that cannot be read or restored becomes a note; it
+// does not stop an apply.
 func (t *transaction) loadBans() {
 	limits := map[string]int{}
 	for _, s := range t.compiled.Program.Sets {
@@ -150,10 +150,10 @@ func (t *transaction) loadBans() {
 	}
 }
 
-// restoreSet returns the recorded entries of a set that it has space for.
+// restoreSet selects the recorded entries that fit into a set of at most `most` entries.
 func (t *transaction) restoreSet(set string, most int, records []ban.Record) {
 	list, left := ban.Lost(manifest.Set{Name: set, Max: most}, nil, records)
-	if t.target == plan.TargetNftables || t.stages.Later() { // its sets of prefixes hold none beside another around it
+	if t.target == plan.TargetNftables || t.stages.Later() { // sets of prefixes in nftables cannot have overlapping entries
 		all := len(list)
 		list = ban.Disjoint(list)
 		left += all - len(list)

@@ -12,13 +12,13 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// Rulesets with the instance's names may be in netfilter though no generation of its state has them: rules that were saved and restored,
-// what a program did not remove that crashed, or what is left after the state was deleted. They decide beside whatever runs.
+// Netfilter may have rulesets that bear the instance's names but belong to no generation of its state. They come from saved rules that were restored,
+// from a program that crashed, or from an instance whose state was deleted. Such rulesets decide in addition to the running policy.
 
-// UnownedError says that rulesets of the instance are in netfilter that belong to nothing that runs.
+// UnownedError says that netfilter has rulesets of the instance that no running generation owns.
 type UnownedError struct {
 	Left []netfilter.Held
-	Err  error // what it comes with: datapath.ErrNotLoaded, or why they could not be removed
+	Err  error // the underlying error: datapath.ErrNotLoaded, or the reason why the rulesets could not be removed
 }
 
 func (e *UnownedError) Error() string {
@@ -28,7 +28,7 @@ func (e *UnownedError) Error() string {
 	return fmt.Sprintf("%s: %v", heldText(e.Left), e.Err)
 }
 
-// Unwrap is what it comes with.
+// Unwrap returns the underlying error.
 func (e *UnownedError) Unwrap() error { return e.Err }
 
 // Hint is the remedy.
@@ -43,7 +43,7 @@ func (e *UnownedError) Hint() string {
 	return "mend the program that the message names, and repeat the command: nothing else was removed, and the state is kept until all has gone"
 }
 
-// heldText says that rulesets are there.
+// heldText describes the rulesets that netfilter has.
 func heldText(list []netfilter.Held) string {
 	var texts []string
 	for _, h := range list {
@@ -52,7 +52,7 @@ func heldText(list []netfilter.Held) string {
 	return "netfilter holds " + strings.Join(texts, " and ")
 }
 
-// held lists the rulesets of the instance that the kernel holds, but for those to keep.
+// held lists the rulesets in the kernel that bear the instance's names, except those in keep.
 func (in Instance) held(keep []*netfilter.Ruleset) (list []netfilter.Held, err error) {
 	for _, prefix := range []string{in.namePrefix(), in.temporaryPrefix(netfilter.KindNft)} {
 		of, err := netfilter.ListHeld(prefix)
@@ -66,7 +66,7 @@ func (in Instance) held(keep []*netfilter.Ruleset) (list []netfilter.Held, err e
 	}), nil
 }
 
-// owned are the rulesets that generations have in the kernel, with those of temporary rules.
+// owned returns the rulesets of the running generations and of more, including the rulesets of temporary rules.
 func owned(l *generation.Live, more ...*generation.Generation) (list []*netfilter.Ruleset) {
 	for _, g := range append(l.All(), more...) {
 		if g != nil {
@@ -79,7 +79,7 @@ func owned(l *generation.Live, more ...*generation.Generation) (list []*netfilte
 	return list
 }
 
-// deciding lists rulesets that decide, and that belong to nothing that runs.
+// deciding lists the rulesets that decide although no running generation owns them.
 func (in Instance) deciding(ctx context.Context, l *generation.Live) ([]netfilter.Held, error) {
 	var keep []*netfilter.Ruleset
 	if l != nil {
@@ -89,8 +89,8 @@ func (in Instance) deciding(ctx context.Context, l *generation.Live) ([]netfilte
 	return slices.DeleteFunc(list, func(h netfilter.Held) bool { return !h.Decides(ctx) }), err
 }
 
-// Leftovers says which rulesets of the instance decide beside what runs, and belong to none of it; nil when there are none, or when
-// that cannot be known.
+// Leftovers describes the rulesets of the instance that decide although no running generation owns them. It returns nil when there are none, or when
+// they cannot be listed.
 func (in Instance) Leftovers(ctx context.Context) (texts []string) {
 	err := in.reading(ctx, func(l *generation.Live) error {
 		list, err := in.deciding(ctx, l)
@@ -109,7 +109,7 @@ func leftoverText(h netfilter.Held) string {
 	return fmt.Sprintf("netfilter holds %s, which no policy in force has, and packets are subject to it: `floodwall repair` removes it", h)
 }
 
-// notLoaded adds to an error that nothing is loaded which rulesets decide all the same.
+// notLoaded returns an *UnownedError for datapath.ErrNotLoaded if rulesets of the instance still decide. It returns any other error unchanged.
 func (in Instance) notLoaded(ctx context.Context, err error) error {
 	if !errors.Is(err, datapath.ErrNotLoaded) || errors.As(err, new(*generation.RemovedError)) {
 		return err
@@ -120,7 +120,8 @@ func (in Instance) notLoaded(ctx context.Context, err error) error {
 	return err
 }
 
-// removeHeld removes all rulesets of the instance but those to keep, by whatever made them, and asks the kernel whether they have gone.
+// removeHeld removes all rulesets that bear the instance's names except those in keep, whichever program made them. It then checks that they are
+// gone.
 func (in Instance) removeHeld(ctx context.Context, keep ...*netfilter.Ruleset) (removed []netfilter.Held, err error) {
 	list, err := in.held(keep)
 	if err != nil || len(list) == 0 {

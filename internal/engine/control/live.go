@@ -10,11 +10,11 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// readWait is the time for which a reader waits for a command that changes the state: a move of rules takes less.
+// readWait is the time that a reader waits for a command that changes the state. A move of rules takes less time.
 const readWait = 300 * time.Millisecond
 
-// reading runs fn on the policy that runs. No change happens meanwhile, unless fn takes long. It returns datapath.ErrNotLoaded if nothing
-// runs.
+// reading calls fn with the running policy, under the lock, so that nothing changes meanwhile. If another command holds the lock for longer than
+// readWait, reading calls fn without the lock. It returns datapath.ErrNotLoaded if no policy runs.
 func (in Instance) reading(ctx context.Context, fn func(*generation.Live) error) (err error) {
 	defer func() { err = in.notLoaded(ctx, err) }()
 	state, err := datapath.OpenState(in.Dir, false)
@@ -37,7 +37,7 @@ func (in Instance) reading(ctx context.Context, fn func(*generation.Live) error)
 	return fn(l)
 }
 
-// change runs fn under the lock, on the policy that runs. It returns datapath.ErrNotLoaded if nothing runs.
+// change calls fn with a transaction on the running policy, under the lock. It returns datapath.ErrNotLoaded if no policy runs.
 func (in Instance) change(ctx context.Context, fn func(*transaction) error) error {
 	err := in.locked(ctx, func(state *datapath.State) error {
 		l, err := generation.Open(ctx, state)
@@ -54,7 +54,7 @@ func (in Instance) change(ctx context.Context, fn func(*transaction) error) erro
 	return in.notLoaded(ctx, err)
 }
 
-// locked runs fn with the lock. It returns datapath.ErrNotLoaded when there is no state.
+// locked calls fn with the state, under the lock. It returns datapath.ErrNotLoaded when there is no state.
 func (in Instance) locked(ctx context.Context, fn func(*datapath.State) error) error {
 	state, err := datapath.OpenState(in.Dir, false)
 	if err != nil {

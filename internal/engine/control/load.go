@@ -14,12 +14,12 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// outgrown reports whether the map of counters has become too small.
+// outgrown reports whether the map of counters is too small for the new program.
 func (t *transaction) outgrown() bool {
 	return t.counters != nil && t.counters.MaxEntries() < max(t.slots.Size(), t.xdp.Slots)
 }
 
-// loadProgram compiles what is for XDP, and loads the program.
+// loadProgram compiles the part of the policy for XDP, and loads the program.
 func (t *transaction) loadProgram(context.Context) (err error) {
 	key, err := randomKey()
 	if err != nil {
@@ -59,13 +59,13 @@ func (t *transaction) loadProgram(context.Context) (err error) {
 	return nil
 }
 
-// keepCounters copies the counts to a new map if the old one became too small, and sets the counters of new rules to zero: their slots may
-// have counts of rules that were removed.
+// keepCounters copies the counts to a new map if the old map is too small. It sets the counters of new rules to zero, because their slots may have
+// counts of removed rules.
 func (t *transaction) keepCounters(context.Context) error {
 	counters := t.counters
 	switch {
 	case counters == nil:
-		return nil // a new map of zeros
+		return nil // the new map is all zeros
 	case t.outgrown():
 		counters = t.program.Map(image.Counters)
 		if err := manifest.CarryCounters(t.counters, counters); err != nil {
@@ -75,7 +75,7 @@ func (t *transaction) keepCounters(context.Context) error {
 	return errors.Join(t.slots.Zero(counters), manifest.Zero(counters, t.fresh))
 }
 
-// randomKey draws the key of questions, never 0.
+// randomKey returns a random key for questions. The key is never 0.
 func randomKey() (uint64, error) {
 	var b [8]byte
 	if _, err := rand.Read(b[:]); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestOwnAddresses looks whether `local` and the check of own sources know the addresses of the devices.
+// TestOwnAddresses checks that `local` and the check own-source match the addresses of the devices.
 func TestOwnAddresses(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -31,8 +31,8 @@ func TestOwnAddresses(t *testing.T) {
 	}
 }
 
-// TestLocalRoutes has routes of type local, as `ip route add local` makes them: `local` means on XDP what netfilter asks the routes. A route
-// that comes without a daemon is known after `repair`, and 5,000 addresses are.
+// TestLocalRoutes adds routes of type local, like `ip route add local`. In XDP, `local` must match the same addresses as in netfilter, which looks
+// them up in the routing table. Without a daemon, `repair` must add a new route. It must also work with 5,000 addresses.
 func TestLocalRoutes(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -80,7 +80,7 @@ func TestLocalRoutes(t *testing.T) {
 	asks("applied again", "drop here", "udp 198.51.100.1:5 > 10.96.19.135:9", "udp 198.51.100.1:5 > 198.18.1.1:9")
 }
 
-// TestOwnAddressesAfterRollback has an address come while another policy runs: the policy that returns knows it.
+// TestOwnAddressesAfterRollback adds an address to the host while another policy runs. The policy that returns must know the address.
 func TestOwnAddressesAfterRollback(t *testing.T) {
 	h := newHost(t)
 	if h == nil {

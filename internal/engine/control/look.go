@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// look finds out what runs when an apply begins, or ran before its devices went away.
+// look finds the policy that runs when an apply starts. If none runs, it finds the last policy, whose devices have gone.
 func (t *transaction) look(ctx context.Context) error {
 	l, err := generation.Open(ctx, t.state)
 	switch {
@@ -34,7 +34,7 @@ func (t *transaction) look(ctx context.Context) error {
 	return err
 }
 
-// readLive reads what runs.
+// readLive reads the generations that run and their counts.
 func (t *transaction) readLive(ctx context.Context) (err error) {
 	t.now = t.live.Generations[0]
 	if t.live.Trial != nil {
@@ -43,14 +43,14 @@ func (t *transaction) readLive(ctx context.Context) (err error) {
 	for _, g := range t.live.Generations {
 		t.manifests = append(t.manifests, g.Manifest)
 	}
-	if t.live.Standby != nil { // its program may count again
+	if t.live.Standby != nil { // the standby program may count again
 		t.manifests = append(t.manifests, t.live.Standby.Manifest)
 	}
 	t.counted, err = t.live.Counts(ctx, t.now)
 	return err
 }
 
-// lookBack finds the policy whose devices have all gone.
+// lookBack finds the last policy if all its devices have gone.
 func (t *transaction) lookBack() error {
 	latest, err := t.state.Latest()
 	if latest == nil || err != nil {
@@ -63,20 +63,20 @@ func (t *transaction) lookBack() error {
 	return err
 }
 
-// checkDirectory refuses a directory for bans and lists that another instance has.
+// checkDirectory returns an error if the instance uses another state directory.
 func (t *transaction) checkDirectory(context.Context) error {
 	return statedir.Check(t.in.Dir, t.in.State)
 }
 
-// keepDirectory names that directory in the state.
+// keepDirectory records the path of the state directory in the instance's state.
 func (t *transaction) keepDirectory(context.Context) error {
-	if err := statedir.Keep(t.state, t.in.State); err != nil { // the filter matters more
+	if err := statedir.Keep(t.state, t.in.State); err != nil { // not an error of the apply: filtering matters more
 		t.note(err.Error() + ": bans and lists are not kept over a reboot")
 	}
 	return nil
 }
 
-// follows returns ErrChanged if the change is for a policy that runs, and another one runs by now, or one is on trial.
+// follows returns ErrChanged if the change was made for a certain running policy, and another policy runs by now or one is on trial.
 func (t *transaction) follows(context.Context) error {
 	if t.of == nil {
 		return nil

@@ -14,5 +14,5 @@ func TestMain(m *testing.M) {
 	os.Exit(testutil.OwnMounts(m))
 }
 
-// ownDir is a directory for an instance whose state must not meet that of the machine.
+// ownDir returns a directory for an instance whose state must be separate from the machine's own instance.
 func ownDir(t *testing.T) string { return filepath.Join(testutil.MountBPF(t), "floodwall") }

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// mendRulesets puts the rulesets of the policy in force.
+// mendRulesets puts all rulesets of the policy in force.
 func (t *transaction) mendRulesets(ctx context.Context) error {
 	var errs []error
 	for _, p := range t.manifest.Rulesets {
@@ -16,7 +16,7 @@ func (t *transaction) mendRulesets(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// cleanStandIns removes what stands in, with the ruleset of the policy before in whose place it was.
+// cleanStandIns removes the stand-ins and the rulesets of the previous policy that the stand-ins replaced.
 func (t *transaction) cleanStandIns(ctx context.Context) error {
 	var errs []error
 	for _, p := range t.manifest.StandIn {
@@ -25,7 +25,7 @@ func (t *transaction) cleanStandIns(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// mendRuleset puts a ruleset in force, and removes others of its kind.
+// mendRuleset puts one ruleset in force, and removes other rulesets of its kind.
 func (t *transaction) mendRuleset(ctx context.Context, p *netfilter.Ruleset) error {
 	tool, err := t.live.Tool(ctx, p.Kind)
 	if err != nil {
@@ -35,7 +35,7 @@ func (t *transaction) mendRuleset(ctx context.Context, p *netfilter.Ruleset) err
 	if err != nil || state == netfilter.Absent && !t.restore {
 		return err
 	}
-	if state == netfilter.OnTrial { // XDP is confirmed
+	if state == netfilter.OnTrial { // XDP is already confirmed
 		if err := tool.Keep(ctx, p.Name); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (t *transaction) mendRuleset(ctx context.Context, p *netfilter.Ruleset) err
 	return exceptRemains(tool.Load(ctx, p, other, netfilter.Loading{}))
 }
 
-// exceptRemains returns nil for the error that parts are left: the next change removes them.
+// exceptRemains returns nil for a *netfilter.RemainsError, because the next change removes the remains. It returns any other error unchanged.
 func exceptRemains(err error) error {
 	var left *netfilter.RemainsError
 	if errors.As(err, &left) {
@@ -77,7 +77,7 @@ func keepOf(name string) []string {
 	return []string{name}
 }
 
-// otherRuleset is a ruleset of the instance, of the same kind, that decides though it should not, or "".
+// otherRuleset returns the name of another ruleset of the same kind that decides although it should not. It returns "" if there is none.
 func (t *transaction) otherRuleset(ctx context.Context, tool netfilter.Tool, p *netfilter.Ruleset) (string, error) {
 	names, err := tool.Leftovers(ctx, t.in.prefixOf(p.Kind), p.Name)
 	if err != nil {

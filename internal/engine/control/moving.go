@@ -13,18 +13,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// Observed is the policy that runs, and what was counted for it up to a moment: from two of them follows where its rules
-// should be.
+// Observed is the running policy with its counts at one moment. From two observations the best places of the policy's rules can be computed.
 type Observed struct {
-	Source string // names what the policy was compiled from
+	Source string // names the stored source of the policy
 
-	policy     *Compiled // nil when that is not kept, or is of another version
+	policy     *Compiled // nil when the source is not stored, or was stored by another version
 	generation *generation.Generation
 	counted    *manifest.Sample
 }
 
-// Observe observes the policy that runs, if its rules may move: nil when nothing runs, when its rules stay where they are, or
-// while a trial goes on. What an observation before has read of the same policy is not read again; before may be nil.
+// Observe observes the running policy. It returns nil when no policy runs, when the policy's rules may not move, or during a trial. `before` is an
+// earlier observation, or nil. If before is of the same policy, Observe does not read the policy's source again.
 func (in Instance) Observe(ctx context.Context, before *Observed) (o *Observed, err error) {
 	err = in.reading(ctx, func(l *generation.Live) error {
 		g := l.Generations[0]
@@ -40,7 +39,7 @@ func (in Instance) Observe(ctx context.Context, before *Observed) (o *Observed, 
 	return o, err
 }
 
-// read reads the policy, and what was counted for it.
+// read reads the source and the counts of the policy.
 func (o *Observed) read(ctx context.Context, l *generation.Live, before *Observed) (err error) {
 	if before != nil && before.Source == o.Source {
 		o.policy = before.policy
@@ -61,8 +60,8 @@ func (o *Observed) read(ctx context.Context, l *generation.Live, before *Observe
 // Devices are the names of the policy's devices.
 func (o *Observed) Devices() []string { return o.generation.Manifest.Devices }
 
-// Since is the mix of packets from another observation of the same policy to this one, nil when nothing was counted then or
-// now. How the packets get about is not in it.
+// Since returns the mix of packets between then, an earlier observation of the same policy, and o. It returns nil when one of them has no counts. The
+// mix lacks the paths of the packets.
 func (o *Observed) Since(then *Observed) *cost.Mix {
 	if o.counted == nil || then == nil || then.counted == nil || then.Source != o.Source {
 		return nil
@@ -71,35 +70,35 @@ func (o *Observed) Since(then *Observed) *cost.Mix {
 	return &mix
 }
 
-// Better places the rules for a mix of packets. It is nil when they are where they should be.
+// Better returns the best placement of the rules for a mix of packets. It returns nil when the rules are already in the best places.
 func (o *Observed) Better(costs *cost.Model, mix cost.Mix) (*Candidate, error) {
 	return candidateFor(o.policy, o.generation.Manifest, costs, mix)
 }
 
-// Move moves the rules of an observed policy, as Replace does. It returns ErrChanged when another policy runs by now, or when
-// one is on trial.
+// Move moves the rules of an observed policy, in the same way as Replace. It returns ErrChanged when another policy runs by now, or when one is on
+// trial.
 func (in Instance) Move(ctx context.Context, o *Observed, to *Candidate) (*manifest.Move, error) {
 	return in.replace(ctx, o.generation, o.policy, to)
 }
 
-// Candidate is a better placement for the rules of what runs.
+// Candidate is a better placement for the rules of the policy that runs.
 type Candidate struct {
 	plan     *plan.Plan
 	now, new cost.Prediction
-	rate     float64 // packets that arrive in a second
-	must     bool    // where rules are, they may not stay
+	rate     float64 // packets that arrive per second
+	must     bool    // whether correct verdicts require the move
 }
 
-// Saves is what the placement saves, as a share of a CPU.
+// Saves returns the CPU time that the placement saves, as a share of one CPU.
 func (c *Candidate) Saves() float64 { return c.now.CPU - c.new.CPU }
 
-// Costs is what filtering costs now, as a share of a CPU.
+// Costs returns the CPU time that filtering costs now, as a share of one CPU.
 func (c *Candidate) Costs() float64 { return c.now.CPU }
 
-// Must reports whether verdicts depend on it: where the rules are now, packets do not come to them as they arrived.
+// Must reports whether correct verdicts require the move. In their present places some rules do not see packets in the form in which they arrived.
 func (c *Candidate) Must() bool { return c.must }
 
-// candidateFor places the rules of what runs for a mix. It is nil when they are where they should be.
+// candidateFor returns the best placement of the running policy's rules for a mix. It returns nil when the rules are already in the best places.
 func candidateFor(c *Compiled, m *manifest.Manifest, costs *cost.Model, mix cost.Mix) (*Candidate, error) {
 	plan, err := c.Placed(m.Target, costs, mix)
 	if err != nil {
@@ -113,7 +112,7 @@ func candidateFor(c *Compiled, m *manifest.Manifest, costs *cost.Model, mix cost
 	return &Candidate{plan, now.Predict(costs, mix), plan.Predict(costs, mix), rate, !plan.Permits(now)}, nil
 }
 
-// reason gives the figures.
+// reason returns the reason of the move, with the measured and predicted figures.
 func (c *Candidate) reason() string {
 	if c.must {
 		return "packets have ways round that stage now, or other addresses there"
@@ -122,7 +121,7 @@ func (c *Candidate) reason() string {
 		c.new.PerPacket, c.now.PerPacket, 100*c.Saves(), c.rate)
 }
 
-// moves are the rules that have another stage than in the manifest.
+// moves returns the rules whose stage differs from the manifest.
 func (c *Candidate) moves(m *manifest.Manifest) (list []manifest.RuleMove) {
 	for i, r := range m.Rules {
 		if to := c.plan.Rules[i].Stage; to != r.Stage {

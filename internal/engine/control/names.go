@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// namePrefix is what the names of all rulesets of an instance begin with. Instances in other directories have other names.
+// namePrefix returns the prefix of the names of all rulesets of an instance. Instances in different directories have different prefixes.
 func (in Instance) namePrefix() string {
 	dir := filepath.Clean(in.Dir)
 	if dir == datapath.DefaultDir {
@@ -23,7 +23,7 @@ func (in Instance) namePrefix() string {
 	return fmt.Sprintf("floodwall%08x-", h.Sum32())
 }
 
-// nextName is a name that no ruleset of the manifests has.
+// nextName returns a name that no ruleset of the manifests has.
 func (in Instance) nextName(manifests []*manifest.Manifest) string {
 	last := 0
 	for _, m := range manifests {
@@ -37,7 +37,7 @@ func (in Instance) nextName(manifests []*manifest.Manifest) string {
 	return in.namePrefix() + strconv.Itoa(last+1)
 }
 
-// prefixOf is what the names of rulesets of a kind begin with.
+// prefixOf returns the prefix of the names of rulesets of a kind.
 func (in Instance) prefixOf(k netfilter.Kind) string {
 	if k == netfilter.KindIptables {
 		return strings.ToUpper(in.namePrefix())

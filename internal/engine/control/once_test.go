@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// TestReadsListsOnce counts how often an apply opens a list file. The policy leaves open where its service lives, and the host
-// forwards and has no listener, so that only the host's facts tell.
+// TestReadsListsOnce counts how often an apply opens a list file. The policy does not say where its service runs, the host forwards packets, and no
+// program listens. So only facts about the host determine where the service is.
 func TestReadsListsOnce(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -46,7 +46,7 @@ services: [{name: web, port: tcp/80, syn: protect}]
 	}
 }
 
-// countOpens counts how often a file is opened from now on.
+// countOpens returns a function that returns how often a file has been opened since the call of countOpens.
 func countOpens(t *testing.T, file string) func() int {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
@@ -58,8 +58,8 @@ func countOpens(t *testing.T, file string) func() int {
 		t.Fatal(err)
 	}
 	return func() int {
-		// An event of the file itself has no name, so all are of one size. The end of a reading is one too: the kernel makes one of
-		// two equal events that follow each other.
+		// An event of the file itself has no name, so all events have the same size. The kernel merges two equal events that follow each other. The
+		// end of a reading is also an event, and separates two openings.
 		events := make([]byte, 1<<16)
 		n, err := unix.Read(fd, events)
 		if err == unix.EAGAIN {

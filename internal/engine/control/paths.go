@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// bridgedNotes say that a policy on a bridge also decides about what the bridge passes between its ports: br_netfilter hands that to
-// netfilter. XDP on the bridge sees what is for this host only.
+// bridgedNotes returns notes for a policy on a bridge. With br_netfilter such a policy also decides about frames that the bridge forwards between its
+// ports, because br_netfilter passes them to netfilter. XDP on the bridge sees only packets for this host.
 func bridgedNotes(m *manifest.Manifest) (notes []string) {
 	names := missed(m, byName)
 	if len(names) == 0 {
@@ -31,8 +31,8 @@ func bridgedNotes(m *manifest.Manifest) (notes []string) {
 	return notes
 }
 
-// offloadNotes say what a flowtable of nftables keeps from a policy: the packets of a forwarded connection that it knows come to no hook
-// behind ingress. Where flowtables cannot be listed nothing is said: other parts do.
+// offloadNotes returns a note on packets that bypass a policy because of a flowtable of nftables: packets of a forwarded connection in the table
+// reach no hook after ingress. If flowtables cannot be listed, there is no note. Other parts of the program report that error.
 func offloadNotes(ctx context.Context, m *manifest.Manifest) []string {
 	atFilter := func(r manifest.Rule) bool { return r.Stage == plan.StageFilter || r.Also == plan.StageFilter }
 	stateful := slices.ContainsFunc(m.Rules, atFilter)

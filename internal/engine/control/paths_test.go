@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestBridgedNotes has a policy on a bridge, while br_netfilter hands bridged packets to netfilter and while it does not.
+// TestBridgedNotes applies a policy to a bridge: while br_netfilter passes bridged packets to netfilter, and while it does not.
 func TestBridgedNotes(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

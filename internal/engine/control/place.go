@@ -13,12 +13,12 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// leastPackets is the number of packets from which on an apply places rules by them.
+// leastPackets is the minimum number of counted packets from which an apply places rules.
 const leastPackets = 1000
 
-// place finds the stage of each rule, by what was counted since the last apply if that is enough to tell.
+// place chooses the stage of each rule. It uses the packets counted since the last apply, if there are enough of them.
 func (t *transaction) place(ctx context.Context) (err error) {
-	if t.move != nil { // to where is known
+	if t.move != nil { // the move has a plan already
 		return nil
 	}
 	mix, err := t.mixSoFar(ctx)
@@ -33,7 +33,7 @@ func (t *transaction) place(ctx context.Context) (err error) {
 	return err
 }
 
-// mixSoFar is the packets since the last apply, nil when they are too few, or of no use without costs.
+// mixSoFar returns the mix of packets since the last apply; nil when there are too few, or when there is no cost model.
 func (t *transaction) mixSoFar(ctx context.Context) (*cost.Mix, error) {
 	if t.options.Costs == nil || t.counted == nil || t.now.Manifest.Since == nil {
 		return nil, nil
@@ -45,7 +45,7 @@ func (t *transaction) mixSoFar(ctx context.Context) (*cost.Mix, error) {
 	return surveyed(ctx, now.Since(t.now.Manifest.Since), t.devices(), leastPackets)
 }
 
-// surveyed adds the paths of packets on these devices now to a mix; nil if fewer packets than least have arrived, which are not worth a
+// surveyed adds the present paths of packets on the devices to a mix. It returns nil if fewer than least packets have arrived: these are not worth a
 // survey.
 func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64) (*cost.Mix, error) {
 	if mix.Arrived < least {
@@ -59,11 +59,11 @@ func surveyed(ctx context.Context, mix cost.Mix, devices []string, least uint64)
 	return &mix, nil
 }
 
-// remember records in the manifest what a new placement of the rules needs.
+// remember records in the manifest the data that the next placement of the rules needs.
 func (t *transaction) remember() (err error) {
 	m := t.manifest
 	m.Placement = string(t.compiled.Program.Placement)
-	if t.devicesExist() == nil { // else nothing has come in, or the apply is about to fail
+	if t.devicesExist() == nil { // otherwise no packet has arrived, or the apply is about to fail
 		if m.Since, err = manifest.Observe(t.devices(), t.counted); err != nil {
 			return err
 		}
@@ -80,11 +80,11 @@ func (t *transaction) remember() (err error) {
 	return err
 }
 
-// mostKept is the number of list entries up to which the source of a policy is kept in any case, so that temporary rules can be added. An
-// entry takes about 20 bytes of kernel memory and a third of a microsecond.
+// mostKept is the number of list entries up to which the source of a policy is always stored, so that temporary rules can be added. Each entry takes
+// about 20 bytes of kernel memory and a third of a microsecond.
 const mostKept = 100_000
 
-// listed is how many entries the policy's lists have.
+// listed returns the number of entries in the policy's lists.
 func (t *transaction) listed() (n int) {
 	for _, s := range t.compiled.Program.Sets {
 		n += s.Entries
@@ -92,7 +92,7 @@ func (t *transaction) listed() (n int) {
 	return n
 }
 
-// fixed is the reason for which rules of the policy do not move while it runs, "" if they may.
+// fixed returns the reason why rules of the policy may not move while it runs. It returns "" if they may move.
 func (t *transaction) fixed() string {
 	program := t.compiled.Program
 	free := func(r ir.Rule) bool {
@@ -110,7 +110,7 @@ func (t *transaction) fixed() string {
 	return ""
 }
 
-// Placed is Plan for a host with these costs and this mix of packets.
+// Placed is Plan, but it uses the costs of a host and a mix of packets to choose the stages.
 func (c *Compiled) Placed(t plan.Target, costs *cost.Model, mix cost.Mix) (*plan.Plan, error) {
 	program, _ := plan.For(c.Program, t)
 	pl, err := plan.Place(program, t, costs, mix)

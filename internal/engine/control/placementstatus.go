@@ -12,31 +12,31 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// PlacementStatus is how the rules of what runs were placed, and what that costs.
+// PlacementStatus says where the rules of the running policy were placed, why, and what the placement costs.
 type PlacementStatus struct {
-	Mode  string    `json:"mode"`            // the policy's word
-	Fixed string    `json:"fixed,omitempty"` // why rules stay where they are, "" when they may move
-	Moves bool      `json:"moves"`           // a daemon runs, that moves them
-	Since time.Time `json:"since"`           // when rules came to where they are
+	Mode  string    `json:"mode"`            // the placement that the policy asks for
+	Fixed string    `json:"fixed,omitempty"` // why rules may not move, "" when they may
+	Moves bool      `json:"moves"`           // whether a daemon runs that moves rules
+	Since time.Time `json:"since"`           // when the rules came to their present places
 
-	Mix       *cost.Mix          `json:"mix,omitempty"`          // the packets since then
-	Measured  float64            `json:"measured_ns,omitempty"`  // a packet: the time in softirqs of all CPUs since then, by what has arrived
+	Mix       *cost.Mix          `json:"mix,omitempty"`          // the mix of packets since then
+	Measured  float64            `json:"measured_ns,omitempty"`  // time of all CPUs in softirqs since then, divided by the packets that arrived
 	Model     *time.Time         `json:"model,omitempty"`        // when the host's costs were measured
-	Predicted *cost.Prediction   `json:"predicted,omitempty"`    // of this placement, with the mix
-	Others    []plan.Alternative `json:"alternatives,omitempty"` // what others would cost, the cheapest first
+	Predicted *cost.Prediction   `json:"predicted,omitempty"`    // the cost of this placement for the mix
+	Others    []plan.Alternative `json:"alternatives,omitempty"` // the costs of other placements, the cheapest first
 
-	Last []manifest.Move `json:"last_moves"` // the last one last
+	Last []manifest.Move `json:"last_moves"` // the last moves; the most recent one is the last in the list
 }
 
-// A cost is said of so much time in softirqs, which the kernel counts in ticks, and of so many packets: what else the host does in
-// softirqs is in the time too, and would be most of it beside few packets.
+// A measured cost is reported only if this much time was spent in softirqs, which the kernel counts in ticks, and this many packets have arrived. The
+// time includes other work in softirqs. With few packets, most of the time would be such work.
 const (
 	measurable     = 20 * manifest.Tick
 	fewestMeasured = 100_000
 )
 
-// Placement reports how the rules of what runs were placed; costs are those of this host, or nil. It returns
-// datapath.ErrNotLoaded when nothing runs.
+// Placement reports where the rules of the running policy were placed, and the costs. costs is the cost model of this host, or nil. It returns
+// datapath.ErrNotLoaded when no policy runs.
 func (in Instance) Placement(ctx context.Context, costs *cost.Model) (s *PlacementStatus, err error) {
 	err = in.reading(ctx, func(l *generation.Live) error {
 		s, err = in.placement(ctx, l, costs)
@@ -68,7 +68,7 @@ func (in Instance) placement(ctx context.Context, l *generation.Live, costs *cos
 	return s, s.predict(l, g, costs)
 }
 
-// observe fills in what was counted.
+// observe fills in the counted packets.
 func (s *PlacementStatus) observe(ctx context.Context, l *generation.Live, g *generation.Generation) error {
 	of, err := l.Counts(ctx, g)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *PlacementStatus) observe(ctx context.Context, l *generation.Live, g *ge
 	}
 	now, err := manifest.Observe(g.Manifest.Devices, of)
 	if err != nil {
-		return nil // a device has gone, as the status says
+		return nil // a device has gone; the status reports that elsewhere
 	}
 	s.Mix, err = surveyed(ctx, now.Since(g.Manifest.Since), g.Manifest.Devices, 0)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *PlacementStatus) observe(ctx context.Context, l *generation.Live, g *ge
 	return nil
 }
 
-// predict fills in what this placement and others cost with the mix.
+// predict fills in the predicted costs of this placement and of alternatives, for the mix.
 func (s *PlacementStatus) predict(l *generation.Live, g *generation.Generation, costs *cost.Model) error {
 	if costs == nil || s.Mix == nil || s.Mix.Arrived == 0 {
 		return nil

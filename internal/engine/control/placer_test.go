@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// steep are costs with such differences that a rule moves at whatever rate a busy machine can send.
+// steep returns costs that differ so much that a rule moves at any rate that a busy machine can send.
 func steep() *cost.Model {
 	before := cost.Work{Hook: 20_000, Rule: 10_000}
 	return &cost.Model{
@@ -27,7 +27,7 @@ func steep() *cost.Model {
 	}
 }
 
-// router is a host that forwards from fw0 to out0, behind which 198.51.100.9 is, and serves port 2000 itself.
+// router is a host that forwards from fw0 to out0, behind which 198.51.100.9 is. The host itself serves port 2000.
 type router struct {
 	*ends
 	sending sync.WaitGroup
@@ -46,10 +46,10 @@ func newRouter(t *testing.T) *router {
 	return &router{ends: e}
 }
 
-// stream sends a packet again and again while it is on, and counts.
+// stream sends a packet repeatedly while it is on, and counts the packets.
 type stream struct {
 	packet string
-	pause  time.Duration // after each so many
+	pause  time.Duration // after each burst of packets
 	burst  int
 	on     atomic.Bool
 	sent   atomic.Uint64
@@ -74,7 +74,7 @@ func (r *router) begin(s *stream, on bool) {
 	})
 }
 
-// device is the statistics of a device.
+// device returns the statistics of a device.
 func (r *router) device(name string) *netlink.LinkStatistics {
 	r.Helper()
 	link, err := netlink.LinkByName(name)
@@ -84,7 +84,7 @@ func (r *router) device(name string) *netlink.LinkStatistics {
 	return link.Attrs().Statistics
 }
 
-// receive counts what comes to the port that is served.
+// receive counts the packets that arrive at a port of the host.
 func (r *router) receive(port int) *atomic.Uint64 {
 	n := new(atomic.Uint64)
 	socket := r.sockets[port]
@@ -99,11 +99,11 @@ func (r *router) receive(port int) *atomic.Uint64 {
 	return n
 }
 
-// wantStage waits until the rule is at a stage.
+// wantStage waits until the rule "published" is at a stage.
 func (r *router) wantStage(when string, want plan.Stage) {
 	r.Helper()
 	started := time.Now()
-	// Five seconds are promised. A machine that runs other tests beside may take more to send, and to start programs.
+	// The documents promise five seconds. A machine that runs other tests at the same time may take longer to send packets and to start programs.
 	const patience = time.Minute
 	if !testutil.Eventually(patience, func() bool { return strings.Contains(r.stages(), "published "+string(want)) }) {
 		r.Fatalf("%s: stages %s after %v, want published at %s", when, r.stages(), patience, want)
@@ -111,8 +111,8 @@ func (r *router) wantStage(when string, want plan.Stage) {
 	r.Logf("%s: the rule is at %s after %.1f s", when, want, time.Since(started).Seconds())
 }
 
-// TestPlacementUnderFlood has a router with the rule of the articles: a flood begins and ends, and the rule moves to raw
-// and back. Each packet of streams on both sides of the rule has its verdict meanwhile, and is counted once.
+// TestPlacementUnderFlood has a router with the rule of the articles. When a flood starts, the rule must move to raw; when the flood ends, it must
+// move back. Meanwhile each packet, whether it matches the rule or not, must get its verdict and be counted once.
 func TestPlacementUnderFlood(t *testing.T) {
 	r := newRouter(t)
 	if r == nil {
@@ -129,7 +129,7 @@ func TestPlacementUnderFlood(t *testing.T) {
 	const local, forwarded, dropped = "udp 192.0.2.9:5555 > 192.0.2.1:2000", "udp 192.0.2.9:5555 > 198.51.100.9:1000", "udp 192.0.2.9:5555 > 192.0.2.1:1000"
 	got := r.receive(2000)
 	never := r.receive(1000)
-	lost, before := r.device("fw1").TxDropped, r.device("out1").RxPackets // what IPv6 said before it was switched off
+	lost, before := r.device("fw1").TxDropped, r.device("out1").RxPackets // IPv6 sent packets before it was switched off
 	steady := []*stream{{packet: local}, {packet: dropped}}
 	traffic, flood := &stream{packet: forwarded, burst: 40, pause: 2 * time.Millisecond}, &stream{packet: dropped, burst: 40, pause: 2 * time.Millisecond}
 	for _, s := range steady {

@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// placesPolicy asks for bytes at places in all kinds of packets: in headers that nft knows, so that it would list fields
-// of theirs, and of protocols that it does not know.
+// placesPolicy tests bytes at offsets in all kinds of packets. Some bytes are in headers that nft knows: it would list their fields by name. Other
+// bytes are in protocols that nft does not know.
 const placesPolicy = `
 checks: off
 rules:
@@ -25,8 +25,8 @@ rules:
   - {name: no-data, port: [udp/53, tcp/53], not: {payload: {at: {offset: 1, bytes: "|00|", mask: "|80|"}}}, then: drop}
 `
 
-// TestPlacesOnNftables has packets meet places on nftables, whose tool must not fail at listing them: apply compares what the
-// kernel holds, status reads counters, and explain --live copies the rules by their listing.
+// TestPlacesOnNftables sends packets to rules that test bytes at offsets on nftables. The tool nft must be able to list these rules, because three
+// commands use its list: apply compares it with the kernel's rules, status reads counters from it, and explain --live copies the rules from it.
 func TestPlacesOnNftables(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	h := newBareHost(t)
@@ -42,7 +42,7 @@ func TestPlacesOnNftables(t *testing.T) {
 	hints.Values[packet.Proto] = []uint32{1, 6, 17, 253}
 	frames := sameFrames(t, 10_000, hints)
 	passes, want := definition(c, frames)
-	delete(want, "default") // it passes behind a rule at raw, where it is not counted
+	delete(want, "default") // the default comes after a rule at raw, where it is not counted
 	h.applyTo(plan.TargetNftables, placesPolicy)
 	h.meet("nftables", judge, frames, passes)
 	if diff := cmp.Diff(want, h.tallies()); diff != "" {
@@ -61,9 +61,8 @@ func TestPlacesOnNftables(t *testing.T) {
 	}
 }
 
-// TestUncounted has the default be counted, and not, by turns: by applies of policies whose rule is at ingress, where the
-// default counts, and at raw, where it does not. What it has decided where it was counted stays known. Of IPv6, what the
-// kernel sends by itself comes as well.
+// TestUncounted alternates between two policies. One has its rule at ingress, where the default is counted. The other has it at raw, where the
+// default is not counted. The earlier counts of the default must be kept. With IPv6, packets that the kernel itself sends also arrive.
 func TestUncounted(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	h := newHost(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// permitted returns a *rights.Error when this process may not load what the target takes. Tools of netfilter check by themselves.
+// permitted returns an error when this process lacks a capability that XDP needs. For the other targets the tools of netfilter check the
+// capabilities.
 func (t *transaction) permitted(context.Context) error {
 	if t.target != plan.TargetXDP {
 		return nil
@@ -20,7 +21,7 @@ func (t *transaction) permitted(context.Context) error {
 	return features.CheckRights("loading the XDP program", features.BPF, features.NetAdmin, features.Perfmon)
 }
 
-// devices are the names of the devices to filter.
+// devices returns the names of the devices to filter.
 func (t *transaction) devices() []string {
 	if t.options.Devices != nil {
 		return t.options.Devices
@@ -28,7 +29,7 @@ func (t *transaction) devices() []string {
 	return t.compiled.Devices()
 }
 
-// attachments are the devices, each with the mode of XDP.
+// attachments returns the devices to attach to, each with its mode of XDP.
 func (t *transaction) attachments() (to []datapath.Attachment) {
 	mode := t.options.Mode
 	if mode == "" {
@@ -40,7 +41,7 @@ func (t *transaction) attachments() (to []datapath.Attachment) {
 	return to
 }
 
-// devicesExist is what a dry run can say about the devices.
+// devicesExist returns an error if a device does not exist or does not support XDP. A dry run can make this check.
 func (t *transaction) devicesExist() error {
 	there := datapath.DeviceExists
 	if t.target == plan.TargetXDP {
@@ -54,10 +55,10 @@ func (t *transaction) devicesExist() error {
 	return nil
 }
 
-// protect decides how protected services are answered for.
+// protect decides how connections to protected services are answered.
 func (t *transaction) protect(context.Context) error {
 	withoutXDP := ""
-	if t.target != plan.TargetXDP { // for want of it, unless the operator has asked for the target: then there is no choice
+	if t.target != plan.TargetXDP { // XDP is not available, and choice says why; if the operator named the target, choice is ""
 		withoutXDP = t.choice
 	}
 	protected, err := manifest.Plan(t.compiled.Program, t.compiled.host, t.target, t.options.Mode, withoutXDP)
@@ -68,7 +69,7 @@ func (t *transaction) protect(context.Context) error {
 	return nil
 }
 
-// record plans the counters, and writes the manifest.
+// record assigns the counter slots, and makes the manifest.
 func (t *transaction) record(ctx context.Context) error {
 	t.slots = manifest.PlanSlots(t.compiled.Program, t.manifests)
 	for i := range t.found {

@@ -12,20 +12,20 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// mostMissed is how many rules PortNotes names.
+// mostMissed is the largest number of rules that PortNotes names.
 const mostMissed = 5
 
-// byName are the stages that know packets by the name of a device.
+// byName reports whether a stage matches packets by the name of a device.
 func byName(s plan.Stage) bool { return s == plan.StageRaw || s == plan.StageFilter }
 
-// behindVRF are the stages that know packets by the name of a VRF: prerouting comes twice, first by the name of the device (vrf_rcv_nfhook of
-// drivers/net/vrf.c).
+// behindVRF reports whether a stage matches packets by the name of a VRF. Prerouting runs twice for a VRF. The first run has the name of the device
+// below it (vrf_rcv_nfhook in drivers/net/vrf.c).
 func behindVRF(s plan.Stage) bool { return s == plan.StageFilter }
 
-// missed are the rules, checks and the default of a policy that drop packets at certain stages, which know them by the name of a device.
+// missed returns the names of the rules, checks and the default that drop packets at the stages for which at returns true.
 func missed(m *manifest.Manifest, at func(plan.Stage) bool) (names []string) {
 	if at(m.At.Last()) && m.Default != ir.Pass.String() {
-		names = append(names, "default") // first: without it all is open
+		names = append(names, "default") // the first, because with it no packet is dropped by default
 	}
 	for _, r := range m.Rules {
 		if (at(r.Stage) || at(r.Also)) && r.Verdict != ir.Pass.String() && !r.Observe {
@@ -40,7 +40,7 @@ func missed(m *manifest.Manifest, at func(plan.Stage) bool) (names []string) {
 	return names
 }
 
-// missedInPlan is missed for a policy that is not applied.
+// missedInPlan is missed for a policy that is not applied yet.
 func missedInPlan(pl *plan.Plan, at func(plan.Stage) bool) (names []string) {
 	if at(pl.Default.Last()) && pl.Program.Default != ir.Pass {
 		names = append(names, "default")
@@ -53,17 +53,17 @@ func missedInPlan(pl *plan.Plan, at func(plan.Stage) bool) (names []string) {
 	return names
 }
 
-// PortNotes say which rules of a policy that is to run on XDP do not filter devices that are ports of a bridge or the like.
+// PortNotes returns notes on rules of a policy that do not filter devices that are ports of a bridge or of a similar device.
 func PortNotes(devices []string, pl *plan.Plan) []string {
 	return portTexts(devices, pl.Target, func(at func(plan.Stage) bool) []string { return missedInPlan(pl, at) })
 }
 
-// portsOf is PortNotes for a policy that runs, or is about to.
+// portsOf is PortNotes for the policy of a manifest.
 func portsOf(m *manifest.Manifest) []string {
 	return portTexts(m.Devices, m.Target, func(at func(plan.Stage) bool) []string { return missed(m, at) })
 }
 
-// childTexts is portTexts for macvlans and ipvlans above the devices.
+// childTexts is portTexts for macvlans and ipvlans on top of the devices. `what` is the text of notFiltered.
 func childTexts(devices []string, target plan.Target, what string) (texts []string) {
 	children, err := facts.Children(devices)
 	if err != nil {
@@ -83,8 +83,9 @@ func childTexts(devices []string, target plan.Target, what string) (texts []stri
 	return texts
 }
 
-// portTexts say what does not filter devices that are ports, and what to do. A port of a device that the policy names, too, is filtered
-// by that name. Where devices cannot be listed nothing is said: other parts do.
+// portTexts returns texts on rules that do not filter devices that are ports, with the remedy. There is no text for a port if the policy also names
+// its bridge, or the similar device, because then the rules filter the port. If devices cannot be listed, there is no text: other parts of the
+// program report that error.
 func portTexts(devices []string, target plan.Target, missedAt func(func(plan.Stage) bool) []string) (texts []string) {
 	missed := missedAt(byName)
 	if len(missed) == 0 {
@@ -115,7 +116,7 @@ func portTexts(devices []string, target plan.Target, missedAt func(func(plan.Sta
 	return append(texts, childTexts(devices, target, all)...)
 }
 
-// notFiltered names what does not filter a port, "" when nothing is missed.
+// notFiltered names the rules that do not filter a port. It returns "" when there are none.
 func notFiltered(missed []string) string {
 	if len(missed) == 0 {
 		return ""

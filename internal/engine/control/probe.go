@@ -14,14 +14,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Reasons that no policy names: see probeNetfilter.
+// Reasons that are not part of a policy: see probeNetfilter.
 const (
 	reasonNotIP     = "not-ip"
 	reasonKernel    = "kernel"
 	reasonUncounted = "uncounted"
 )
 
-// ProbeError says why what is in netfilter cannot answer for a packet.
+// ProbeError says why netfilter cannot answer for a packet.
 type ProbeError struct{ Problem, Remedy string }
 
 func (e *ProbeError) Error() string { return e.Problem }
@@ -29,11 +29,10 @@ func (e *ProbeError) Error() string { return e.Problem }
 // Hint is the remedy.
 func (e *ProbeError) Hint() string { return e.Remedy }
 
-// probeNetfilter is the answer of the ruleset in netfilter, to a packet that came past XDP with an answer so far. The reason
-// is "kernel" when the kernel itself drops the packet before the stage that would decide, for instance because it is
-// neither for this host nor to be forwarded, and "uncounted" when it is dropped by a line without a counter, which
-// somebody added. When conntrack calls a packet otherwise than new, and the question says no state, the packet of the
-// answer has the state.
+// probeNetfilter returns the answer of the ruleset in netfilter for a packet that XDP has passed on. e is the answer so far. The reason is "kernel"
+// when the kernel itself drops the packet before the stage that would decide, for instance because the packet is neither for this host nor to be
+// forwarded. The reason is "uncounted" when a rule without a counter drops the packet; such a rule is not part of the policy. If the question names
+// no state, and conntrack gives the packet a state other than new, the packet in the answer has that state.
 func probeNetfilter(ctx context.Context, g *generation.Generation, spec packet.Spec, e Explanation) (Explanation, error) {
 	m, p := g.Manifest, spec.Packet()
 	set := m.Ruleset()
@@ -73,7 +72,7 @@ func probeNetfilter(ctx context.Context, g *generation.Generation, spec packet.S
 	return conclude(m, set, e, p, answer)
 }
 
-// checkState compares what conntrack said with what was asked. A question that says no state leaves it to conntrack.
+// checkState returns an error if the state that conntrack found differs from the state in the question. A question without a state accepts any.
 func checkState(spec packet.Spec, asked uint32, a *replica.Answer) error {
 	want := replica.StateName(asked)
 	if asked == packet.StateNew || a.State == "" || a.State == want {
@@ -85,17 +84,17 @@ func checkState(spec packet.Spec, asked uint32, a *replica.Answer) error {
 	}
 }
 
-// stageOf is the stage of the rules at a hook.
+// stageOf maps a hook to the stage of its rules.
 var stageOf = map[replica.Hook]plan.Stage{
 	replica.Ingress: plan.StageIngress, replica.Prerouting: plan.StageRaw,
 	replica.Input: plan.StageFilter, replica.Forward: plan.StageFilter,
 }
 
-// conclude reads the answer of a copy.
+// conclude derives the explanation from the answer of the copied ruleset.
 func conclude(m *manifest.Manifest, set *netfilter.Ruleset, e Explanation, p packet.Packet, a *replica.Answer) (Explanation, error) {
 	drops := a.Dropped != ""
 	decision, found := m.Decision(set, a.Moved, drops)
-	if drops && !found { // what SYNPROXY takes goes no further, either
+	if drops && !found { // SYNPROXY takes the packet, so the packet does not continue
 		decision, found = m.Proxied(set, a.Moved)
 	}
 	e.Verdict, e.Reason, e.Stage, e.Line = decision.Verdict, decision.Reason, decision.Stage, m.Line(decision.Reason)
@@ -118,8 +117,8 @@ func conclude(m *manifest.Manifest, set *netfilter.Ruleset, e Explanation, p pac
 	return e, nil
 }
 
-// kept reports whether the kernel keeps a packet that is lost before a hook: a fragment, unless it has VLAN tags that it
-// may be dropped for. At ingress fragments are as they came.
+// kept reports whether the kernel holds a packet that does not reach a hook, to reassemble it. The packet must be a fragment without VLAN tags: the
+// kernel may have dropped a tagged packet for its tags. Before ingress the kernel holds no fragments.
 func kept(p packet.Packet, lost replica.Hook) bool {
 	return p.Kind == packet.IP && p.Value[packet.Fragment] != packet.FragmentNone &&
 		p.Value[packet.VLAN] == packet.VLANNone && lost != replica.Ingress

@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// askPolicy has something to decide at each stage.
+// askPolicy has rules that decide at each stage.
 const askPolicy = `
 default: drop
 checks: {port-zero: on, source-address: on}
@@ -36,7 +36,7 @@ services:
   - {name: dns, port: [udp/53, tcp/53]}
 `
 
-// askCases are packets with their verdicts and reasons. The stages are those of Compiled.Explain.
+// askCases are packets with the expected verdicts and reasons. The expected stages are those of Compiled.Explain.
 var askCases = []struct{ packet, want string }{
 	{"tcp 203.0.113.9:1234 > 192.0.2.1:113 S", "pass office"},
 	{"tcp [2001:db8:1::9]:1234 > [2001:db8::1]:113 S", "pass office"},
@@ -65,7 +65,7 @@ var askCases = []struct{ packet, want string }{
 	{"gre 198.51.100.7 > 192.0.2.1", "drop default"},
 }
 
-// askTargets are the targets, with whatever this machine has of iptables.
+// askTargets are the targets. The target iptables is there once for each kind of iptables that this machine has.
 var askTargets = []struct {
 	name   string
 	target plan.Target
@@ -77,7 +77,7 @@ var askTargets = []struct {
 	{"iptables-legacy", plan.TargetIptables, "-legacy"},
 }
 
-// onAll runs a test for each target, in namespaces of its own that forward.
+// onAll runs a test for each target, in its own namespaces, in which forwarding is on.
 func onAll(t *testing.T, test func(*host, plan.Target)) {
 	for _, a := range askTargets {
 		t.Run(a.name, func(t *testing.T) {
@@ -86,19 +86,19 @@ func onAll(t *testing.T, test func(*host, plan.Target)) {
 			}
 			if a.target == plan.TargetIptables {
 				testutil.RequireTool(t, "ipset")
-				useIptables(t, a.suffix) // before newHost, whose cleanup needs it too
+				useIptables(t, a.suffix) // before newHost, whose cleanup also needs it
 			} else {
 				testutil.RequireTool(t, "nft")
 			}
 			h := newHost(t)
 			h.run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
-				"net.ipv6.conf.fw1.disable_ipv6=1") // which says nothing that would be counted
+				"net.ipv6.conf.fw1.disable_ipv6=1") // so that the kernel sends no packets that would be counted
 			test(h, a.target)
 		})
 	}
 }
 
-// useIptables puts one kind of iptables first in the path.
+// useIptables puts the tools of one kind of iptables first in the path.
 func useIptables(t *testing.T, suffix string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -117,7 +117,7 @@ func useIptables(t *testing.T, suffix string) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// explain asks what runs, and says verdict and reason.
+// explain asks the policy in force for its verdict on a packet, and the reason.
 func (h *host) explain(line string) (control.Explanation, error) {
 	h.Helper()
 	spec, err := packet.Parse(line)
@@ -127,7 +127,7 @@ func (h *host) explain(line string) (control.Explanation, error) {
 	return h.Explain(context.Background(), spec)
 }
 
-// applyTo applies a policy to a target and returns it compiled.
+// applyTo applies a policy to a target, and returns the compiled policy.
 func (h *host) applyTo(target plan.Target, policy string) *control.Compiled {
 	h.Helper()
 	c, err := control.CompileSource("policy.yaml", []byte("devices: [fw0]\n"+policy))
@@ -140,8 +140,8 @@ func (h *host) applyTo(target plan.Target, policy string) *control.Compiled {
 	return c
 }
 
-// TestAsk asks what runs about packets of all kinds: the answer is the policy's meaning, and nothing is counted. In the short form
-// each kind of iptables is asked every other one.
+// TestAsk asks the policy in force about packets of all kinds. The answers must equal those of Explain for the policy file, and no packet may be
+// counted. In the short form, only every other packet is tested with each kind of iptables.
 func TestAsk(t *testing.T) {
 	onAll(t, func(h *host, target plan.Target) {
 		c := h.applyTo(target, askPolicy)
@@ -171,10 +171,10 @@ func TestAsk(t *testing.T) {
 				h.Errorf("%s: decided at %s, path %q", test.packet, got.Stage, got.Path)
 			}
 			if len(want.Passed) == 1 && want.Passed[0].Reply {
-				want.Passed = nil // what runs knows whether it is one
+				want.Passed = nil // the policy in force knows whether the packet is a reply
 			}
-			got.Path = ""            // Explain of a policy does not know it
-			got.Packet = want.Packet // what conntrack said is for TestAskState
+			got.Path = ""            // Explain of a policy file does not know the path
+			got.Packet = want.Packet // TestAskState tests the states of conntrack
 			if diff := cmp.Diff(want, got); diff != "" {
 				h.Errorf("%s (-meaning +what runs):\n%s", test.packet, diff)
 			}
@@ -185,7 +185,7 @@ func TestAsk(t *testing.T) {
 	})
 }
 
-// allCounts are the packets of all rules, built in or not, and checks.
+// allCounts returns the packet counts of all rules, including the built-in ones, and of all checks.
 func (h *host) allCounts() map[string]uint64 {
 	h.Helper()
 	s, err := h.Status(context.Background())

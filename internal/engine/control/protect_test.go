@@ -23,7 +23,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// listen echoes what each connection to a port of the server sends first, in capitals or not as multipath TCP.
+// listen makes the server listen at a port, with or without multipath TCP. It echoes the first five bytes of each connection.
 func (s *site) listen(port uint16, multipath bool) {
 	s.Helper()
 	var l net.Listener
@@ -39,7 +39,7 @@ func (s *site) listen(port uint16, multipath bool) {
 	testutil.Serve(s.T, l, func(c net.Conn) { io.CopyN(c, c, 5) })
 }
 
-// exchange connects and has five bytes echoed.
+// exchange connects to an address, sends five bytes, and checks that they are echoed.
 func (s *site) exchange(to string) error {
 	s.Helper()
 	c, err := s.client.Dial(s.ctx, "tcp", netip.MustParseAddrPort(to))
@@ -58,7 +58,7 @@ func (s *site) exchange(to string) error {
 	return err
 }
 
-// protection is what status says of the service web.
+// protection returns the protection of the service web as status shows it, and the counts of its outcomes.
 func (s *site) protection() (p control.ProtectionStatus, counts map[string]uint64) {
 	s.Helper()
 	counts = map[string]uint64{}
@@ -83,7 +83,7 @@ func (s *site) protection() (p control.ProtectionStatus, counts map[string]uint6
 	return p, counts
 }
 
-// protect applies a policy that protects the service web in some way.
+// protect applies a policy that protects the service web. syn is the value of the service's key syn.
 func (s *site) protect(syn string) *control.Applied {
 	s.Helper()
 	var applied *control.Applied
@@ -102,7 +102,7 @@ func (s *site) protect(syn string) *control.Applied {
 	return applied
 }
 
-// TestProtectedConnections has real clients connect to a service on this host.
+// TestProtectedConnections makes real clients connect to a service on this host.
 func TestProtectedConnections(t *testing.T) {
 	inSite(t, func(s *site) {
 		defer s.unload()
@@ -137,8 +137,7 @@ func TestProtectedConnections(t *testing.T) {
 	})
 }
 
-// TestProtectionRests has a service that no flood asks for: its kernel answers, and the connections that it has are
-// remembered.
+// TestProtectionRests protects a service without a flood. The kernel must answer SYNs itself, and the service's connections must be remembered.
 func TestProtectionRests(t *testing.T) {
 	inSite(t, func(s *site) {
 		defer s.unload()
@@ -156,7 +155,7 @@ func TestProtectionRests(t *testing.T) {
 	})
 }
 
-// TestCountersOfOutcomesStay applies a policy again, and one with another service in front.
+// TestCountersOfOutcomesStay applies a policy again, and then with another service before the protected one. The counters must stay.
 func TestCountersOfOutcomesStay(t *testing.T) {
 	inSite(t, func(s *site) {
 		defer s.unload()
@@ -180,8 +179,8 @@ func TestCountersOfOutcomesStay(t *testing.T) {
 	})
 }
 
-// TestMultipathListener has a socket that the kernel gives no connections to which a program has checked: the method is
-// another, the reason is said, and clients connect.
+// TestMultipathListener listens on a socket to which the kernel passes no connection that a program has verified. Floodwall must choose another
+// method and say why, and clients must be able to connect.
 func TestMultipathListener(t *testing.T) {
 	for cookies, method := range map[string]string{"1": "kernel", "2": "listener"} {
 		t.Run(method, func(t *testing.T) {
@@ -210,8 +209,8 @@ func TestMultipathListener(t *testing.T) {
 	}
 }
 
-// TestBoundListener has a socket on a device that is not the policy's, as one of a VLAN would be: programs do not find it, so
-// the kernel is left to answer, and the reason is said. One on the loopback device is none that clients reach.
+// TestBoundListener binds a socket to a device other than the policy's, such as a VLAN device. Programs do not find this socket, so the kernel must
+// answer SYNs, and Floodwall must say why. A socket on the loopback device has no such effect, because clients cannot reach it.
 func TestBoundListener(t *testing.T) {
 	for device, method := range map[string]string{"above": "kernel", "client": "host", "lo": "host"} {
 		t.Run(device, func(t *testing.T) {
@@ -230,7 +229,7 @@ func TestBoundListener(t *testing.T) {
 	}
 }
 
-// listenAt has the server listen on a device, beside which there is one named above.
+// listenAt makes a device named above on the server, and makes the server listen at one of its devices.
 func (s *site) listenAt(device string) {
 	s.Helper()
 	err := s.server.Do(func() error {
@@ -253,7 +252,7 @@ func (s *site) listenAt(device string) {
 	}
 }
 
-// TestCookiesOff has a kernel that takes no cookies.
+// TestCookiesOff tests a kernel that accepts no SYN cookies.
 func TestCookiesOff(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -269,10 +268,10 @@ func TestCookiesOff(t *testing.T) {
 	}
 }
 
-// lostOf is how many segments of a connection were lost on their way, its SYN among them: those that were sent again, but for those of
-// which the other end says that it had them already (RFC 2883), as on a machine that stands still.
+// lostOf returns the number of lost segments of a connection, including its SYN. These are the retransmitted segments, except those that the other
+// end reports as duplicates (RFC 2883). Such duplicates occur when a machine pauses.
 func lostOf(c net.Conn) (n uint32, err error) {
-	testutil.Eventually(2*time.Second, func() bool { // the other end has yet to say so
+	testutil.Eventually(2*time.Second, func() bool { // the report of the other end may still be on its way
 		var info *unix.TCPInfo
 		if info, err = tcpInfo(c); err == nil {
 			n = info.Total_retrans - min(info.Total_retrans, info.Dsack_dups)
@@ -291,7 +290,7 @@ func tcpInfo(c net.Conn) (info *unix.TCPInfo, err error) {
 	return info, errors.Join(failed, err)
 }
 
-// TestConnectionsStay has a connection go on through policies with and without protection.
+// TestConnectionsStay checks that a connection continues across changes between policies with and without protection.
 func TestConnectionsStay(t *testing.T) {
 	inSite(t, func(s *site) {
 		defer s.unload()
@@ -335,7 +334,7 @@ func TestConnectionsStay(t *testing.T) {
 	})
 }
 
-// TestProtectionMode has services with nothing that listens, on a host that forwards or does not.
+// TestProtectionMode protects services for which no program listens, on a host that forwards packets and on one that does not.
 func TestProtectionMode(t *testing.T) {
 	for forwards, mode := range map[string]string{"0": "host", "1": "router"} {
 		t.Run(mode, func(t *testing.T) {
@@ -356,7 +355,7 @@ func TestProtectionMode(t *testing.T) {
 	}
 }
 
-// TestExplainProtection asks a policy and what is loaded about a packet of a protected service.
+// TestExplainProtection explains a packet to a protected service, by a policy and by the loaded program.
 func TestExplainProtection(t *testing.T) {
 	inSite(t, func(s *site) {
 		defer s.unload()

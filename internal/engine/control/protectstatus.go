@@ -15,34 +15,34 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// ProtectionStatus is how the protection of a service stands.
+// ProtectionStatus is the status of the protection of a service.
 type ProtectionStatus struct {
 	Service string    `json:"service"`
 	Mode    string    `json:"mode"`              // host or router
-	Method  string    `json:"method"`            // host, listener, synproxy; kernel: XDP, or netfilter, only limits SYNs
+	Method  string    `json:"method"`            // host, listener or synproxy; kernel: XDP, or netfilter, only limits SYNs
 	Always  bool      `json:"always,omitempty"`  // every SYN is answered with a cookie
-	Active  bool      `json:"active"`            // SYNs are answered with cookies at the moment
-	Left    float64   `json:"left,omitempty"`    // seconds for which that goes on when the flood ends now
-	Refused float64   `json:"refused,omitempty"` // seconds for which it rests, as the kernel took no connection, or as it is to end
+	Active  bool      `json:"active"`            // whether SYNs are answered with cookies now
+	Left    float64   `json:"left,omitempty"`    // seconds until SYNs are no longer answered with cookies, if the flood ends now
+	Refused float64   `json:"refused,omitempty"` // seconds for which it pauses: the kernel accepted no connection, or it is about to end
 	Flows   FlowTable `json:"flows"`
 	MSS     [2]uint16 `json:"mss"`    // announced, in IPv4 and IPv6
 	WScale  int       `json:"wscale"` // announced; -1: not offered
 	Options []string  `json:"options"`
 }
 
-// FlowTable is the table of connections that are remembered, one for all protected services.
+// FlowTable is the table of remembered connections. All protected services share it.
 type FlowTable struct {
 	Entries  int `json:"entries"`
 	Capacity int `json:"capacity"`
 }
 
-// outcomeVerdicts are what is done with packets of an outcome, in the words of status.
+// outcomeVerdicts are the verdicts that status shows for the outcomes.
 var outcomeVerdicts = [ir.NumOutcomes]string{
 	ir.SynAnswered: "sent", ir.SynLimited: "drop", ir.AckProved: "pass", ir.AckInvalid: "drop", ir.AckAsked: "asked",
 	ir.SynAuthenticated: "pass",
 }
 
-// outcomes reports what became of packets of protected services, in the manner of rules.
+// outcomes adds the outcomes of packets of protected services to s, in the form of rules.
 func (s *Status) outcomes(m *manifest.Manifest, c *manifest.Counts) {
 	for i := range m.Protections {
 		e := &m.Protections[i]
@@ -51,7 +51,7 @@ func (s *Status) outcomes(m *manifest.Manifest, c *manifest.Counts) {
 			continue
 		}
 		for o := range ir.NumOutcomes {
-			if e.Slots[o] == 0 { // it was loaded by a version that does not count it
+			if e.Slots[o] == 0 { // the version that loaded the program does not count this outcome
 				continue
 			}
 			n := c.Slot(e.Slots[o])
@@ -61,7 +61,7 @@ func (s *Status) outcomes(m *manifest.Manifest, c *manifest.Counts) {
 	}
 }
 
-// proxied reports what SYNPROXY was given, and what was dropped beside it.
+// proxied adds to s the packets that SYNPROXY received, and the packets that were dropped as invalid.
 func (s *Status) proxied(e *manifest.Protection, number int, c *manifest.Counts) {
 	if c.Ruleset == nil {
 		return
@@ -79,7 +79,7 @@ func (s *Status) proxied(e *manifest.Protection, number int, c *manifest.Counts)
 	}
 }
 
-// reportProtections reports how protections stand.
+// reportProtections adds the status of the protections to s.
 func (s *Status) reportProtections(g *generation.Generation) error {
 	if len(g.Manifest.Protections) == 0 {
 		return nil
@@ -111,7 +111,7 @@ func (s *Status) reportProtections(g *generation.Generation) error {
 	return nil
 }
 
-// protectionStates maps the states of protections, and counts the connections that are remembered.
+// protectionStates maps the states of protections into memory, and counts the remembered connections.
 func protectionStates(g *generation.Generation) (memory map[string][]byte, t FlowTable, err error) {
 	if g.Program == nil {
 		return nil, t, nil
@@ -126,31 +126,31 @@ func protectionStates(g *generation.Generation) (memory map[string][]byte, t Flo
 	return memory, t, err
 }
 
-// until is how many seconds lie between now and a time in the memory of a map.
+// until returns the seconds from now to a time that is stored in the memory of a map. It returns 0 for a past time.
 func until(at []byte, now time.Duration) float64 {
 	return max(0, (time.Duration(binary.NativeEndian.Uint64(at)) - now).Seconds())
 }
 
-// coarse is the clock by which protections know the time.
+// coarse returns the present time of CLOCK_MONOTONIC_COARSE, the clock that protections use.
 func coarse() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now); err != nil {
-		return 0 // every Linux has it
+		return 0 // cannot happen: every Linux has this clock
 	}
 	return time.Duration(now.Nano())
 }
 
-// LimitStatus is a limit of a rule, and how its table stands.
+// LimitStatus is the status of a limit of a rule and of its table.
 type LimitStatus struct {
-	Name      string `json:"name"` // the rule's, with a number behind it where that has several: dns:limit/2
+	Name      string `json:"name"` // the rule's name, with a number if the rule has several limits: dns:limit/2
 	Rule      string `json:"rule"`
-	Limit     string `json:"limit"`              // as a policy has it
-	Debts     int    `json:"debts"`              // prefixes that have used a part of what they may send
-	Capacity  int    `json:"capacity,omitempty"` // in such prefixes; absent: the limit is one for all
-	Evictions uint64 `json:"evictions"`          // prefixes that were forgotten for lack of space
+	Limit     string `json:"limit"`              // as it is written in a policy
+	Debts     int    `json:"debts"`              // number of prefixes that have used up a part of their limit
+	Capacity  int    `json:"capacity,omitempty"` // number of prefixes that the table can hold; absent: one limit for all packets
+	Evictions uint64 `json:"evictions"`          // number of prefixes that were removed for lack of space
 }
 
-// limits reports how the tables of limits in XDP stand. What netfilter keeps of its own is not counted.
+// limits adds the tables of limits in XDP to s. Tables in netfilter are not included.
 func (s *Status) limits(g *generation.Generation) error {
 	if g.Program == nil || len(g.Manifest.Limits) == 0 {
 		return nil
@@ -163,7 +163,7 @@ func (s *Status) limits(g *generation.Generation) error {
 	for i, t := range tables[:min(len(tables), len(g.Manifest.Limits))] {
 		e := g.Manifest.Limits[i]
 		if e.Unused || strings.HasPrefix(e.Rule, "essential:") && t.Evictions == 0 {
-			continue // built-in limits are known by the packets that they drop
+			continue // built-in limits are reported only if they have dropped packets
 		}
 		if !e.Each {
 			t.Capacity = 0
@@ -177,7 +177,7 @@ func (s *Status) limits(g *generation.Generation) error {
 	return nil
 }
 
-// limitNames names limits, so that those of one rule differ.
+// limitNames returns a distinct name for each limit.
 func limitNames(limits []manifest.Limit) (names []string) {
 	all, before := map[string]int{}, map[string]int{}
 	for _, l := range limits {

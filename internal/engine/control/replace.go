@@ -12,13 +12,13 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// ErrChanged says that another policy runs than the one that was to be placed anew, or that one is on trial.
+// ErrChanged says that the policy for which a change was made no longer runs, or that a policy is on trial.
 var ErrChanged = errors.New("what runs has changed meanwhile, or is on trial")
 
-// Replace places the rules of what runs anew, for the packets of a mix. It is the same policy, compiled again from what is
-// kept of it, in one transaction: with its counters and bans, and Rollback returns to the policy before it. It returns nil
-// when all rules are where they should be. A policy that was applied without a cost model, or with limits, which would begin
-// anew, is an error, and so is one on trial. When it fails, all is as it was.
+// Replace moves the rules of the running policy to the best places for a mix of packets. It compiles the policy again from its stored source, in one
+// transaction. Counters and bans stay, and Rollback still returns to the policy before this one. Replace returns nil when all rules are already in
+// the best places. It returns an error for a policy that was applied without a cost model, for a policy with limits, because their state would be
+// lost, and during a trial. If it fails, nothing has changed.
 func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix) (*manifest.Move, error) {
 	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
@@ -43,7 +43,7 @@ func (in Instance) Replace(ctx context.Context, costs *cost.Model, mix cost.Mix)
 	return in.replace(ctx, g, c, p)
 }
 
-// replace makes a candidate real for a generation, if that still runs.
+// replace applies a candidate to the generation g, if g still runs.
 func (in Instance) replace(ctx context.Context, g *generation.Generation, c *Compiled, p *Candidate) (*manifest.Move, error) {
 	m := &manifest.Move{Time: time.Now().UTC(), Rules: p.moves(g.Manifest), Saves: p.Saves(), Reason: p.reason()}
 	err := in.locked(ctx, func(state *datapath.State) error {

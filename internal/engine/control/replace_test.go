@@ -22,8 +22,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// costs are those of a made up host, where a drop at filter costs ten times what it does at raw, and a test before filter
-// costs what it does on most hosts.
+// costs are the costs of a fictional host. A drop at filter costs ten times as much as a drop at raw. Tests before filter cost as much as on most
+// hosts.
 func costs() *cost.Model {
 	work := cost.Work{Hook: 100, Rule: 50, Set: 50, Limit: 100, Local: 50}
 	m := &cost.Model{
@@ -37,13 +37,13 @@ func costs() *cost.Model {
 	return m
 }
 
-// quiet and attack are mixes by which the rule "published" is at filter, and before it.
+// quiet and attack are mixes of traffic. With quiet, the rule "published" belongs at filter; with attack, it belongs before filter.
 var (
 	quiet  = cost.Mix{Seconds: 1, Arrived: 100_000, Forwarded: 99_000, Local: 900, Rules: map[string]uint64{"published": 100}}
 	attack = cost.Mix{Seconds: 1, Arrived: 100_000, Forwarded: 1000, Local: 900, Rules: map[string]uint64{"published": 98_100}}
 )
 
-// published is the policy that the articles are about, with bans and a list.
+// published is the policy of the articles, with bans and a list.
 const published = `
 sets: {bans: {dynamic: true, max: 100, timeout: 1h}}
 rules:
@@ -52,7 +52,7 @@ rules:
   - {name: other, proto: udp, port: 1001, placement: earliest, then: drop}
 `
 
-// stages are those of the rules that have a line in the policy.
+// stages returns the stages of the rules that have a line in the policy.
 func (h *host) stages() string {
 	h.Helper()
 	s, err := h.Status(context.Background())
@@ -68,7 +68,7 @@ func (h *host) stages() string {
 	return strings.Join(list, ", ")
 }
 
-// replace places the rules anew, and wants the stage of the rule "published".
+// replace places the rules again for a mix of traffic, and checks the stage of the rule "published".
 func (h *host) replace(mix cost.Mix, want plan.Stage) {
 	h.Helper()
 	m, err := h.Replace(h.Context(), costs(), mix)
@@ -83,8 +83,7 @@ func (h *host) replace(mix cost.Mix, want plan.Stage) {
 	}
 }
 
-// TestReplace moves a rule there and back on each target: verdicts, counts and bans stay, and Rollback returns to the policy
-// before.
+// TestReplace moves a rule there and back on each target. Verdicts, counts and bans must stay, and Rollback must return to the previous policy.
 func TestReplace(t *testing.T) {
 	for _, target := range allTargets {
 		onEnds(t, string(target), func(e *ends) { e.moves(target) })
@@ -105,7 +104,7 @@ func (e *ends) moves(target plan.Target) {
 	}
 	e.block(someBans()...)
 	want := map[string]uint64{"banned": 0, "published": 0, "other": 0}
-	translated := quiet // now, as when Docker starts: what is moved to filter must come back, whatever that costs
+	translated := quiet // NAT, as when Docker starts: a rule that was moved must then return to filter at any cost
 	translated.NAT = true
 	for round, mix := range []cost.Mix{quiet, attack, quiet, translated, quiet} {
 		e.replace(mix, []plan.Stage{plan.StageFilter, early}[round%2])
@@ -134,7 +133,7 @@ func (e *ends) moves(target plan.Target) {
 	e.clear()
 }
 
-// wantMoves wants the placement's section of the status to have so many moves.
+// wantMoves checks how many moves the placement section of the status has.
 func (h *host) wantMoves(target plan.Target, want int) {
 	h.Helper()
 	p, err := h.Placement(h.Context(), costs())
@@ -147,7 +146,7 @@ func (h *host) wantMoves(target plan.Target, want int) {
 	}
 }
 
-// TestReplaceKeepsLists has the operator change the policy and its list after the apply: what moves is what was applied.
+// TestReplaceKeepsLists changes the policy file and its list after the apply. A move must use the policy and the list that were applied.
 func TestReplaceKeepsLists(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
@@ -181,7 +180,7 @@ func TestReplaceKeepsLists(t *testing.T) {
 	}
 }
 
-// TestReplaceNot has what does not move: without costs, with limits, on trial.
+// TestReplaceNot applies policies whose rules must not move: without costs, with limits, on trial.
 func TestReplaceNot(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
@@ -213,7 +212,7 @@ func TestReplaceNot(t *testing.T) {
 	}
 }
 
-// TestReplaceFaults has single calls of tools fail during a move: then all is as it was, or the move is done.
+// TestReplaceFaults makes single calls of tools fail during a move. Either nothing may change, or the move must be complete.
 func TestReplaceFaults(t *testing.T) {
 	for _, target := range allTargets {
 		onEnds(t, string(target), func(e *ends) { e.replaceFaults(target) })
@@ -276,7 +275,7 @@ func (e *ends) replaceFaults(target plan.Target) {
 	e.clear()
 }
 
-// makeBuiltIn makes the built-in chains of the table filter, which come with the first rule in them and stay.
+// makeBuiltIn creates the built-in chains of the table filter. The tool creates them with the first rule, and they stay.
 func (h *host) makeBuiltIn() {
 	h.Helper()
 	for _, tool := range []string{"iptables", "ip6tables"} {
@@ -287,13 +286,13 @@ func (h *host) makeBuiltIn() {
 	}
 }
 
-// TestApplyByCounts applies a policy again: it is placed by what was counted since the first time.
+// TestApplyByCounts applies a policy again. Its rules must be placed by the counts since the first apply.
 func TestApplyByCounts(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
 		return
 	}
-	for _, port := range []int{1000, 2000} { // what the rule drops, and what it does not
+	for _, port := range []int{1000, 2000} { // a port whose packets the rule drops, and one whose packets it does not
 		for range 2 {
 			if _, err := e.try(published, control.ApplyOptions{Target: plan.TargetNftables, Costs: costs()}); err != nil {
 				t.Fatal(err)

@@ -11,19 +11,19 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// proxyTable is the table that keeps SYNPROXY at work on connections that it began before the policy did without.
-// Another name would leave the tables of earlier versions behind.
+// proxyTable returns the name of the table that keeps SYNPROXY working for open connections after the policy no longer uses it. The name must not
+// change, because earlier versions use it, too.
 func (in Instance) proxyTable() string { return in.namePrefix() + "begun" }
 
-// retainProxy lets connections go on that SYNPROXY has started for generations which are to end, when it is no part of what
-// follows, nil for nothing.
+// retainProxy keeps SYNPROXY working for the open connections of the ending generations, if next does not use SYNPROXY. next is nil if no generation
+// follows.
 func (in Instance) retainProxy(ctx context.Context, ending []*manifest.Manifest, next *manifest.Manifest) error {
 	if next.Strict() || !slices.ContainsFunc(ending, (*manifest.Manifest).Strict) {
 		return nil
 	}
 	n, err := netfilter.FindNft(ctx)
 	if err != nil {
-		return nil // a host with iptables alone: they end
+		return nil // a host with iptables only: these connections end
 	}
 	proxied, err := facts.HasProxied()
 	if !proxied || err != nil {
@@ -32,7 +32,8 @@ func (in Instance) retainProxy(ctx context.Context, ending []*manifest.Manifest,
 	return n.RetainProxy(ctx, in.proxyTable())
 }
 
-// Retained is the table that is left in nftables for connections that SYNPROXY began, "" when none is. It decides nothing.
+// Retained returns the name of the table in nftables that is kept for open connections of SYNPROXY. It returns "" when there is none. The table
+// decides nothing.
 func (in Instance) Retained(context.Context) (table string, err error) {
 	there, err := netfilter.HasTable(in.proxyTable())
 	if !there || err != nil {
@@ -41,7 +42,7 @@ func (in Instance) Retained(context.Context) (table string, err error) {
 	return in.proxyTable(), nil
 }
 
-// releaseProxy removes what retainProxy has left when none of those connections is left. It reports whether it did.
+// releaseProxy removes the table of retainProxy when no connection of SYNPROXY is left. It returns true if it has removed the table.
 func (in Instance) releaseProxy(ctx context.Context) (released bool, err error) {
 	table, err := in.Retained(ctx)
 	if table == "" || err != nil {
@@ -54,8 +55,8 @@ func (in Instance) releaseProxy(ctx context.Context) (released bool, err error) 
 	return err == nil, err
 }
 
-// Release removes what unload or apply have left for connections that SYNPROXY began, when none of those is left. It
-// reports whether it did.
+// Release removes the table that unload or apply has kept for open connections of SYNPROXY, when no such connection is left. It returns true if it
+// has removed the table.
 func (in Instance) Release(ctx context.Context) (released bool, err error) {
 	release := func(*datapath.State) (err error) {
 		released, err = in.releaseProxy(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// PreviousError says why Rollback cannot return to the policy before.
+// PreviousError says why Rollback cannot return to the previous policy.
 type PreviousError struct{ Cause, Remedy string }
 
 func (e *PreviousError) Error() string { return e.Cause }
@@ -22,14 +22,14 @@ func (e *PreviousError) Error() string { return e.Cause }
 // Hint is the remedy.
 func (e *PreviousError) Hint() string { return e.Remedy }
 
-// Rollback returns to the policy before: that of a trial, or the one that ran before the last apply.
+// Rollback returns to the previous policy. During a trial this is the policy before the trial, else the policy before the last apply.
 func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 	err = in.change(ctx, func(t *transaction) error {
 		ctx := context.WithoutCancel(ctx)
 		if t.live.Trial != nil {
 			return t.giveUp(ctx)
 		}
-		if ended, err := t.endedTrial(ctx); ended > 0 || err != nil { // the kernel has gone back by itself
+		if ended, err := t.endedTrial(ctx); ended > 0 || err != nil { // the kernel has already returned to the previous policy
 			return errors.Join(err, t.finishTrial(ctx, ended), t.state.RemoveIfEmpty())
 		}
 		if err := in.over(t.live).mend(ctx, true); err != nil {
@@ -51,7 +51,7 @@ func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 	return nowOf(l.Generations[0]), nil
 }
 
-// rollBackTrial ends the trial of XDP, if it has one.
+// rollBackTrial ends the trial of XDP, if there is one.
 func (t *transaction) rollBackTrial(context.Context) error {
 	trial, err := t.state.Trial()
 	if trial != nil {
@@ -60,10 +60,10 @@ func (t *transaction) rollBackTrial(context.Context) error {
 	return err
 }
 
-// removeIfEmpty removes the state of an instance of which nothing is left.
+// removeIfEmpty removes the state of an instance if nothing of the instance is left.
 func (t *transaction) removeIfEmpty(context.Context) error { return t.state.RemoveIfEmpty() }
 
-// removeRecord removes a record that may have gone with its trial.
+// removeRecord removes the record of a generation. It returns nil if there is no such record: the end of the trial may have removed it.
 func removeRecord(s *datapath.State, number int) error {
 	records, err := s.Records()
 	for _, r := range records {
@@ -74,7 +74,7 @@ func removeRecord(s *datapath.State, number int) error {
 	return err
 }
 
-// findBefore finds the policy before. Its rulesets have to be loaded anew.
+// findBefore finds the previous policy. Its rulesets must be loaded again, so findBefore sets them as the rulesets to load.
 func (t *transaction) findBefore(context.Context) (err error) {
 	if t.next, err = t.previous(); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (t *transaction) findBefore(context.Context) (err error) {
 	return nil
 }
 
-// refillRulesets fills the rulesets of the policy before with the bans in force.
+// refillRulesets adds the bans in force to the rulesets of the previous policy.
 func (t *transaction) refillRulesets(context.Context) (err error) {
 	for _, p := range t.rulesets {
 		if err == nil {
@@ -93,16 +93,16 @@ func (t *transaction) refillRulesets(context.Context) (err error) {
 	return err
 }
 
-// holdBans gives the program before the bans in force.
+// holdBans replaces the bans of the previous program by the bans in force.
 func (t *transaction) holdBans(context.Context) error { return t.next.Hold(t.kept) }
 
-// refreshNext tells the program before of the host's addresses, which may have changed since.
+// refreshNext updates the host's addresses in the previous program. The addresses may have changed since that program ran.
 func (t *transaction) refreshNext(context.Context) error {
 	_, _, err := t.next.RefreshLocal()
 	return err
 }
 
-// switchBack gives the devices the program before.
+// switchBack attaches the previous program to the devices.
 func (t *transaction) switchBack(context.Context) error {
 	if t.now.Program == nil {
 		return nil
@@ -112,7 +112,7 @@ func (t *transaction) switchBack(context.Context) error {
 	return err
 }
 
-// switchAgain takes switchBack back: the two exchange their roles once more.
+// switchAgain undoes switchBack: the two programs exchange their roles again.
 func (t *transaction) switchAgain(context.Context) error {
 	if !t.switched {
 		return nil
@@ -120,8 +120,8 @@ func (t *transaction) switchAgain(context.Context) error {
 	return t.state.Rollback()
 }
 
-// bansBack reads the bans in force, for the sets of the generation before. Where its sets are smaller, entries of programs give way as they
-// do when a set is full.
+// bansBack reads the bans in force for the sets of the previous generation. If such a set is smaller, entries of programs are left out, in the order
+// in which a full set evicts them.
 func (t *transaction) bansBack(ctx context.Context) (err error) {
 	if t.kept, err = t.live.BansFor(ctx, t.now, t.next); err != nil {
 		return err
@@ -141,9 +141,9 @@ func (t *transaction) bansBack(ctx context.Context) (err error) {
 	return nil
 }
 
-// carryTemporary has the program of the generation before drop by the temporary rules that are in force now, so that there is no moment
-// without them. That of netfilter is a ruleset of its own, which stays. When it cannot, nothing has changed, and mend puts the rules into
-// what runs afterwards.
+// carryTemporary adds the temporary rules in force to the program of the previous generation, so that they apply all the time. In netfilter the
+// temporary rules have a separate ruleset, which stays. If carryTemporary fails, nothing has changed. mend then adds the rules to the policy that
+// runs after the rollback.
 func (t *transaction) carryTemporary(ctx context.Context) error {
 	m := *t.manifest
 	m.Temporary = manifest.InForce(t.now.Manifest.Temporary, time.Now())
@@ -158,7 +158,7 @@ func (t *transaction) carryTemporary(ctx context.Context) error {
 	return t.findBefore(ctx)
 }
 
-// previous is the generation before the one that runs.
+// previous returns the generation before the running one.
 func (t *transaction) previous() (*generation.Generation, error) {
 	if p, err := t.previousProgram(); p != nil || err != nil {
 		return p, err
@@ -183,7 +183,8 @@ func (t *transaction) previous() (*generation.Generation, error) {
 	return nil, datapath.ErrNoPrevious
 }
 
-// previousProgram is the generation before if that has an XDP program, else nil. Without one now, it is an error.
+// previousProgram returns the previous generation if it has an XDP program, else nil. If only the previous generation has
+// a program, the error says that the targets differ.
 func (t *transaction) previousProgram() (*generation.Generation, error) {
 	find := t.state.Previous
 	if t.now.Program == nil {

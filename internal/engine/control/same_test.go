@@ -18,10 +18,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// allTargets are what a policy can be applied to.
+// allTargets are the targets to which a policy can be applied.
 var allTargets = []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables}
 
-// samePolicy has all that the three targets do without conntrack. %s is a list file.
+// samePolicy uses all features that the three targets support without conntrack. %s is a list file.
 const samePolicy = `
 default: drop
 checks: {profile: off, ttl-zero: on, source-address: on, port-zero: on, udp-source-zero: on, icmp-type: on, tcp-flags: on, syn-low-port: on}
@@ -45,10 +45,10 @@ services:
   - {name: web, port: [tcp/80, udp/443], from: [203.0.113.0/24, "2001:db8:3::/48"]}
 `
 
-// sameBans are entered into the dynamic set.
+// sameBans are the entries of the dynamic set.
 var sameBans = []string{"198.51.100.64/28", "203.0.113.200/32", "2001:db8:bad::/64", "2001:db8:3::7/128"}
 
-// sameHints has random packets meet the rules. Both local networks are the host's own.
+// sameHints returns hints so that random packets match the rules. Both local networks are the host's own.
 func sameHints() (h packet.Hints) {
 	for _, p := range []string{
 		"192.0.2.0/25", "192.0.2.128/25", "2001:db8:2::/64", "203.0.113.0/24", "198.51.100.0/25", "2001:db8:1::/48",
@@ -62,13 +62,13 @@ func sameHints() (h packet.Hints) {
 	return h
 }
 
-// local reports whether an address is in one of the networks that the host takes for its own.
+// local reports whether an address is in one of the host's local networks.
 func local(a netip.Addr) bool {
 	return netip.MustParsePrefix("192.0.2.0/24").Contains(a) || netip.MustParsePrefix("2001:db8:2::/64").Contains(a)
 }
 
-// alike reports whether a packet gets to the last stage of each target as it is: not those that IP itself drops or
-// puts together, or that carry what only XDP or only netfilter looks into.
+// alike reports whether a packet reaches the last stage of each target unchanged. It returns false for packets that IP itself drops or reassembles,
+// and for packets with headers that only XDP or only netfilter parses.
 func alike(frame []byte) bool {
 	p := packet.Decode(frame)
 	kernels := packet.CheckSet(0).With(packet.Truncated).With(packet.IPHeader).With(packet.Land).With(packet.SourceAddress)
@@ -123,7 +123,7 @@ func TestSameOnAllTargets(t *testing.T) {
 	}
 }
 
-// meet sends packets, and compares what becomes of each with what Eval says.
+// meet sends packets, and compares the verdict on each with Eval's.
 func (h *host) meet(what string, judge *testutil.Judge, frames [][]byte, passes []bool) {
 	h.Helper()
 	differ := 0
@@ -142,7 +142,7 @@ func (h *host) meet(what string, judge *testutil.Judge, frames [][]byte, passes 
 	}
 }
 
-// newJudge prepares networks of which all addresses are the host's own, and says nothing itself.
+// newJudge prepares networks with only own addresses of the host. No packets are sent from them except the test's.
 func (h *host) newJudge() *testutil.Judge {
 	h.Helper()
 	judge := testutil.NewJudge(h.T, "fw0", "fw1", false, "192.0.2.1/24", "2001:db8:2::1/64")
@@ -164,10 +164,10 @@ func sameFrames(t *testing.T, n int, hints packet.Hints) (frames [][]byte) {
 	return frames
 }
 
-// tallied is what was decided for one reason.
+// tallied has the counts of one reason.
 type tallied struct{ Packets, Bytes uint64 }
 
-// definition is what Eval does with the packets: which pass, and what each reason has.
+// definition returns Eval's results for the packets: which of them pass, and the counts of each reason.
 func definition(c *control.Compiled, frames [][]byte) (passes []bool, counts map[string]tallied) {
 	banned := func(_ int, a netip.Addr) bool {
 		return slices.ContainsFunc(sameBans, func(b string) bool { return netip.MustParsePrefix(b).Contains(a) })
@@ -183,7 +183,7 @@ func definition(c *control.Compiled, frames [][]byte) (passes []bool, counts map
 	return passes, counts
 }
 
-// tallies are the counts of all rules, checks and the default that have counted anything.
+// tallies returns the counts of the rules, the checks and the default that are not zero.
 func (h *host) tallies() map[string]tallied {
 	h.Helper()
 	s, err := h.Status(h.Context())

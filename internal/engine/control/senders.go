@@ -12,11 +12,11 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// peersSend are the protocols whose peers send from the port at which they listen, though it is a reflector's.
+// peersSend has the UDP ports that peers send from and listen on, although reflectors also send from them. The values are the names of the protocols.
 var peersSend = map[uint16]string{137: "NetBIOS", 520: "RIP", 5353: "mDNS"}
 
-// SenderNotes compare packet.SenderChecks of a policy with this host and with the policy's services: what they drop that is likely to be wanted,
-// and how it passes.
+// SenderNotes compares the packet.SenderChecks of a policy with this host and with the policy's services. The notes name wanted packets that these
+// checks probably drop, and say how to let them pass.
 func SenderNotes(p *policy.Policy, program *ir.Program) (notes []string) {
 	if program.Checks.Has(packet.BogonSource) {
 		notes = append(notes, bogonNotes(p.DeviceNames(), program.RepliesFirst)...)
@@ -39,7 +39,7 @@ func SenderNotes(p *policy.Policy, program *ir.Program) (notes []string) {
 	return notes
 }
 
-// bogonNotes say which senders of this host's surroundings the check bogon-source drops.
+// bogonNotes returns notes that name the senders in this host's network whose packets the check bogon-source drops.
 func bogonNotes(devices []string, repliesFirst bool) []string {
 	unasked, asked := facts.System.Senders(devices)
 	if !repliesFirst {

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// TestSenderNotes has an apply say once what the checks of who may send drop on this host, and nothing where they drop nothing of it.
+// TestSenderNotes checks that apply has one note on the packets that the checks of senders drop on this host, and none if they drop no packets.
 func TestSenderNotes(t *testing.T) {
 	h := newHost(t)
 	if h == nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// source is what a generation was compiled from: enough to place its rules anew, with all lists as they were, whatever
-// has become of the operator's files.
+// source is the data from which a generation was compiled. With it the rules can be placed again, with all lists unchanged, although the operator's
+// files may have changed.
 type source struct {
 	Form    string          `json:"form"` // of Program: ir.ProgramForm
 	File    string          `json:"file"`
 	Named   packet.CheckSet `json:"named"`
 	Program *ir.Program     `json:"program"`
-	Found   []ir.Handshake  `json:"found,omitempty"` // how protected services are answered for
+	Found   []ir.Handshake  `json:"found,omitempty"` // how connections to protected services are answered
 }
 
-// sourceOf writes what an apply compiles from, and gives it a name.
+// sourceOf encodes the source of an apply. name is a random name for it.
 func sourceOf(c *Compiled, found []ir.Handshake) (name string, text []byte, err error) {
 	text, err = json.Marshal(source{ir.ProgramForm(), c.Policy.File, c.Policy.Named, c.Program, found})
 	if err != nil {
@@ -33,7 +33,7 @@ func sourceOf(c *Compiled, found []ir.Handshake) (name string, text []byte, err 
 	return rand.Text(), text, nil
 }
 
-// readSource reads what a generation was compiled from; nil when that was not kept.
+// readSource reads the stored source of a generation. It returns nil when no source is stored, or when another version stored it.
 func readSource(state *datapath.State, g *generation.Generation) (*Compiled, error) {
 	text, err := state.Note(g.Number, datapath.NoteSource)
 	if text == nil || err != nil {
@@ -43,7 +43,7 @@ func readSource(state *datapath.State, g *generation.Generation) (*Compiled, err
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("generation %d: %s: %w", g.Number, datapath.NoteSource, err)
 	}
-	if s.Form != ir.ProgramForm() { // of another version: its fields may mean something else, or be missing
+	if s.Form != ir.ProgramForm() { // another version stored it: fields may have another meaning, or be missing
 		return nil, nil
 	}
 	c := Compiled{Policy: &policy.Policy{File: s.File, Named: s.Named}, host: &facts.Facts{}, own: sync.OnceValue(ownAddresses)}

@@ -18,15 +18,15 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Status is what runs, and what it has done.
+// Status describes the running policy and its counts.
 type Status struct {
 	Target     plan.Target     `json:"target"`
-	Choice     string          `json:"choice,omitempty"` // why it is this target
+	Choice     string          `json:"choice,omitempty"` // why this target was chosen
 	Policy     string          `json:"policy"`
 	Applied    time.Time       `json:"applied"`
 	Generation int             `json:"generation"`
 	Boot       string          `json:"-"` // as in ApplyOptions
-	Read       time.Time       `json:"-"` // when its counters were read. Rates are by it: a busy host may hand out the answer later
+	Read       time.Time       `json:"-"` // when its counters were read: rates must be computed from this time, since a busy host may deliver the answer later
 	Form       xdpgen.Form     `json:"form,omitempty"`
 	Trial      *TrialStatus    `json:"trial,omitempty"`
 	Devices    []DeviceStatus  `json:"devices"`
@@ -34,86 +34,86 @@ type Status struct {
 	Checks     []RuleStatus    `json:"checks"`
 	Default    RuleStatus      `json:"default"`
 	NotIP      RuleStatus      `json:"not_ip"`
-	Replies    *RuleStatus     `json:"replies,omitempty"` // sent by the program itself, where rules have some
+	Replies    *RuleStatus     `json:"replies,omitempty"` // answers that the program itself sends, if it has rules that send answers
 	Sets       []SetStatus     `json:"sets"`
 	Limits     []LimitStatus   `json:"limits,omitempty"`
-	Verified   *VerifiedStatus `json:"verified,omitempty"` // where a guard verifies clients
+	Verified   *VerifiedStatus `json:"verified,omitempty"` // if a guard verifies clients
 
-	Names *NamesStatus `json:"names,omitempty"` // where a guard notes which names were answered
+	Names *NamesStatus `json:"names,omitempty"` // if a guard records which names were answered
 
-	ReplyFlows *ReplyFlowStatus `json:"reply_flows,omitempty"` // where replies pass, and XDP tells them
+	ReplyFlows *ReplyFlowStatus `json:"reply_flows,omitempty"` // if replies pass, and XDP recognises them
 
-	UDP *UDPStatus `json:"udp,omitempty"` // where services are protected from floods over UDP
+	UDP *UDPStatus `json:"udp,omitempty"` // if services are protected from floods over UDP
 
 	Protections []ProtectionStatus `json:"protections,omitempty"`
 
-	Placement *PlacementStatus `json:"placement,omitempty"` // as Placement says
+	Placement *PlacementStatus `json:"placement,omitempty"` // the result of Placement
 
 	Repairs generation.Repairs `json:"repairs"`
 
-	Open     []string `json:"open,omitempty"` // what the kernel lacks of the policy: packets may pass that it drops
+	Open     []string `json:"open,omitempty"` // parts of the policy that are missing in the kernel: packets may pass that the policy drops
 	Warnings []string `json:"warnings,omitempty"`
 
-	Leftovers []string `json:"leftovers,omitempty"` // rulesets that decide, too, and belong to no policy in force: packets may be dropped that it passes
+	Leftovers []string `json:"leftovers,omitempty"` // rulesets that also decide although no policy in force owns them: they may drop packets that the policy passes
 }
 
-// TrialStatus is that of a policy that has not been confirmed.
+// TrialStatus is the status of a policy on trial.
 type TrialStatus struct {
-	Left    float64 `json:"left"`       // seconds until the policy before returns
-	Returns int     `json:"returns_to"` // its generation, 0 for none
+	Left    float64 `json:"left"`       // seconds until the previous policy returns
+	Returns int     `json:"returns_to"` // the generation that returns; 0: none
 }
 
 // DeviceStatus is a device that is filtered.
 type DeviceStatus struct {
 	Name       string     `json:"name"`
-	Stage      plan.Stage `json:"stage"` // the first at which rules run
+	Stage      plan.Stage `json:"stage"` // the first stage at which rules run
 	Mode       string     `json:"mode,omitempty"`
 	Generation int        `json:"generation"`
 }
 
-// RuleStatus is a rule, a check or the default, with what it decided since it was first applied.
+// RuleStatus is a rule, a check or the default. The counts are from the time since it was first applied.
 type RuleStatus struct {
 	Name    string     `json:"name"`
 	Stage   plan.Stage `json:"stage"`
-	Why     string     `json:"why,omitempty"` // it is that stage
+	Why     string     `json:"why,omitempty"` // why it has this stage
 	Verdict string     `json:"verdict"`
 	Packets uint64     `json:"packets"`
-	Bytes   uint64     `json:"bytes"`             // of frames, without VLAN tags that the kernel has taken off
-	Line    int        `json:"line,omitempty"`    // in the policy file
-	Merged  int        `json:"merged,omitempty"`  // rules of the policy that this one stands for
-	Observe bool       `json:"observe,omitempty"` // it counts what matches, and does nothing
+	Bytes   uint64     `json:"bytes"`             // length of the frames, without VLAN tags that the kernel has removed
+	Line    int        `json:"line,omitempty"`    // the line in the policy file
+	Merged  int        `json:"merged,omitempty"`  // the number of rules of the policy that were merged into this one
+	Observe bool       `json:"observe,omitempty"` // whether it only counts
 
-	Temporary *manifest.Temporary `json:"temporary,omitempty"` // it is no rule of the policy, and has an end
-	// Uncounted says that it is not counted where it is; what is told was counted before, elsewhere.
+	Temporary *manifest.Temporary `json:"temporary,omitempty"` // set for a temporary rule, which is not in the policy and has an end
+	// Uncounted says that the rule has no counter in its present place. The counts are from an earlier place.
 	Uncounted bool `json:"uncounted,omitempty"`
 
-	// Beside says that its packets are counted by a rule, too, or are sent by this host.
+	// Beside says that this line counts packets that a rule also counts, or packets that this host sends.
 	Beside bool `json:"-"`
 }
 
 // SetStatus is a named set.
 type SetStatus struct {
 	Name     string `json:"name"`
-	Kind     string `json:"kind"` // static, dynamic, local, live: exchanged as a list or a database changes, or names: of domains
+	Kind     string `json:"kind"` // static, dynamic, local, live (updated when a list or a database changes) or names (of domains)
 	Entries  int    `json:"entries"`
 	Capacity int    `json:"capacity"`
 }
 
-// VerifiedStatus is how many clients guards know to be who they say, by answers over TCP. An IPv6 client is a /64.
+// VerifiedStatus is the number of clients that guards have verified by answers over TCP. An IPv6 client is a /64.
 type VerifiedStatus struct {
 	Clients  int `json:"clients"`
 	Capacity int `json:"capacity"`
 }
 
-// ReplyFlowStatus is what is known of flows that began inside, whose replies pass.
+// ReplyFlowStatus is the status of the table of flows that started inside. Replies to these flows pass.
 type ReplyFlowStatus struct {
 	Flows     int    `json:"flows"`
 	Capacity  int    `json:"capacity"`
-	Displaced uint64 `json:"displaced"` // by others, since the program was loaded
-	Refused   uint64 `json:"refused"`   // that were not noted, as no other could give way
+	Displaced uint64 `json:"displaced"` // number of flows removed to make space for new ones, since the program was loaded
+	Refused   uint64 `json:"refused"`   // number of flows not added, because no other flow could be removed
 }
 
-// Status reports what runs. It returns datapath.ErrNotLoaded when nothing does.
+// Status returns the status of the running policy. It returns datapath.ErrNotLoaded when no policy runs.
 func (in Instance) Status(ctx context.Context) (s *Status, err error) {
 	err = in.reading(ctx, func(l *generation.Live) error {
 		s, err = in.status(ctx, l)
@@ -125,7 +125,7 @@ func (in Instance) Status(ctx context.Context) (s *Status, err error) {
 	return s, err
 }
 
-// Decided is the part of Status that counts packets: its rules, checks, default and what is not IP, and the generation.
+// Decided returns the part of Status that counts packets: rules, checks, the default, packets that are not IP, and the number of the generation.
 func (in Instance) Decided(ctx context.Context) (s *Status, err error) {
 	err = in.reading(ctx, func(l *generation.Live) error {
 		g := l.Generations[0]
@@ -226,7 +226,7 @@ func (s *Status) warn(format string, args ...any) {
 	s.Warnings = append(s.Warnings, fmt.Sprintf(format, args...))
 }
 
-// counters fills in the rules, checks and defaults with what each place in the kernel has counted.
+// counters fills in the counts of rules, checks and the default from all places in the kernel.
 func (s *Status) counters(ctx context.Context, l *generation.Live, g *generation.Generation) error {
 	c, err := l.Counts(ctx, g)
 	if err != nil {
@@ -291,5 +291,5 @@ func (s *Status) sets(ctx context.Context, l *generation.Live, g *generation.Gen
 	return nil
 }
 
-// mayGrow reports whether a set can become fuller: one that is written in the policy is full by nature.
+// mayGrow reports whether a set can get more entries. A set that is written in the policy is always full.
 func (s *Status) mayGrow(e manifest.Set) bool { return e.Dynamic >= 0 || e.Entries < e.Max }

@@ -17,20 +17,20 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// stepCase is a command, each step of which fails in turn. What fails in the middle of a step is for TestFaults and the like.
+// stepCase is a command whose steps are made to fail, one after the other. Faults within a step are tested by TestFaults and similar tests.
 type stepCase struct {
 	name  string
-	lists []string // of its steps
+	lists []string // the lists of its steps
 	setup func(e *ends)
 	do    func(e *ends) error
 
-	// failed looks at what a step leaves that has failed, and reports whether all is as before, so that setup is not needed again.
+	// failed checks the state after a failed step. It returns true if the state is unchanged, so that setup need not run again.
 	failed func(e *ends, when string, before string, err error) (asBefore bool)
 }
 
 var errStep = errors.New("this step fails")
 
-// beside, nft and others are ways by their names.
+// Some of the ways, by name.
 var onXDP, beside, nft, ipt = ways[0], ways[1], ways[2], ways[3]
 
 var stepCases = []stepCase{
@@ -52,8 +52,8 @@ var stepCases = []stepCase{
 	settleCase(beside), settleCase(nft),
 }
 
-// TestStepFaults has each step of each list fail: all is as before, or the change is in force and the next command does what is left. In
-// the end nothing is left in the kernel.
+// TestStepFaults makes each step of each list fail. Either nothing may change, or the change must be in force and the next command must complete it.
+// At the end nothing may remain in the kernel.
 func TestStepFaults(t *testing.T) {
 	left := control.StepLists()
 	for _, c := range stepCases {
@@ -92,7 +92,7 @@ func (e *ends) failSteps(c stepCase) {
 	}
 }
 
-// kernel is all that netfilter holds, and the names of what is in the state.
+// kernel returns the content of netfilter, and the names of the files in the state directory.
 func (e *ends) kernel() string {
 	e.Helper()
 	pins, err := filepath.Glob(e.Dir + "/*")
@@ -116,7 +116,8 @@ func (e *ends) applyWay(w way, name string, port int, trial time.Duration) {
 	}
 }
 
-// settleAll has the next command do what is left: then new decides, and no trial goes on.
+// settleAll runs the next command, which must complete the remaining work. After that the policy want must be in force, and no policy may be on
+// trial.
 func (e *ends) settleAll(when, want string) {
 	e.Helper()
 	if _, err := e.FinishTrial(e.Context()); err != nil {
@@ -128,14 +129,14 @@ func (e *ends) settleAll(when, want string) {
 	}
 }
 
-// applied looks at an apply of new over what before decides.
+// applied checks the state after an apply of the policy new. The policy before was in force until then.
 func applied(e *ends, when, kernel, before string, trial bool, err error) (asBefore bool) {
 	e.Helper()
 	if err == nil && trial {
 		e.wantDecider(when, "new")
 		return false
 	}
-	if err == nil { // what is to be removed decides beside it
+	if err == nil { // a policy that will be removed may still decide beside it
 		e.settleAll(when, "new")
 		return false
 	}
@@ -155,7 +156,7 @@ func applyCase(name string, from, to way, trial time.Duration, lists ...string) 
 	return stepCase{
 		name: name, lists: lists,
 		setup: func(e *ends) {
-			if to.target == plan.TargetIptables { // its first apply makes tables that stay
+			if to.target == plan.TargetIptables { // the first apply creates tables that stay
 				e.applyWay(to, "new", 2000, 0)
 				e.clear()
 			}
@@ -173,7 +174,7 @@ func applyCase(name string, from, to way, trial time.Duration, lists ...string) 
 	}
 }
 
-// overTrialCase applies new while another policy is on trial. When that fails, the trial goes on or is over.
+// overTrialCase applies new while another policy is on trial. If a step fails, the trial must continue or must have ended.
 func overTrialCase(w way, lists ...string) stepCase {
 	return stepCase{
 		name: "over a trial on " + w.name, lists: lists,
@@ -186,7 +187,7 @@ func overTrialCase(w way, lists ...string) stepCase {
 			return err
 		},
 		failed: func(e *ends, when, _ string, err error) bool {
-			want := "old" // which drops the same as the one on trial
+			want := "old" // drops the same packets as the policy on trial
 			if err == nil {
 				want = "new"
 			} else if !errors.Is(err, errStep) {
@@ -205,7 +206,7 @@ func overTrialCase(w way, lists ...string) stepCase {
 	}
 }
 
-// moveCase moves a rule to and fro.
+// moveCase moves a rule back and forth.
 func moveCase(target plan.Target, lists ...string) stepCase {
 	stages, moves := "", 0
 	return stepCase{
@@ -245,7 +246,7 @@ func moveCase(target plan.Target, lists ...string) stepCase {
 	}
 }
 
-// confirmCase confirms new. When that fails, confirming again or settling does the rest.
+// confirmCase confirms new. If a step fails, another confirmation or the next command must complete the change.
 func confirmCase(w way) stepCase {
 	return stepCase{
 		name: "confirm on " + w.name, lists: []string{"confirming", "afterConfirm"},
@@ -255,7 +256,7 @@ func confirmCase(w way) stepCase {
 			if !errors.Is(err, errStep) {
 				e.Errorf("%s says %v", when, err)
 			}
-			if _, err := e.Confirm(e.Context()); err != nil && !errors.Is(err, datapath.ErrNoTrial) { // netfilter alone confirms in one step
+			if _, err := e.Confirm(e.Context()); err != nil && !errors.Is(err, datapath.ErrNoTrial) { // netfilter without XDP confirms in one step
 				e.Errorf("%s, then confirming again: %v", when, err)
 			}
 			e.settleAll(when, "new")
@@ -264,7 +265,7 @@ func confirmCase(w way) stepCase {
 	}
 }
 
-// giveUpCase ends a trial of new. When that fails, doing it again or settling does the rest.
+// giveUpCase ends a trial of new. If a step fails, another rollback or the next command must complete the change.
 func giveUpCase(w way) stepCase {
 	return stepCase{
 		name: "give up on " + w.name, lists: []string{"givingUp", "afterGivingUp"},
@@ -287,7 +288,7 @@ func giveUpCase(w way) stepCase {
 	}
 }
 
-// rollbackCase goes back from new to old.
+// rollbackCase rolls back from new to old.
 func rollbackCase(w way) stepCase {
 	return stepCase{
 		name: "rollback on " + w.name, lists: []string{"mending", "goingBack", "afterGoingBack"},
@@ -302,7 +303,7 @@ func rollbackCase(w way) stepCase {
 				e.Errorf("%s says %v", when, err)
 			}
 			e.wantBlocked(when, someBlocked)
-			if e.decider() == "old" { // nothing could be taken back any more
+			if e.decider() == "old" { // the change could no longer be undone
 				if strings.HasPrefix(when, "mending") {
 					e.Errorf("%s: a policy that cannot be mended was left", when)
 				}
@@ -340,7 +341,7 @@ func exchangeCase(w way) stepCase {
 	}
 }
 
-// repairCase puts back a ruleset that somebody has removed.
+// repairCase restores a ruleset that another tool has removed.
 func repairCase(w way) stepCase {
 	return stepCase{
 		name: "repair on " + w.name, lists: []string{"repairing"},
@@ -366,14 +367,14 @@ func repairCase(w way) stepCase {
 	}
 }
 
-// settleCase removes what a trial has left that nobody confirmed.
+// settleCase removes the remains of an unconfirmed trial.
 func settleCase(w way) stepCase {
 	return stepCase{
 		name: "finish the trial on " + w.name, lists: []string{"finishingTrial"},
 		setup: func(e *ends) {
 			e.start(w, w, netfilter.MinTrial)
 			e.awaitDecider("old")
-			time.Sleep(netfilter.MinTrial) // what stands in goes on for a moment
+			time.Sleep(netfilter.MinTrial) // the stand-ins stay for a moment
 		},
 		do: func(e *ends) error { _, err := e.FinishTrial(e.Context()); return err },
 		failed: func(e *ends, when, _ string, err error) bool {

@@ -8,10 +8,10 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 )
 
-// Each list below reads from top to bottom: the name of a step, what it does, and what takes it back. The comment of transaction says how run
-// and each treat them.
+// The steps of each list run from top to bottom. A step has a name, a function that does it, and a function that undoes it. The comment of
+// transaction describes how run and each call them.
 
-// decide finds out what is to run. Nothing of it is in the kernel.
+// decide determines the policy to load. It changes nothing in the kernel.
 var decide = []step{
 	{"check the rights", (*transaction).permitted, nil},
 	{"look at what runs", (*transaction).look, nil},
@@ -24,7 +24,8 @@ var decide = []step{
 	{"check VLAN tags", (*transaction).tags, nil},
 }
 
-// loadXDP brings the program into the kernel, on no device, beside the one that runs. If the change ends here, close removes it.
+// loadXDP loads the new program into the kernel, beside the running one. The new program is attached to no device yet. If the change ends here, close
+// removes the new program.
 var loadXDP = []step{
 	{"load the program", (*transaction).loadProgram, nil},
 	{"go on with counters", (*transaction).keepCounters, nil},
@@ -37,15 +38,15 @@ var loadXDP = []step{
 	{"ask whether the operator's sessions live", (*transaction).guard, nil},
 }
 
-// loadNetfilter is loadXDP for a target without a program.
+// loadNetfilter is loadXDP for a target without an XDP program.
 var loadNetfilter = []step{
 	{"go on with bans", (*transaction).keepBans, nil},
 	{"compile the rules for netfilter", (*transaction).netfilter, nil},
 	{"ask whether the operator's sessions live", (*transaction).guard, nil},
 }
 
-// switchXDP changes what decides where XDP has a part in it, now or before. The rulesets decide beside the old ones until the devices are
-// switched: at no moment is a packet let by that both policies drop (deadlines.go).
+// switchXDP puts the new policy in force if the old or the new policy uses XDP. The new rulesets decide beside the old ones until the devices are
+// switched. So a packet that both policies drop is always dropped (deadlines.go).
 var switchXDP = []step{
 	{"keep the state directory", (*transaction).keepDirectory, nil},
 	{"wind down protections that end", (*transaction).windDown, nil},
@@ -67,8 +68,8 @@ var switchXDP = []step{
 	{"remove the rulesets before", (*transaction).finishRulesets, nil},
 }
 
-// switchNetfilter is switchXDP where XDP has no part in the change. The record comes first, so that what is in netfilter is never unknown. A
-// ruleset takes the place of one of its kind in one step, after which nothing may fail that matters.
+// switchNetfilter is switchXDP for a change without XDP. The record is written first, so that the rulesets in netfilter are always known. A new
+// ruleset replaces the old one of its kind in one step. After that step no failure may undo the change.
 var switchNetfilter = []step{
 	{"keep the state directory", (*transaction).keepDirectory, nil},
 	{"find the tools, and remove remains", (*transaction).prepare, nil},
@@ -87,7 +88,7 @@ var switchNetfilter = []step{
 	{"remove the rulesets before", (*transaction).finishRulesets, nil},
 }
 
-// What an apply leaves that decides nothing: on trial, after a move, else.
+// The steps after the switch, for a trial, for a move, and for any other apply. They do not change any verdict.
 var (
 	tidyTrial = []step{
 		{"forget a trial that ended", (*transaction).forgetEnded, nil},
@@ -136,18 +137,18 @@ func (t *transaction) apply(ctx context.Context) (*Applied, error) {
 	case t.move != nil:
 		tidy = tidyMove
 	}
-	ctx = context.WithoutCancel(ctx) // once it changes anything it is not interrupted
+	ctx = context.WithoutCancel(ctx) // from the first change on, the apply cannot be interrupted
 	if err := t.run(ctx, change); err != nil {
 		return nil, err
 	}
-	if err := t.each(ctx, tidy); err != nil { // nothing of it decides
+	if err := t.each(ctx, tidy); err != nil { // these steps do not change any verdict
 		t.note(fmt.Sprintf("the next change removes what is left of the previous policy: %v", err))
 	}
 	return t.report(), nil
 }
 
-// confirming keeps the policy on trial: first its rulesets, which can refuse, then XDP. afterConfirm removes what rested during the trial. So
-// wherever this ends, no packet passes that both policies drop.
+// confirming makes the policy on trial permanent: first its rulesets, whose confirmation can fail, then XDP. afterConfirm removes the parts that were
+// inactive during the trial. If the process dies at any point, a packet that both policies drop is still dropped.
 var (
 	confirming = []step{
 		{"keep the rulesets", (*transaction).confirmRulesets, nil},
@@ -162,7 +163,7 @@ var (
 	}
 )
 
-// confirm keeps the policy that is on trial.
+// confirm makes the policy on trial permanent.
 func (t *transaction) confirm(ctx context.Context) error {
 	t.next, t.manifest, t.rulesets = t.now, t.now.Manifest, t.now.Manifest.AllRulesets()
 	t.number, t.returns, t.old = t.now.Number, t.live.Trial.Old, rulesetsOf(t.base)
@@ -173,7 +174,8 @@ func (t *transaction) confirm(ctx context.Context) error {
 	return t.each(ctx, afterConfirm)
 }
 
-// givingUp has the policy before a trial decide beside the one on trial. afterGivingUp ends the trial: XDP first, then the rulesets.
+// givingUp makes the policy before the trial decide in addition to the policy on trial. afterGivingUp ends the trial, first in XDP and then in
+// netfilter.
 var (
 	givingUp = []step{
 		{"wind down protections that end", (*transaction).windDown, nil},
@@ -189,7 +191,7 @@ var (
 	}
 )
 
-// giveUp ends a trial before its time.
+// giveUp ends a trial early.
 func (t *transaction) giveUp(ctx context.Context) error {
 	t.ended, t.tried = t.now, t.now.Number
 	t.entered, t.old, t.next = t.now.Manifest.AllRulesets(), rulesetsOf(t.base), t.base
@@ -202,7 +204,8 @@ func (t *transaction) giveUp(ctx context.Context) error {
 	return t.each(ctx, afterGivingUp)
 }
 
-// goingBack returns to the policy before one that is confirmed, in the order of switchXDP. Its own devices and rulesets stay until then.
+// goingBack returns from a confirmed policy to the one before it, in the order of switchXDP. The present programs and rulesets stay until the new
+// ones decide.
 var (
 	goingBack = []step{
 		{"find the policy before", (*transaction).findBefore, nil},
@@ -234,8 +237,8 @@ func (t *transaction) back(ctx context.Context) error {
 	return t.each(ctx, afterGoingBack)
 }
 
-// exchanging replaces the contents of sets, first in netfilter, in one transaction, then in XDP. If the process dies in between, the
-// manifest still has the old contents, and the next exchange completes the change.
+// exchanging replaces the contents of sets, first in netfilter, in one transaction, and then in XDP. If the process dies in between, the manifest
+// still has the old contents, and the next exchange completes the change.
 var exchanging = []step{
 	{"check what the exchange is for", (*transaction).follows, nil},
 	{"read what it was compiled from", (*transaction).readCompiled, nil},
@@ -245,11 +248,11 @@ var exchanging = []step{
 	{"renew the program, or the manifest", (*transaction).putLists, nil},
 }
 
-// exchange exchanges sets.
+// exchange runs the steps of exchanging.
 func (t *transaction) exchange(ctx context.Context) error { return t.run(ctx, exchanging) }
 
-// repairing puts back what has gone. Each step puts back single things, by itself or not at all: nothing has to be taken back, and nothing
-// keeps the others from it.
+// repairing restores missing parts. Each step restores single parts, each one completely or not at all. So no step needs an undo, and the steps after
+// a failed step still run.
 var repairing = []step{
 	{"give devices their programs", (*transaction).repairDevices, nil},
 	{"give the program the addresses of this host", (*transaction).repairLocal, nil},
@@ -257,7 +260,7 @@ var repairing = []step{
 	{"note what was put back", (*transaction).noteRepair, nil},
 }
 
-// repair puts back what has gone of the policy in force.
+// repair restores the missing parts of the policy in force.
 func (t *transaction) repair(ctx context.Context, at scope) error {
 	g, err := t.live.InForce()
 	if err != nil {
@@ -267,8 +270,8 @@ func (t *transaction) repair(ctx context.Context, at scope) error {
 	return t.each(ctx, repairing)
 }
 
-// mending completes or takes back the change of a command that died. XDP says which policy decides, and the rulesets must be those of the
-// same policy.
+// mending completes or undoes the change of a command that died. XDP determines which policy decides. The rulesets must then be those of the same
+// policy.
 var mending = []step{
 	{"note that it stands", (*transaction).stands, nil},
 	{"take the place of the generation before", (*transaction).succeed, nil},
@@ -277,8 +280,8 @@ var mending = []step{
 	{"remove stand-ins, and what they stood for", (*transaction).cleanStandIns, nil},
 }
 
-// mend completes or takes back the change of a command that died. During a trial everything is as it should be. A ruleset that is missing
-// altogether was removed by another tool; it is put back only with restore.
+// mend completes or undoes the change of a command that died. During a trial it does nothing, because two policies are normal then. If a ruleset is
+// missing completely, another tool has removed it. mend restores such a ruleset only if restore is true.
 func (t *transaction) mend(ctx context.Context, restore bool) error {
 	t.restore = restore
 	err := t.strictAsBefore(ctx)
@@ -289,12 +292,12 @@ func (t *transaction) mend(ctx context.Context, restore bool) error {
 	return errors.Join(err, t.each(ctx, mending))
 }
 
-// finishingTrial removes what a trial has left that ended by itself.
+// finishingTrial removes the remains of a trial that timed out.
 var finishingTrial = []step{
 	{"note which trial has ended", (*transaction).keepEnded, nil},
 	{"remove rulesets that do not decide", (*transaction).cleanRulesets, nil},
 	{"add connections made since", (*transaction).rejoinNext, nil},
-	{"give devices their own program", (*transaction).detachTrial, nil}, // they know the trial by its number
+	{"give devices their own program", (*transaction).detachTrial, nil}, // the devices recognise the trial by the number of its record
 	{"remove the record", (*transaction).dropRecord, nil},
 	{"give conntrack back", (*transaction).strictAsBefore, nil},
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// warnStrict adds the note on what a strict conntrack does to connections from before.
+// warnStrict adds a note if conntrack must become strict but has no connections yet. Connections of services behind this host then end, because a
+// strict conntrack has not seen their start.
 func (t *transaction) warnStrict() {
 	if !t.manifest.Strict() || t.now != nil && t.now.Manifest.Strict() {
 		return
@@ -26,7 +27,8 @@ func (t *transaction) warnStrict() {
 	}
 }
 
-// warnSaved adds notes on saved rules: those that hold some of this program, and what saving does from the first policy for iptables on.
+// warnSaved adds notes on saved rules. One note names saved files that have rules of Floodwall. With the first policy for iptables, another note
+// describes the effect of saving those rules.
 func (t *transaction) warnSaved() {
 	if files := boot.SavedWithOwn(os.DirFS("/")); files != nil {
 		t.note(fmt.Sprintf("rules of Floodwall are in %s, which cannot be restored at boot as they are: `floodwall doctor` has the command that takes them out",
@@ -38,8 +40,8 @@ func (t *transaction) warnSaved() {
 	}
 }
 
-// beStrict makes conntrack strict before a ruleset decides that needs it. Where there was no conntrack before, it comes with the rulesets,
-// and this is the step after them, too.
+// beStrict makes conntrack strict before a ruleset that needs strict conntrack decides. If conntrack is not loaded yet, the rulesets load it, so the
+// step is repeated after the rulesets are loaded.
 func (t *transaction) beStrict(context.Context) error {
 	if !t.manifest.Strict() {
 		return nil
@@ -47,15 +49,15 @@ func (t *transaction) beStrict(context.Context) error {
 	return netfilter.Keep(t.state, true)
 }
 
-// strictAsBefore has conntrack be what the generations need that run when the change begins.
+// strictAsBefore makes conntrack strict if a generation that ran when the change started needs it. Otherwise it restores the host's setting.
 func (t *transaction) strictAsBefore(context.Context) error {
 	return strictFor(t.state, t.live.Manifests()...)
 }
 
-// strictAsNext has conntrack be what the next generation needs.
+// strictAsNext makes conntrack strict if the next generation needs it. Otherwise it restores the host's setting.
 func (t *transaction) strictAsNext(context.Context) error { return strictFor(t.state, t.manifest) }
 
-// strictFor makes conntrack strict if one of the remaining generations needs that, and else restores the host's setting.
+// strictFor makes conntrack strict if one of the remaining generations needs it. Otherwise it restores the host's setting.
 func strictFor(state *datapath.State, remain ...*manifest.Manifest) error {
 	return netfilter.Keep(state, slices.ContainsFunc(remain, (*manifest.Manifest).Strict))
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// HostNotes say where packets of this host come or go by ways that the devices of a policy do not tell: another uplink, IPsec, the loopback device.
+// HostNotes returns notes on packets of this host that arrive or leave outside of the policy's devices: by another uplink, through IPsec, or on the
+// loopback device.
 func HostNotes(program *ir.Program, devices []string, target plan.Target) (notes []string) {
 	if slices.Contains(devices, "lo") {
 		notes = append(notes, "device lo has packets of this host to itself only: a policy is for the devices by which packets come from outside")
@@ -30,7 +31,7 @@ func HostNotes(program *ir.Program, devices []string, target plan.Target) (notes
 	return append(notes, decryptedNotes(devices)...)
 }
 
-// uplinkNotes name the devices outside of a policy by which packets leave whose answers may come by the policy's devices.
+// uplinkNotes returns a note that names other devices with a default route. Answers to packets that leave by them may arrive on the policy's devices.
 func uplinkNotes(devices []string) []string {
 	others := facts.OtherUplinks(devices)
 	if others == nil {
@@ -41,8 +42,8 @@ func uplinkNotes(devices []string) []string {
 		"meets `default: drop`, which it does not on nftables and iptables; add %s to `devices`", list, strings.Join(devices, ", "), list)}
 }
 
-// decryptedNotes say that what IPsec decrypts by a policy meets the rules, and which rule lets it pass. The kernel refuses packets of these networks
-// that IPsec has not decrypted (xfrm_policy_check), so a forger gains nothing by the rule.
+// decryptedNotes returns a note that rules also decide about packets that IPsec decrypts by its policies, and that names a rule that passes them. The
+// kernel drops packets from these networks that were not encrypted (xfrm_policy_check), so a forger gains nothing from that rule.
 func decryptedNotes(devices []string) []string {
 	from := facts.Decrypted()
 	if from == nil {
@@ -57,7 +58,7 @@ func decryptedNotes(devices []string) []string {
 		strings.Join(devices, ", "), strings.Join(names, ", "))}
 }
 
-// laterNotes say which programs of others may change the addresses of what has been noted for its answers.
+// laterNotes returns notes on programs of other tools that may change the addresses of packets after Floodwall has recorded the flow.
 func (t *transaction) laterNotes() []string {
 	if t.move != nil {
 		return nil
@@ -65,14 +66,14 @@ func (t *transaction) laterNotes() []string {
 	return laterTexts(t.manifest, t.now)
 }
 
-// checkLater is laterNotes for a policy that runs: programs come at any time.
+// checkLater adds warnings with the same texts as laterNotes, for a running policy. Other tools may attach programs at any time.
 func (s *Status) checkLater(m *manifest.Manifest, g *generation.Generation) {
 	for _, text := range laterTexts(m, g) {
 		s.warn("%s", text)
 	}
 }
 
-// laterTexts are for a policy, and for what runs, nil when nothing does.
+// laterTexts returns the texts of laterNotes for a policy. `now` is the running generation, or nil when none runs.
 func laterTexts(m *manifest.Manifest, now *generation.Generation) (texts []string) {
 	i := slices.IndexFunc(m.Rules, func(r manifest.Rule) bool { return r.Name == compile.RepliesRule })
 	if i < 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// said applies a policy and returns the notes that have a text.
+// said applies a policy, and returns the notes that contain part.
 func (h *host) said(text string, o control.ApplyOptions, part string) (notes []string) {
 	h.Helper()
 	applied, err := h.try(text, o)
@@ -31,7 +31,7 @@ func (h *host) said(text string, o control.ApplyOptions, part string) (notes []s
 	return notes
 }
 
-// TestOtherUplink has a second device with a default route, which the policy leaves out.
+// TestOtherUplink adds a device with a default route that the policy does not name.
 func TestOtherUplink(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -58,7 +58,8 @@ func TestOtherUplink(t *testing.T) {
 	wants("conntrack sees both", false, "default: drop", control.ApplyOptions{Target: plan.TargetNftables})
 }
 
-// TestDecryptedNoted has policies of IPsec: with a tunnel whose packets come by the same device once more, and of a VTI, which has a device.
+// TestDecryptedNoted adds IPsec policies: for a tunnel whose packets arrive a second time at the same device, and for a VTI, which has its own
+// device.
 func TestDecryptedNoted(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -80,7 +81,7 @@ func TestDecryptedNoted(t *testing.T) {
 	}
 }
 
-// TestLoopbackNoted has a policy for the loopback device.
+// TestLoopbackNoted applies a policy for the loopback device.
 func TestLoopbackNoted(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -91,14 +92,15 @@ func TestLoopbackNoted(t *testing.T) {
 	}
 }
 
-// TestSeenLater has a program of another tool see what leaves: before ours, behind it, and as a filter. Apply and status say where it is behind.
+// TestSeenLater attaches another tool's egress program: before Floodwall's program, after it, and as a filter. apply and status must name the other
+// program when it runs after Floodwall's.
 func TestSeenLater(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
 		return
 	}
 	if features.TCX() != nil {
-		return // ours is a filter then, and the first
+		return // Floodwall's program is then a filter, and runs first
 	}
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "plugin", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},

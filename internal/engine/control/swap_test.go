@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// Two policies that have in common only that they drop UDP to port 9999, each in its own way.
+// Two policies that both drop UDP to port 9999, with different rules. They have nothing else in common.
 const (
 	policyA = `devices: [internet]
 default: pass
@@ -32,7 +32,7 @@ rules:
 `
 )
 
-// Packets that both the old and the new policy drop must never reach the stack while one takes the other's place.
+// TestSwapUnderFlood replaces one policy by another again and again. Packets that both policies drop must never reach the stack.
 func TestSwapUnderFlood(t *testing.T) {
 	testutil.RequireRoot(t)
 	swaps := testutil.Scaled(20, 1000)
@@ -102,7 +102,7 @@ func floodedServer(l *lab.Lab) (*lab.Host, *lab.Source, error) {
 		return nil, nil, err
 	}
 	source, err := l.NewSource(out, lab.SourceOptions{
-		Rate: 50_000, // leaves both CPUs to the applies
+		Rate: 50_000, // leaves time on both CPUs for the applies
 		Flows: []lab.Flow{{
 			From: lab.In(netip.MustParsePrefix("198.51.100.0/24")), To: lab.MustAddrs("10.0.0.2"),
 			SPort: lab.AnyPort, DPort: lab.Port(9999),
@@ -111,7 +111,7 @@ func floodedServer(l *lab.Lab) (*lab.Host, *lab.Source, error) {
 	return server, source, err
 }
 
-// received is how many IPv4 packets the host's stack has seen.
+// received returns the number of IPv4 packets that the host's stack has received.
 func received(t *testing.T, h *lab.Host) uint64 {
 	t.Helper()
 	var text []byte

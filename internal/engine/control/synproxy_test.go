@@ -21,10 +21,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// behind is the addresses of the server behind the router of inRouter.
+// behind are the addresses of the server behind the router of inRouter.
 var behind = []string{"10.0.1.2:80", "[fd01::2]:80"}
 
-// inRouter runs a test in a site whose server is a router, with another host behind it that serves on port 80.
+// inRouter runs a test in a site whose server is a router. Another host behind the router serves port 80.
 func inRouter(t *testing.T, test func(s *site, server *lab.Host)) {
 	t.Helper()
 	testutil.RequireRoot(t)
@@ -42,7 +42,7 @@ func inRouter(t *testing.T, test func(s *site, server *lab.Host)) {
 		s.client, s.server = hosts["client"], hosts["router"]
 		out, _, err := l.Connect(s.client, s.server, lab.LinkOptions{
 			A: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.1/24 fd00::1/64")},
-			B: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.2/24 fd00::2/64"), MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}}, // that of testutil.Send
+			B: lab.EndOptions{Addrs: lab.ParseAddrs("10.0.0.2/24 fd00::2/64"), MAC: net.HardwareAddr{2, 0, 0, 0, 0, 2}}, // the address to which testutil.Send sends
 		})
 		if err != nil {
 			return err
@@ -69,7 +69,7 @@ func inRouter(t *testing.T, test func(s *site, server *lab.Host)) {
 		if err := s.server.Router(); err != nil {
 			return err
 		}
-		// Without a program, a veth is not told of what the one at the other end sends back (drivers/net/veth.c).
+		// A veth without an XDP program is not notified of frames that the other end sends back (drivers/net/veth.c).
 		var detach func() error
 		if err := s.client.Do(func() (err error) { detach, err = testutil.AttachForeign("router"); return err }); err != nil {
 			return err
@@ -90,7 +90,7 @@ func inRouter(t *testing.T, test func(s *site, server *lab.Host)) {
 	}
 }
 
-// looseOf reads whether conntrack of a host is strict.
+// looseOf returns the setting nf_conntrack_tcp_loose of a host.
 func (s *site) looseOf(h *lab.Host) (text string) {
 	s.Helper()
 	err := h.Do(func() error {
@@ -104,7 +104,7 @@ func (s *site) looseOf(h *lab.Host) (text string) {
 	return text
 }
 
-// outcomes are the counters of netfilter and XDP whose name begins with that of the service web.
+// outcomes returns the counters of netfilter and XDP whose names begin with web, the name of the service.
 func (s *site) outcomes() string {
 	s.Helper()
 	var out string
@@ -125,7 +125,7 @@ func (s *site) outcomes() string {
 	return out
 }
 
-// echoed connects and has five bytes come back, without anything sent twice.
+// echoed connects to an address, sends five bytes and checks that they are echoed. No segment may be retransmitted.
 func (s *site) echoed(to string) error { return s.echoedWithin(slow, to) }
 
 func (s *site) echoedWithin(wait time.Duration, to string) error {
@@ -155,8 +155,8 @@ func (s *site) echoedWithin(wait time.Duration, to string) error {
 	return err
 }
 
-// TestRouterMode has real connections to a server behind this host with all SYNs answered by cookies, in both families and
-// on all targets; and conntrack strict for as long.
+// TestRouterMode makes real connections to a server behind this host while all SYNs are answered with cookies, in both families and on all targets.
+// Meanwhile conntrack must be strict.
 func TestRouterMode(t *testing.T) {
 	const policy = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2, "fd01::2"]}}]`
 	inRouter(t, func(s *site, server *lab.Host) {
@@ -177,8 +177,8 @@ func TestRouterMode(t *testing.T) {
 	})
 }
 
-// routerMode has six connections through a policy, and its counters are to be as given. A segment that was sent again, as on a machine that stands
-// still, is counted too: then the connections are made anew.
+// routerMode makes six connections through a policy, and compares the counters with want. If segments were retransmitted, as on a machine that
+// pauses, the counters include them. Then routerMode makes the connections again.
 func (s *site) routerMode(target plan.Target, policy, want string) {
 	s.Helper()
 	const tries = 5
@@ -207,7 +207,7 @@ func (s *site) routerMode(target plan.Target, policy, want string) {
 	s.Errorf("%s: counters %s, want %s", target, got, want)
 }
 
-// onRouter changes what runs on the router, or asks about it.
+// onRouter runs fn on the router.
 func (s *site) onRouter(fn func() error) {
 	s.Helper()
 	if err := s.server.Do(fn); err != nil {
@@ -215,7 +215,7 @@ func (s *site) onRouter(fn func() error) {
 	}
 }
 
-// TestRouterModeReturns has a policy that needs conntrack strict come and go by each way there is.
+// TestRouterModeReturns applies and removes a policy that needs strict conntrack, in every possible way.
 func TestRouterModeReturns(t *testing.T) {
 	const strict = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2]}}]`
 	const plain = `services: [{name: web, port: tcp/80}]`
@@ -259,8 +259,8 @@ func TestRouterModeReturns(t *testing.T) {
 	})
 }
 
-// TestStrictTrialExpires has nobody confirm a policy that needs conntrack strict, and no daemon: the next command that
-// changes anything gives back what the host had, and removes what the trial has left.
+// TestStrictTrialExpires lets the trial of a policy that needs strict conntrack expire, without a daemon. The next command that changes the instance
+// must restore the host's setting, and remove the remains of the trial.
 func TestStrictTrialExpires(t *testing.T) {
 	const strict = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2]}}]`
 	inRouter(t, func(s *site, _ *lab.Host) {
@@ -307,7 +307,7 @@ func TestStrictTrialExpires(t *testing.T) {
 	})
 }
 
-// TestMismatches changes the server after its options were asked for.
+// TestMismatches changes the server after Floodwall has asked for its TCP options.
 func TestMismatches(t *testing.T) {
 	const policy = `services: [{name: web, port: tcp/80, syn: {mode: router, when: always, backends: [10.0.1.2]}}]`
 	inRouter(t, func(s *site, server *lab.Host) {
@@ -344,8 +344,8 @@ func TestMismatches(t *testing.T) {
 	})
 }
 
-// TestRouterModeOpens has a connection that stands when protection of its service begins, and one started while there are too
-// few SYNs for cookies: both are the server's own.
+// TestRouterModeOpens opens one connection before the protection of its service starts, and one while the rate of SYNs is too low for cookies. The
+// server itself must have accepted both.
 func TestRouterModeOpens(t *testing.T) {
 	inRouter(t, func(s *site, _ *lab.Host) {
 		w := way{name: "xdp", target: plan.TargetXDP}
@@ -377,7 +377,7 @@ func TestRouterModeOpens(t *testing.T) {
 	})
 }
 
-// TestSynproxyReflects has segments that belong to no connection at SYNPROXY: its nft statement would answer a SYN-ACK.
+// TestSynproxyReflects sends segments without a connection to SYNPROXY. The nft statement synproxy alone would answer a SYN-ACK.
 func TestSynproxyReflects(t *testing.T) {
 	inRouter(t, func(s *site, _ *lab.Host) {
 		for _, target := range []plan.Target{plan.TargetNftables, plan.TargetIptables} {
@@ -398,7 +398,7 @@ func TestSynproxyReflects(t *testing.T) {
 	})
 }
 
-// TestSynproxyChecksums has a router that does not check checksums itself: it is said what that does to IPv6.
+// TestSynproxyChecksums uses a router that does not verify checksums itself. Floodwall must note the effect on IPv6.
 func TestSynproxyChecksums(t *testing.T) {
 	testutil.RequireTool(t, "ethtool")
 	inRouter(t, func(s *site, _ *lab.Host) {
@@ -417,7 +417,7 @@ func TestSynproxyChecksums(t *testing.T) {
 			})
 			noted := strings.Contains(strings.Join(applied.Notes, "\n"), "GRO off")
 			wait := slow
-			if gro == "off" { // nothing will come
+			if gro == "off" { // no answer is expected
 				wait = 2 * time.Second
 			}
 			err := s.echoedWithin(wait, behind[1])

@@ -16,12 +16,12 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// unavailableError says that this host cannot do a target at all.
+// unavailableError says that this host does not support a target at all.
 type unavailableError struct{ error }
 
 func (e *unavailableError) Unwrap() error { return e.error }
 
-// unavailable reports whether another target could do what this one could not: the host, not the policy, is the cause.
+// unavailable reports whether another target may work although this one failed, because the cause is the host and not the policy.
 func unavailable(err error) bool {
 	var refused *datapath.AttachError
 	var none *unavailableError
@@ -30,11 +30,10 @@ func unavailable(err error) bool {
 		return errors.As(err, &none) || errors.As(err, &unprotected)
 	}
 	_, err = netlink.LinkByName(refused.Device)
-	return err == nil // a device that there is not is no matter of the target
+	return err == nil // a missing device prevents every target
 }
 
-// withoutNft is the error of a target that wants nft where it is not installed; nil when that is not the cause. XDP wants it for what
-// runs beside it.
+// withoutNft returns the error that nft is not installed, or nil if err has another cause. XDP also needs nft, for rules in netfilter.
 func withoutNft(err error) *netfilter.MissingError {
 	var missing *netfilter.MissingError
 	if errors.As(err, &missing) && missing.Tool == "nft" {
@@ -43,7 +42,7 @@ func withoutNft(err error) *netfilter.MissingError {
 	return nil
 }
 
-// incapable reports whether a target cannot do what the policy asks for.
+// incapable reports whether the error says that a target does not support the policy.
 func incapable(err error) bool {
 	var place *plan.StageError
 	var left *LeftError
@@ -51,8 +50,8 @@ func incapable(err error) bool {
 	return errors.As(err, &place) || errors.As(err, &left) || errors.As(err, &form)
 }
 
-// choose applies to the target that is asked for, or to the first that this host can do and that, if it is not XDP, can do
-// the policy.
+// choose applies the policy to the requested target. If no target is requested, it takes the first one that this host supports. A target other than
+// XDP must also support the policy.
 func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions) (*Applied, error) {
 	if o.Target != "" && o.Target != TargetAuto {
 		return in.applyTo(ctx, state, c, o, o.Target, "")
@@ -86,8 +85,8 @@ func (in Instance) choose(ctx context.Context, state *datapath.State, c *Compile
 	return nil, wording.WithHint(err, remedy)
 }
 
-// refusals say of each device that does not take XDP why, and what to do, where that is the cause that a policy runs elsewhere. A policy has
-// one target.
+// refusals returns notes on devices that do not support XDP, with the remedy, if such a device is why the policy has another target. A policy has one
+// target for all devices.
 func refusals(t plan.Target, c *Compiled, o ApplyOptions, cause error) (notes []string) {
 	var first *datapath.AttachError
 	if !errors.As(cause, &first) {
@@ -109,7 +108,7 @@ func refusals(t plan.Target, c *Compiled, o ApplyOptions, cause error) (notes []
 	return notes
 }
 
-// applyTo applies to one target.
+// applyTo applies the policy to one target.
 func (in Instance) applyTo(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions, t plan.Target, choice string) (*Applied, error) {
 	return in.applying(state, transaction{compiled: c, options: o, target: t, choice: choice}).apply(ctx)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// Manifest is that of what runs. It returns datapath.ErrNotLoaded when nothing does.
+// Manifest returns the manifest of the running policy. It returns datapath.ErrNotLoaded when no policy runs.
 func (in Instance) Manifest(ctx context.Context) (m *manifest.Manifest, err error) {
 	err = in.reading(ctx, func(l *generation.Live) error {
 		m = l.Generations[0].Manifest
@@ -25,14 +25,15 @@ func (in Instance) Manifest(ctx context.Context) (m *manifest.Manifest, err erro
 	return m, err
 }
 
-// ErrOnTrial says that temporary rules stay as they are while a policy is on trial: it would return to another one than it began with.
+// ErrOnTrial says that temporary rules cannot change during a trial: if the previous policy returned, it would have other temporary rules than
+// before.
 var ErrOnTrial = errors.New("a policy is on trial: temporary rules stay as they are until `floodwall confirm` or `floodwall rollback`")
 
-// errNoSource says that a program cannot get temporary rules, as what it was compiled from is not kept.
+// errNoSource says that a program cannot get temporary rules because its source is not stored.
 var errNoSource = errors.New("lists of more than 100,000 entries are not kept beside the program, and temporary rules need them: add detect: {baseline: learn} to the policy, and apply it again")
 
-// ChangeTemporary has change say which temporary rules there are, of those that have not ended. It is one transaction: they
-// are in force, or all is as it was. Nothing else of what runs changes. An error of change ends it.
+// ChangeTemporary calls change with the temporary rules that have not ended, and puts the returned rules in force. It is one transaction, which is
+// done completely or not at all. Nothing else of the running policy changes. If change returns an error, nothing is done.
 func (in Instance) ChangeTemporary(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error {
 	return in.change(ctx, func(t *transaction) error {
 		if t.live.Trial != nil || len(t.live.Generations) != 1 {
@@ -46,7 +47,7 @@ func (in Instance) ChangeTemporary(ctx context.Context, change func([]manifest.T
 	})
 }
 
-// putTemporary puts temporary rules into the place of those that the generation in force has.
+// putTemporary replaces the temporary rules of the generation in force.
 func (t *transaction) putTemporary(ctx context.Context, list []manifest.Temporary) error {
 	if err := t.now.Foreign(); err != nil {
 		return err
@@ -69,7 +70,7 @@ func (t *transaction) putTemporary(ctx context.Context, list []manifest.Temporar
 	return t.in.cleanTemporary(ctx)
 }
 
-// allowlistOf are the sources that temporary rules leave alone.
+// allowlistOf returns the sources whose packets temporary rules never drop.
 func allowlistOf(c *Compiled, m *manifest.Manifest) *allowlist.List {
 	never := slices.Concat(m.Never, m.Operators)
 	if c != nil && c.Program.Never != nil {
@@ -78,7 +79,8 @@ func allowlistOf(c *Compiled, m *manifest.Manifest) *allowlist.List {
 	return allowlist.Now(never)
 }
 
-// withTemporary adds the temporary rules of a manifest to a program whose rules have these slots. The fresh slots must begin at zero.
+// withTemporary adds the temporary rules of a manifest to a program. slots are the counter slots of the program's own rules. `all` are the slots of all
+// rules, and fresh the slots that must start at zero.
 func withTemporary(c *Compiled, p *ir.Program, m *manifest.Manifest, slots []uint32, before []*manifest.Manifest) (_ *ir.Program, all, fresh []uint32, err error) {
 	p, err = generation.Before(p, m.Temporary, allowlistOf(c, m).Prefixes())
 	if err != nil {
@@ -88,7 +90,7 @@ func withTemporary(c *Compiled, p *ir.Program, m *manifest.Manifest, slots []uin
 	return p, append(own, slots...), fresh, nil
 }
 
-// putTemporaryRuleset is putTemporary in netfilter. The manifest goes first: mend does the rest when the process dies in between.
+// putTemporaryRuleset is putTemporary for netfilter. It writes the manifest first. If the process dies after that, mend completes the change.
 func (t *transaction) putTemporaryRuleset(ctx context.Context, c *Compiled, m *manifest.Manifest) error {
 	kind := t.now.Manifest.Ruleset().Kind
 	tool, err := t.live.Tool(ctx, kind)
@@ -121,7 +123,7 @@ func (t *transaction) putTemporaryRuleset(ctx context.Context, c *Compiled, m *m
 	return t.in.cleanTemporary(ctx, m.TemporaryRuleset.Name)
 }
 
-// endTemporary removes the last temporary rules. The manifest keeps the name of their ruleset until that is gone.
+// endTemporary removes the last temporary rules. Until their ruleset is removed, the manifest keeps the name of the ruleset.
 func (t *transaction) endTemporary(ctx context.Context, m *manifest.Manifest) error {
 	if t.now.Manifest.TemporaryRuleset != nil {
 		ends := *m
@@ -136,8 +138,8 @@ func (t *transaction) endTemporary(ctx context.Context, m *manifest.Manifest) er
 	return t.rewrite(t.now, m)
 }
 
-// settledTemporary names the rulesets of temporary rules that decide for good. Others it removes: a command has left them that died. When none
-// decides for good, one stays that such a command was about to replace, and decides again.
+// settledTemporary returns the names of the rulesets of temporary rules that decide permanently. It removes the other ones, which a command that died
+// has left. If no ruleset decides permanently, settledTemporary keeps one that such a command was about to replace, and makes it decide again.
 func (in Instance) settledTemporary(ctx context.Context, t netfilter.Tool, kind netfilter.Kind) (settled []string, err error) {
 	names, err := t.Leftovers(ctx, in.temporaryPrefix(kind))
 	if err != nil {
@@ -166,14 +168,14 @@ func (in Instance) settledTemporary(ctx context.Context, t netfilter.Tool, kind 
 	return settled, err
 }
 
-// temporaryRuleset is the ruleset of temporary rules, with another name than old ones have, whose counts go on.
+// temporaryRuleset compiles the ruleset of temporary rules. Its name differs from the old rulesets' names. Its counters continue their counts.
 func (in Instance) temporaryRuleset(ctx context.Context, t netfilter.Tool, c *Compiled, m *manifest.Manifest, old []string) (*netfilter.Ruleset, error) {
 	name, counted := in.temporaryPrefix(netfilter.KindNft)+"1", map[string]netfilter.Count{}
 	if len(old) > 0 {
 		if strings.HasSuffix(old[0], "1") {
 			name = in.temporaryPrefix(netfilter.KindNft) + "2"
 		}
-		_, err := t.Clean(ctx, in.temporaryPrefix(m.Ruleset().Kind), old[0]) // what else a process has left that died
+		_, err := t.Clean(ctx, in.temporaryPrefix(m.Ruleset().Kind), old[0]) // remove the other remains of a process that died
 		if err == nil {
 			counted, err = t.Counters(ctx, old[0])
 		}
@@ -184,7 +186,7 @@ func (in Instance) temporaryRuleset(ctx context.Context, t netfilter.Tool, c *Co
 	return generation.Ruleset(name, m.Target, m.Devices, m.Temporary, allowlistOf(c, m).Prefixes(), counted)
 }
 
-// rewrite replaces the manifest of a generation in netfilter.
+// rewrite replaces the stored manifest of a generation without XDP.
 func (t *transaction) rewrite(g *generation.Generation, m *manifest.Manifest) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -193,12 +195,13 @@ func (t *transaction) rewrite(g *generation.Generation, m *manifest.Manifest) er
 	return t.state.SetManifest(g.Number, text)
 }
 
-// temporaryPrefix begins the names of rulesets of temporary rules. A change of the policy removes those with the prefix of policies.
+// temporaryPrefix returns the prefix of the names of rulesets of temporary rules. It differs from the prefix of the policy's rulesets, because a
+// change removes all rulesets with that prefix.
 func (in Instance) temporaryPrefix(k netfilter.Kind) string {
 	return strings.TrimSuffix(in.prefixOf(k), "-") + map[netfilter.Kind]string{netfilter.KindNft: "t-", netfilter.KindIptables: "T-"}[k]
 }
 
-// cleanTemporary removes rulesets of temporary rules, of this target and of one before, but those to keep.
+// cleanTemporary removes rulesets of temporary rules of all kinds, except those in keep.
 func (in Instance) cleanTemporary(ctx context.Context, keep ...string) (err error) {
 	for _, k := range []netfilter.Kind{netfilter.KindNft, netfilter.KindIptables} {
 		err = errors.Join(err, cleanOf(ctx, k, in.temporaryPrefix(netfilter.KindNft), in.temporaryPrefix(k), keep))
@@ -206,8 +209,8 @@ func (in Instance) cleanTemporary(ctx context.Context, keep ...string) (err erro
 	return err
 }
 
-// mendTemporary puts the ruleset of temporary rules back that a command has not loaded which died, or that somebody has removed. Where a mend
-// restores nothing else, it removes what is left of rules that have ended, and has the others end in time after a step of the machine's clock.
+// mendTemporary restores the ruleset of temporary rules if a command died before loading it, or if another tool has removed it. If restore is not
+// set, it also removes rules that have ended, and corrects the ends of the other rules after the machine's clock was set.
 func (t *transaction) mendTemporary(ctx context.Context) error {
 	m := t.now.Manifest
 	list := manifest.InForce(m.Temporary, time.Now())

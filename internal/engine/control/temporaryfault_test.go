@@ -14,13 +14,13 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// temporaryFaults is an instance in netfilter whose temporary rules are left half there.
+// temporaryFaults is an instance in netfilter with a change of temporary rules that was done only in part.
 type temporaryFaults struct {
 	*lists
 	operate.Host
 }
 
-// onTemporary runs a test on an instance of each kind of netfilter, whose policy has the temporary rule t beside it.
+// onTemporary runs a test for each kind of netfilter, on an instance with a policy and the temporary rule t.
 func onTemporary(t *testing.T, test func(f temporaryFaults, kind netfilter.Kind)) {
 	onLists(t, func(l *lists, w way) {
 		kind, ok := map[string]netfilter.Kind{"nftables": netfilter.KindNft, "iptables": netfilter.KindIptables}[w.name]
@@ -46,7 +46,8 @@ func (f temporaryFaults) add() error {
 	return err
 }
 
-// agree has the next command mend what is left, and compares what is listed with what comes in.
+// agree runs the next command, which must complete the change. It checks that the rule is listed exactly if it is in force. It returns true if the
+// rule is listed.
 func (f temporaryFaults) agree(when string) (listed bool) {
 	f.lists.Helper()
 	if _, err := f.lists.FinishTrial(f.lists.Context()); err != nil {
@@ -63,7 +64,7 @@ func (f temporaryFaults) agree(when string) (listed bool) {
 	return listed
 }
 
-// inert leaves the ruleset of temporary rules as a command that was killed does: loaded, with the time over in which it was to confirm.
+// inert puts the ruleset of temporary rules into the state that a killed command leaves: loaded, but not confirmed in time.
 func (f temporaryFaults) inert(kind netfilter.Kind) {
 	f.lists.Helper()
 	ctx := f.lists.Context()
@@ -94,8 +95,8 @@ func (f temporaryFaults) inert(kind netfilter.Kind) {
 	}
 }
 
-// TestTemporaryFaults leaves temporary rules of netfilter half added and half removed, as commands do that are killed or whose tool fails: the
-// next command mends it, and a rule is in force exactly when it is listed.
+// TestTemporaryFaults leaves changes of temporary rules in netfilter incomplete, as if a command was killed or its tool failed. The next command must
+// complete the change, and a rule must be in force exactly if it is listed.
 func TestTemporaryFaults(t *testing.T) {
 	onTemporary(t, func(f temporaryFaults, kind netfilter.Kind) {
 		l := f.lists
@@ -123,8 +124,8 @@ func TestTemporaryFaults(t *testing.T) {
 	})
 }
 
-// returned leaves the ruleset of temporary rules as a command does that was killed while another ruleset took its place: the other one has gone
-// out of force by itself, and this one decides again. So it may be still, when a command failed before it came to it.
+// returned puts the ruleset of temporary rules into the state after a command was killed while it replaced the ruleset. The new ruleset is inert
+// again, and the old one decides again. This state can persist if a later command fails before it reaches the ruleset.
 func (f temporaryFaults) returned(tool netfilter.Tool) {
 	f.lists.Helper()
 	ctx := f.lists.Context()
@@ -150,7 +151,7 @@ func (f temporaryFaults) returned(tool netfilter.Tool) {
 	if err != nil {
 		f.lists.Fatal(err)
 	}
-	if s := state(other); s == netfilter.Settled || s == netfilter.Returned { // a command failed when the manifest named the next one already
+	if s := state(other); s == netfilter.Settled || s == netfilter.Returned { // a command has failed after the manifest named the next ruleset
 		old, next = next, now
 	}
 	if state(old.Name) == netfilter.Settled {
@@ -171,8 +172,8 @@ func (f temporaryFaults) returned(tool netfilter.Tool) {
 	}
 }
 
-// TestTemporaryReturned has a call of a tool fail in the command that comes after a kill in the middle of a change of temporary rules of
-// netfilter: each call in turn in the long form. The rules that were in force stay so at every moment.
+// TestTemporaryReturned first kills a command in the middle of a change of temporary rules in netfilter. In the next command it makes one call of a
+// tool fail; in the long form it tests each call. The rules in force must stay in force at every moment.
 func TestTemporaryReturned(t *testing.T) {
 	onTemporary(t, func(f temporaryFaults, kind netfilter.Kind) {
 		l := f.lists

@@ -18,13 +18,13 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// site is a server behind a policy, and a client, each a host of its own.
+// site is a server with a policy, and a client. Each is a separate host.
 type site struct {
 	*testing.T
 	control.Instance
 	ctx            context.Context
 	server, client *lab.Host
-	again          uint32 // segments that echoed sent again, also those of which the other end says that it had them already
+	again          uint32 // number of segments that echoed has retransmitted, including those that the other end reports as duplicates
 }
 
 // inSite runs a test in a site.
@@ -88,7 +88,7 @@ func (s *site) serve(address string) {
 	testutil.Serve(s.T, l, func(c net.Conn) { c.Write([]byte{'.'}) })
 }
 
-// get connects from a host and reads the byte.
+// get connects from a host to an address, and reads the byte that serve sends.
 func (s *site) get(from *lab.Host, address string) error {
 	return s.getWithin(slow, from, address)
 }
@@ -106,7 +106,7 @@ func (s *site) getWithin(wait time.Duration, from *lab.Host, address string) err
 	return err
 }
 
-// entries is how many connections the server tracks.
+// entries returns the number of connections that the server tracks.
 func (s *site) entries() int {
 	s.Helper()
 	c, err := s.server.Conntrack()
@@ -116,13 +116,13 @@ func (s *site) entries() int {
 	return c.Entries
 }
 
-// timedOut reports whether nothing was heard for too long, as the context or the socket says, whichever looked first.
+// timedOut reports whether an error is a timeout, either of the context or of the socket.
 func timedOut(err error) bool {
 	var n net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
 }
 
-// untracked empties connection tracking, and has the client connect to addresses: none of the connections may be tracked.
+// untracked empties conntrack's table, and makes the client connect to addresses. None of these connections may be tracked.
 func (s *site) untracked(w way, addresses ...string) {
 	s.Helper()
 	if err := s.server.FlushConntrack(); err != nil {
@@ -138,7 +138,7 @@ func (s *site) untracked(w way, addresses ...string) {
 	}
 }
 
-// tracked has the client connect to an address: connections are tracked afterwards.
+// tracked makes the client connect to an address. The connection must be tracked.
 func (s *site) tracked(w way, address string) {
 	s.Helper()
 	if err := s.get(s.client, address); err != nil {
@@ -149,7 +149,7 @@ func (s *site) tracked(w way, address string) {
 	}
 }
 
-// TestTracking makes connections to services that are tracked and to some that are not.
+// TestTracking makes connections to tracked and to untracked services.
 func TestTracking(t *testing.T) {
 	inSite(t, func(s *site) {
 		for _, address := range []string{"10.0.0.2:8080", "[fd00::2]:8080", "10.0.0.2:8081", "127.0.0.1:8082"} {
@@ -184,7 +184,7 @@ services:
 	})
 }
 
-// TestTrackingByKeys makes connections from and to what is trusted, and others, with the rules of a policy in force.
+// TestTrackingByKeys makes connections from and to trusted addresses, and from and to other addresses. The rules of a policy are in force.
 func TestTrackingByKeys(t *testing.T) {
 	inSite(t, func(s *site) {
 		for _, address := range []string{"10.0.0.2:8080", "[fd00::2]:8080", "10.0.0.2:8081"} {
@@ -204,7 +204,7 @@ services: [{name: web, port: tcp/8080}, {name: other, port: tcp/8081, track: tru
 	})
 }
 
-// TestReject looks at the answers that a client gets.
+// TestReject checks the answers that a client gets from `reject`.
 func TestReject(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.serve("10.0.0.2:9000")
@@ -241,7 +241,7 @@ rules:
 	})
 }
 
-// datagram sends one from the client and returns the error that it brings back.
+// datagram sends a datagram from the client, and returns the error that it causes.
 func (s *site) datagram(address string) error {
 	ctx, cancel := context.WithTimeout(s.ctx, slow)
 	defer cancel()
@@ -287,7 +287,7 @@ func TestWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.ip("addr add 192.0.2.77/24 dev fw0")
-	eventually("drop here") // that the trial's end brought back
+	eventually("drop here") // the end of the trial has restored this policy
 	for end := time.After(slow); ; {
 		select {
 		case event := <-events:

@@ -9,12 +9,12 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// mostTranslations is how many translations of a host notes name one by one: a host of containers may have thousands.
+// mostTranslations is the largest number of translations that get their own note: a host of containers may have thousands.
 const mostTranslations = 5
 
-// TranslationNotes say which ports of a policy this host translates (DNAT), and that rules mean the port that was asked for. A rule that
-// names only the port behind the translation does not match, which is the mistake that they are for. They name what keeps conntrack from
-// these packets, too: NAT is done by conntrack, so a published port answers nobody then.
+// TranslationNotes returns notes on ports of a policy that this host translates (DNAT). Rules must name the port before the translation. A rule that
+// names only the port after the translation does not match. The notes exist for that mistake. They also name settings that exclude these packets from
+// conntrack. Conntrack does the NAT, so with such a setting a published port does not answer.
 func TranslationNotes(p *policy.Policy, list []netfilter.Translation) (notes []string) {
 	more := 0
 	for _, t := range merged(list) {
@@ -48,7 +48,8 @@ func TranslationNotes(p *policy.Policy, list []netfilter.Translation) (notes []s
 	return notes
 }
 
-// untrackers are what keeps conntrack from packets that this host translates, with its places. Of protected services other notes speak.
+// untrackers returns the settings that exclude the packets of a translation from conntrack, with their places in the policy. Other notes cover
+// protected services.
 func untrackers(p *policy.Policy, t netfilter.Translation) (list []string) {
 	asks := func(port policy.Port) bool { return t.Asks(port.Proto, port.First, port.Last) }
 	if slices.Contains(p.Untracked, policy.AllTraffic) {
@@ -67,8 +68,8 @@ func untrackers(p *policy.Policy, t netfilter.Translation) (list []string) {
 	return list
 }
 
-// Translated says where this host sends a packet on to, "" when no rule of its NAT may match the packet. The address and the device of the
-// packet are not compared.
+// Translated returns the destination to which this host redirects a packet. It returns "" when no NAT rule can match the packet. It does not compare
+// the address and the device of the packet.
 func Translated(list []netfilter.Translation, proto uint8, port uint16) string {
 	for _, t := range merged(list) {
 		if t.Asks(proto, port, port) {
@@ -78,7 +79,7 @@ func Translated(list []netfilter.Translation, proto uint8, port uint16) string {
 	return ""
 }
 
-// merged are translations with those of the same packets made one: a rule for IPv4 and one for IPv6, as most are written.
+// merged merges translations of the same packets. Most translations are written as one rule for IPv4 and one for IPv6.
 func merged(list []netfilter.Translation) (out []netfilter.Translation) {
 	for _, t := range list {
 		i := slices.IndexFunc(out, func(o netfilter.Translation) bool {
@@ -117,7 +118,7 @@ func translated(t netfilter.Translation) string {
 	return text + ")"
 }
 
-// askedPorts are the ports of a translation as a policy writes them.
+// askedPorts returns the ports that a translation matches, in the form of a policy.
 func askedPorts(t netfilter.Translation) string {
 	var list []string
 	for _, r := range t.Ports {
@@ -126,7 +127,7 @@ func askedPorts(t netfilter.Translation) string {
 	return strings.Join(list, ", ")
 }
 
-// namers are the rules and services of a policy of whose ports one is wanted, with their places.
+// namers returns the rules and services of a policy that name a port for which wanted returns true, with their places.
 func namers(p *policy.Policy, wanted func(policy.Port) bool) (list []string) {
 	for i := range p.Services {
 		if s := &p.Services[i]; slices.ContainsFunc(s.Port, wanted) {

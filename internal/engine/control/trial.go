@@ -13,7 +13,7 @@ import (
 
 // Now is the policy that runs after Confirm or Rollback.
 type Now struct {
-	Generation int      `json:"generation"` // 0 when nothing runs any more
+	Generation int      `json:"generation"` // 0 when no policy runs any more
 	Policy     string   `json:"policy"`
 	Devices    []string `json:"devices"`
 	Boot       string   `json:"-"` // as in ApplyOptions
@@ -23,12 +23,12 @@ func nowOf(g *generation.Generation) Now {
 	return Now{g.Number, g.Manifest.File, g.Manifest.Devices, g.Manifest.Boot}
 }
 
-// tooLate is the time before the end of a trial in which it is not confirmed any more: its steps could fall on both sides of the end.
+// tooLate is the time before the end of a trial in which Confirm refuses, because some of its steps could fall after the end.
 const tooLate = 300 * time.Millisecond
 
-// Confirm keeps the policy that is on trial. It returns datapath.ErrNoTrial when none is, and datapath.ErrExpired when
-// it is too late: then the policy before is in force again. An *EndedError has either, or datapath.ErrNotLoaded, as its cause when a trial has
-// ended, also when its remains are gone.
+// Confirm makes the policy on trial permanent. It returns datapath.ErrNoTrial when no policy is on trial. It returns datapath.ErrExpired when it is
+// too late and the previous policy is in force again. If a trial has timed out, Confirm returns an *EndedError, also when the trial's remains are
+// gone. The cause of the *EndedError is ErrNoTrial, ErrExpired or datapath.ErrNotLoaded.
 func (in Instance) Confirm(ctx context.Context) (now Now, err error) {
 	err = in.change(ctx, func(t *transaction) error {
 		now = nowOf(t.now)
@@ -41,7 +41,7 @@ func (in Instance) Confirm(ctx context.Context) (now Now, err error) {
 		return t.confirm(context.WithoutCancel(ctx))
 	})
 	if errors.Is(err, datapath.ErrExpired) || errors.Is(err, datapath.ErrNotLoaded) {
-		_, _ = in.FinishTrial(ctx) // it notes which trial has ended; what it cannot remove is for the next change to say
+		_, _ = in.FinishTrial(ctx) // FinishTrial records which trial has ended; the next change reports parts that FinishTrial could not remove
 	}
 	if errors.Is(err, datapath.ErrNoTrial) || errors.Is(err, datapath.ErrExpired) || errors.Is(err, datapath.ErrNotLoaded) {
 		err = in.ended(ctx, err)
@@ -49,7 +49,7 @@ func (in Instance) Confirm(ctx context.Context) (now Now, err error) {
 	return now, err
 }
 
-// noTrial tells a trial that expired from none at all.
+// noTrial returns datapath.ErrExpired if a trial has timed out, and datapath.ErrNoTrial if there is none.
 func (t *transaction) noTrial() error {
 	of, err := t.state.Trial()
 	if err == nil && of != nil {
@@ -65,12 +65,13 @@ func (t *transaction) noTrial() error {
 	return errors.Join(err, datapath.ErrNoTrial)
 }
 
-// confirmRulesets keeps the rulesets on trial: beside XDP for now, as it can still refuse.
+// confirmRulesets makes the rulesets on trial permanent. If XDP takes part in the change, the old rulesets also stay for now, because the
+// confirmation in XDP can still fail.
 func (t *transaction) confirmRulesets(ctx context.Context) error {
 	return t.onRulesets(ctx, t.rulesets, func(tool netfilter.Tool, p *netfilter.Ruleset) (err error) {
 		if t.programs() {
 			err = tool.Keep(ctx, p.Name)
-		} else { // netfilter alone, which does it in one step
+		} else { // netfilter only: one step is enough
 			err = exceptRemains(tool.Confirm(ctx, p.Name, nameOf(t.old[p.Kind])))
 		}
 		if errors.As(err, new(*netfilter.ExpiredError)) {
@@ -80,8 +81,8 @@ func (t *transaction) confirmRulesets(ctx context.Context) error {
 	})
 }
 
-// FinishTrial removes what an unconfirmed trial has left: the kernel has returned to the policy before by itself. It returns
-// the generation that was on trial, 0 when there is nothing to finish.
+// FinishTrial removes the remains of an unconfirmed trial. The kernel has already returned to the previous policy. FinishTrial returns the number of
+// the generation that was on trial, or 0 when there is nothing to remove.
 func (in Instance) FinishTrial(ctx context.Context) (number int, err error) {
 	err = in.locked(ctx, func(state *datapath.State) error {
 		if number, err = in.sweep(ctx, state, false); number == 0 || err != nil {
@@ -95,8 +96,8 @@ func (in Instance) FinishTrial(ctx context.Context) (number int, err error) {
 	return number, err
 }
 
-// sweep removes the remains of a trial that was not confirmed, and completes the change of a command that died. It returns the generation
-// that was on trial, 0 for none. With restore it also puts back what other tools have removed from netfilter.
+// sweep removes the remains of a trial that timed out. If there are none, it completes or undoes the change of a command that died. It returns the
+// number of the generation that was on trial, 0 for none. If restore is true, it also restores rulesets that other tools have removed from netfilter.
 func (in Instance) sweep(ctx context.Context, state *datapath.State, restore bool) (number int, err error) {
 	ctx = context.WithoutCancel(ctx)
 	l, err := generation.OpenAny(ctx, state)
@@ -115,7 +116,7 @@ func (in Instance) sweep(ctx context.Context, state *datapath.State, restore boo
 	return 0, t.mend(ctx, restore)
 }
 
-// endedTrial is the generation whose trial ended unconfirmed and has left remains, 0 when there is none.
+// endedTrial returns the number of the generation whose trial timed out and has left remains. It returns 0 when there is none.
 func (t *transaction) endedTrial(ctx context.Context) (number int, err error) {
 	of, err := t.state.Trial()
 	if err != nil {
@@ -140,10 +141,10 @@ func (t *transaction) endedTrial(ctx context.Context) (number int, err error) {
 	return number, nil
 }
 
-// endedRecord reports whether a record is of a policy whose trial ended unconfirmed.
+// endedRecord reports whether a record belongs to a policy whose trial ended unconfirmed.
 func (t *transaction) endedRecord(ctx context.Context, r *datapath.Record) (bool, error) {
 	m, err := manifest.Read(r.Number, r.Manifest)
-	if err != nil || m.Ruleset() == nil || r.Took { // one that took effect and does nothing was changed by others
+	if err != nil || m.Ruleset() == nil || r.Took { // r.Took: the policy was in force; if it is inert now, other tools have changed it
 		return false, err
 	}
 	tool, err := t.live.Tool(ctx, m.Ruleset().Kind)
@@ -154,7 +155,7 @@ func (t *transaction) endedRecord(ctx context.Context, r *datapath.Record) (bool
 	return state == netfilter.Inert, err
 }
 
-// cleanRulesets removes all rulesets but those of what runs.
+// cleanRulesets removes all rulesets except those of the generations that run.
 func (t *transaction) cleanRulesets(ctx context.Context) error {
 	var errs []error
 	for _, k := range []netfilter.Kind{netfilter.KindNft, netfilter.KindIptables} {
@@ -163,5 +164,5 @@ func (t *transaction) cleanRulesets(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// detachTrial gives devices the program of the generation in force.
+// detachTrial attaches the program of the generation in force to the devices.
 func (t *transaction) detachTrial(context.Context) error { return t.state.FinishTrial() }

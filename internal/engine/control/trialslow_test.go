@@ -16,14 +16,13 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// A slow tool stands before the real one: what changes guards and tables takes as long as the file says, as on a machine that
-// is busy with other things.
+// slowTool is a script that runs before the real tool. It delays a call that changes guards or tables by the time in a file, as on a busy machine.
 const slowTool = `#!/bin/sh
 case "$0 $*" in *ipset*restore*|*"-f -"*) sleep $(cat DIR/delay) ;; esac
 exec REAL "$@"
 `
 
-// slowTools puts slow tools before the real ones, which take no time yet.
+// slowTools installs slowTool in front of each real tool. At first there is no delay.
 func (h *host) slowTools() (delay func(time.Duration)) {
 	h.Helper()
 	dir := h.TempDir()
@@ -47,10 +46,10 @@ func (h *host) slowTools() (delay func(time.Duration)) {
 	return delay
 }
 
-// The ports that both policies of a slow trial forbid, to one of which a way beside XDP answers from netfilter.
+// Ports to which both policies of a slow trial drop packets. If the policy also needs netfilter, netfilter rejects packets to one of them.
 var forbidden = []int{4000, 4001}
 
-// forbids is the way's policy and rules for the forbidden ports.
+// forbids returns the way's policy, with rules for the forbidden ports.
 func (w way) forbids(name string, port int) string {
 	verdict := "drop"
 	if w.beside {
@@ -61,7 +60,7 @@ func (w way) forbids(name string, port int) string {
 `, forbidden[0], forbidden[1], verdict)
 }
 
-// watch sends packets to the forbidden ports until the returned function is called, which says when packets arrived.
+// watch sends packets to the forbidden ports until stop is called. stop returns the port and the time of each packet that has arrived.
 func (e *ends) watch() (stop func() (through []string)) {
 	e.Helper()
 	began := time.Now()
@@ -112,9 +111,9 @@ func (e *ends) watch() (stop func() (through []string)) {
 	}
 }
 
-// TestTrialSlow applies with the shortest trial while each change of netfilter takes longer than the slack between the
-// deadlines of the places where a policy runs. What both policies forbid never passes, the new policy has its time to be
-// confirmed after the apply, and in the end the old policy decides alone.
+// TestTrialSlow applies a policy with the shortest trial, while each change of netfilter takes longer than the time between the deadlines of XDP and
+// netfilter. Packets that both policies drop must never pass. After the apply, the new policy must have its full time to be confirmed. At the end
+// only the old policy may decide.
 func TestTrialSlow(t *testing.T) {
 	pairs := [][2]way{{ways[3], ways[0]}, {ways[1], ways[2]}}
 	if testutil.Long() {
@@ -164,8 +163,8 @@ func (e *ends) slowTrial(from, to way) {
 	e.clear()
 }
 
-// awaitDecider waits for the kernel to return to a policy by itself. On the way both may decide, so that nothing passes or
-// what follows the change does, but packets of neither policy's.
+// awaitDecider waits until the kernel has returned to a policy by itself. Meanwhile both policies, or only the one that returns, may decide about a
+// packet. At every moment at least one of them must decide.
 func (e *ends) awaitDecider(want string) {
 	e.Helper()
 	for end := time.Now().Add(time.Minute); ; {

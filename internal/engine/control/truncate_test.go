@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// resolve serves names over UDP and TCP.
+// resolve starts a DNS server over UDP and TCP.
 func (s *site) resolve(address string) {
 	s.Helper()
 	handler := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
@@ -46,9 +46,8 @@ func (s *site) resolve(address string) {
 	}
 }
 
-// takeReplies attaches a program that passes all to the client's device. Without one a veth takes what the other end sends
-// with XDP_TX, and does not wake its reader: https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c,
-// veth_xdp_flush.
+// takeReplies attaches an XDP program that passes all packets to the client's device. A veth without a program accepts frames that the other end
+// sends with XDP_TX, but does not wake its reader: https://elixir.bootlin.com/linux/v6.12/source/drivers/net/veth.c, veth_xdp_flush.
 func (s *site) takeReplies() (end func()) {
 	s.Helper()
 	var detach func() error
@@ -64,7 +63,7 @@ func (s *site) takeReplies() (end func()) {
 	return end
 }
 
-// resolver is Go's own, on a host, which notes the networks it asks over.
+// resolver returns Go's own resolver on a host. It appends to asked the network of each query, such as udp or tcp.
 func (s *site) resolver(on *lab.Host, address string) (r *net.Resolver, asked *[]string) {
 	asked = new([]string)
 	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -79,7 +78,7 @@ func (s *site) resolver(on *lab.Host, address string) (r *net.Resolver, asked *[
 	return &net.Resolver{PreferGo: true, Dial: dial}, asked
 }
 
-// askMany asks for the mail servers of different names over UDP, which must do for all of them.
+// askMany asks for the mail servers of different names. All answers must come over UDP.
 func (s *site) askMany(r *net.Resolver, asked *[]string, names int, when string) {
 	s.Helper()
 	*asked = nil
@@ -95,8 +94,9 @@ func (s *site) askMany(r *net.Resolver, asked *[]string, names int, when string)
 	}
 }
 
-// TestGuardServes has a real client ask a guarded resolver: for as many names at once as any client may, then for one of the types that
-// only verified clients get over UDP, and then, as TCP has verified it, for that type and for far more names.
+// TestGuardServes makes a real client ask a guarded resolver. First the client asks for as many names at once as any client may. Then it asks for a
+// type that only verified clients get over UDP, so it asks again over TCP. TCP verifies the client. So at last it gets that type, and answers for far
+// more names, over UDP.
 func TestGuardServes(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.takeReplies()
@@ -118,8 +118,8 @@ func TestGuardServes(t *testing.T) {
 	})
 }
 
-// TestTruncate has queries of one type answered in XDP, on a wire of each family: a real client asks again over TCP. The
-// client's kernel verifies the checksums.
+// TestTruncate tests XDP's truncated answers to queries of one type, over IPv4 and IPv6. A real client must ask again over TCP. The client's kernel
+// verifies the checksums.
 func TestTruncate(t *testing.T) {
 	inSite(t, func(s *site) {
 		s.takeReplies()

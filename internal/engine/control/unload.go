@@ -11,10 +11,10 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// Unload removes everything: rulesets in netfilter, of whatever generation, programs on devices, the table that keeps late devices closed, and
-// the state. When a ruleset cannot be removed, programs and state stay, so that no command forgets what still decides.
-// Connections that SYNPROXY began go on: while there are any, a table is left that decides nothing (Retained). It returns
-// datapath.ErrNotLoaded if there was nothing.
+// Unload removes everything: the rulesets of all generations in netfilter, the programs on devices, the table that applies the fail-safe to late
+// devices, and the state. If a ruleset cannot be removed, programs and state stay, so that later commands still know which policy decides. Open
+// connections of SYNPROXY continue. While there are any, a table that decides nothing is kept (Retained). Unload returns datapath.ErrNotLoaded if
+// there was nothing to remove.
 func (in Instance) Unload(ctx context.Context) error {
 	err := in.locked(ctx, func(state *datapath.State) error {
 		if err := in.endings(ctx, state); err != nil {
@@ -28,14 +28,14 @@ func (in Instance) Unload(ctx context.Context) error {
 		return errors.Join(strictFor(state), state.Unload())
 	})
 	if errors.Is(err, datapath.ErrNotLoaded) {
-		removed, failed := in.removeHeld(ctx)  // that nothing knows of
-		released, left := in.releaseProxy(ctx) // of an unload before
+		removed, failed := in.removeHeld(ctx)  // rulesets without a state
+		released, left := in.releaseProxy(ctx) // the table that an earlier unload has kept
 		opened, late := in.OpenLate(ctx)
 		if (released || opened || removed != nil) && errors.Join(failed, left, late) == nil {
 			return nil
 		}
 		if failed != nil {
-			err = nil // something is loaded
+			err = nil // rulesets are still loaded, so ErrNotLoaded would be wrong
 		}
 		return errors.Join(err, failed, left, late)
 	}
@@ -43,7 +43,7 @@ func (in Instance) Unload(ctx context.Context) error {
 	return errors.Join(err, late, in.forgetEnded())
 }
 
-// endings winds down what runs.
+// endings winds down the generations that run.
 func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 	l, err := generation.Open(ctx, state)
 	if errors.Is(err, datapath.ErrNotLoaded) {
@@ -62,12 +62,12 @@ func (in Instance) endings(ctx context.Context, state *datapath.State) error {
 	return errors.Join(err, in.retainProxy(ctx, l.Manifests(), nil))
 }
 
-// clean removes all rulesets of a kind that the instance has, but for those to keep. Where the kernel holds none, no program is asked.
+// clean removes all rulesets of a kind that the instance has, except those in keep. If the kernel has no such ruleset, clean executes no tool.
 func (in Instance) clean(ctx context.Context, k netfilter.Kind, keep ...string) error {
 	return cleanOf(ctx, k, in.namePrefix(), in.prefixOf(k), keep)
 }
 
-// cleanOf is clean for the rulesets whose names begin with a prefix, as it is in nftables, and in the kind.
+// cleanOf is clean for the rulesets whose names start with a prefix. prefix is the prefix in the form of nftables, ofKind in the form of the kind k.
 func cleanOf(ctx context.Context, k netfilter.Kind, prefix, ofKind string, keep []string) error {
 	list, err := netfilter.ListHeld(prefix)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// whole finds the parts of the policy in force that the kernel lacks: packets may pass that the policy drops.
+// whole finds the parts of the policy in force that are missing in the kernel, so that packets may pass that the policy drops.
 func (s *Status) whole(ctx context.Context, in Instance, l *generation.Live, g *generation.Generation) error {
 	if g.Program != nil {
 		lacks, err := l.State.Lacking(g.Manifest.Devices, g.Number)
@@ -41,7 +41,7 @@ func (s *Status) whole(ctx context.Context, in Instance, l *generation.Live, g *
 		s.Leftovers = append(s.Leftovers, leftoverText(h))
 	}
 	if l.Trial != nil {
-		return nil // what guards the trial is in netfilter too
+		return nil // during a trial netfilter also has the rules that guard the trial
 	}
 	for _, p := range g.Manifest.Rulesets {
 		t, err := l.Tool(ctx, p.Kind)
@@ -60,7 +60,7 @@ func (s *Status) whole(ctx context.Context, in Instance, l *generation.Live, g *
 	return nil
 }
 
-// lacks says what a device lacks.
+// lacks adds a missing program of a device to the open parts.
 func (s *Status) lacks(lack datapath.Lack) {
 	switch {
 	case lack.Gone:
@@ -72,7 +72,7 @@ func (s *Status) lacks(lack datapath.Lack) {
 	}
 }
 
-// RenamedText says what is wrong with a device that Repaired.Renamed names, and what to do.
+// RenamedText describes the problem with a device in Repaired.Renamed, and what to do.
 func RenamedText(name string) string {
 	return fmt.Sprintf("device %s has another name now, so rules beside XDP do not filter it: rename it back, or apply the policy with the new name", name)
 }

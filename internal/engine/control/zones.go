@@ -11,17 +11,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// NamesStatus is what guards know of domain names, by the responses that have left.
+// NamesStatus has the data of guards on domain names. Guards learn the names from the responses that have left.
 type NamesStatus struct {
-	Answered int           `json:"answered"` // names that are remembered
+	Answered int           `json:"answered"` // number of remembered names
 	Capacity int           `json:"capacity"`
-	Flooded  []FloodedZone `json:"flooded,omitempty"` // below which unverified clients get truncated answers for other names
+	Flooded  []FloodedZone `json:"flooded,omitempty"` // zones in which unverified clients get truncated answers for names that are not remembered
 }
 
 // FloodedZone is a zone that is flooded.
 type FloodedZone struct {
-	Zone string  `json:"zone"` // a long name is cut
-	Left float64 `json:"left"` // seconds for which that goes on when the flood ends now
+	Zone string  `json:"zone"` // a long name is truncated
+	Left float64 `json:"left"` // seconds until the flood state ends if the flood ends now
 }
 
 // names reports the names that were answered, and the flooded zones.
@@ -31,7 +31,7 @@ func (s *Status) names(g *generation.Generation) error {
 	}
 	memory, err := g.Program.Memory(image.AnsweredNames, image.FloodedZones)
 	if err != nil || len(memory[image.AnsweredNames]) < image.AnsweredBucketSize*image.AnsweredBuckets {
-		return err // no guard asks
+		return err // no guard remembers names
 	}
 	now := coarse()
 	n := &NamesStatus{Capacity: image.AnsweredSlots * image.AnsweredBuckets}

@@ -42,7 +42,7 @@ func (l *Live) Counts(ctx context.Context, g *Generation) (*manifest.Counts, err
 	return c, netfilter.UnlessAbsent(err)
 }
 
-// temporaryCounts adds what temporary rules have counted in netfilter.
+// temporaryCounts adds the counters that temporary rules have in netfilter.
 func (l *Live) temporaryCounts(ctx context.Context, p *netfilter.Ruleset, to map[string]manifest.Count) error {
 	t, err := l.Tool(ctx, p.Kind)
 	if err != nil {

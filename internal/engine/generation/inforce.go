@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// InForce is the generation in force: the newest that decides, or when others have removed all of it the one that should.
-// It is datapath.ErrNotLoaded when there is none.
+// InForce returns the generation in force: the newest generation that decides. If other tools have removed it completely from the kernel, InForce
+// still returns it, from its record. It returns datapath.ErrNotLoaded when no generation is in force.
 func (l *Live) InForce() (*Generation, error) {
 	if len(l.Generations) > 0 {
 		return l.Generations[0], nil
@@ -37,7 +37,7 @@ func (l *Live) InForce() (*Generation, error) {
 	return &Generation{Number: r.Number, Manifest: m}, err
 }
 
-// recordInForce is the record of the policy in force, nil when there is none.
+// recordInForce returns the record of the policy in force. It returns nil when no policy is in force.
 func recordInForce(state *datapath.State) (*datapath.Record, error) {
 	records, err := state.Records()
 	if err != nil {
@@ -54,13 +54,13 @@ func recordInForce(state *datapath.State) (*datapath.Record, error) {
 	return nil, nil
 }
 
-// RemovedError says that nothing of the policy in force is in the kernel any more: its devices have gone, or another tool has removed it.
-// errors.Is reports it as datapath.ErrNotLoaded, too.
+// RemovedError says that no part of the policy in force is left in the kernel: its devices have gone, or another tool has removed it. It wraps
+// datapath.ErrNotLoaded.
 type RemovedError struct{ What string }
 
 func (e *RemovedError) Error() string { return datapath.ErrNotLoaded.Error() + ": " + e.What }
 
-// Unwrap is datapath.ErrNotLoaded.
+// Unwrap returns datapath.ErrNotLoaded.
 func (e *RemovedError) Unwrap() error { return datapath.ErrNotLoaded }
 
 // Hint is the remedy.
@@ -68,7 +68,7 @@ func (e *RemovedError) Hint() string {
 	return "`floodwall repair` puts the policy back, `floodwall daemon` does so by itself, and `floodwall unload` gives it up"
 }
 
-// whyRemoved finds out why nothing runs: datapath.ErrNotLoaded when nothing is to, else a RemovedError.
+// whyRemoved finds out why no policy runs. It returns datapath.ErrNotLoaded when no policy is in force, else a *RemovedError.
 func whyRemoved(state *datapath.State) error {
 	gone, err := state.Gone()
 	if err != nil {
@@ -101,7 +101,8 @@ func orNotLoaded(err error) error {
 	return err
 }
 
-// Renamed are the devices whose name is no longer that in the policy: XDP goes on there, but rules of netfilter match the name.
+// Renamed returns the devices that were renamed, by their names in the policy. XDP still runs on them, but rules of netfilter match only the old
+// name.
 func Renamed(m *manifest.Manifest, lacks []datapath.Lack) []string {
 	return slices.DeleteFunc(slices.Clone(m.Devices), func(name string) bool {
 		known := slices.ContainsFunc(lacks, func(l datapath.Lack) bool { return l.Device == name })

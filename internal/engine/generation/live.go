@@ -19,33 +19,33 @@ import (
 type Generation struct {
 	Number   int
 	Manifest *manifest.Manifest
-	Program  *datapath.Generation // nil when it runs in netfilter alone
+	Program  *datapath.Generation // nil when the policy runs only in netfilter
 }
 
-// Live is the policy that runs. There is more than one generation only if an apply died while it went from device to device.
+// Live is the running policy. It has more than one generation only if an apply died after it had changed some of the devices.
 type Live struct {
 	State       *datapath.State
-	Generations []*Generation // that decide, newest first
-	Standby     *Generation   // that decides again when a trial ends unconfirmed, if one goes on
+	Generations []*Generation // the generations that decide, newest first
+	Standby     *Generation   // the generation that decides again if the present trial is not confirmed; nil for none
 	Trial       *Trial
 	Tools       map[netfilter.Kind]netfilter.Tool
 }
 
-// Trial is a policy's time to be confirmed.
+// Trial is the time within which a policy must be confirmed.
 type Trial struct {
 	Left time.Duration
 	Old  int // the generation to return to, 0 for none
 }
 
-// Find opens what runs of the instance with a state directory, until Close. It returns datapath.ErrNotLoaded when nothing does, as a
-// *RemovedError when something should.
+// Find opens the running policy of the instance with the state directory dir. The caller must close it. Find returns datapath.ErrNotLoaded when no
+// policy is in force, and a *RemovedError when a policy is in force but no part of it is left in the kernel.
 func Find(ctx context.Context, dir string) (*Live, error) {
 	state, err := datapath.OpenState(dir, false)
 	if err != nil {
 		return nil, err
 	}
 	l, err := Open(ctx, state)
-	if errors.Is(err, datapath.ErrNotLoaded) { // or its rules moved from one place in the kernel to the other between the looks at both
+	if errors.Is(err, datapath.ErrNotLoaded) { // also if its rules moved between XDP and netfilter after one and before the other was read
 		l, err = Open(ctx, state)
 	}
 	if errors.Is(err, datapath.ErrNotLoaded) {
@@ -54,7 +54,7 @@ func Find(ctx context.Context, dir string) (*Live, error) {
 	return l, err
 }
 
-// Open opens what runs in a state. It returns datapath.ErrNotLoaded when nothing does.
+// Open opens the running policy of a state. It returns datapath.ErrNotLoaded when no policy runs.
 func Open(ctx context.Context, state *datapath.State) (*Live, error) {
 	l, err := OpenAny(ctx, state)
 	if err == nil && len(l.Generations) == 0 {
@@ -64,7 +64,7 @@ func Open(ctx context.Context, state *datapath.State) (*Live, error) {
 	return l, err
 }
 
-// OpenAny is Open that also opens what has no generation that decides: its Generations may be empty.
+// OpenAny is Open, but without an error when no generation decides. Generations is then empty.
 func OpenAny(ctx context.Context, state *datapath.State) (*Live, error) {
 	l := &Live{State: state, Tools: map[netfilter.Kind]netfilter.Tool{}}
 	for _, step := range []func(context.Context) error{l.programs, l.records, l.trials} {
@@ -97,13 +97,13 @@ func (l *Live) programs(context.Context) error {
 	return err
 }
 
-// OfProgram is the generation that has a program. Its Close closes the program.
+// OfProgram returns the generation to which an XDP program belongs. Closing the generation also closes the program.
 func OfProgram(p *datapath.Generation) (*Generation, error) {
 	m, err := manifest.Read(p.Number, p.Manifest)
 	return &Generation{p.Number, m, p}, err
 }
 
-// records finds the generations that run in netfilter alone: which does is for the kernel to say.
+// records finds the generations that run only in netfilter. The kernel determines which of them decides.
 func (l *Live) records(ctx context.Context) error {
 	records, err := l.State.Records()
 	if err != nil || len(records) == 0 {
@@ -113,9 +113,9 @@ func (l *Live) records(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	onTrial := len(l.Generations) > 0 && settled == 0 // the newest, so that one that has returned early stands by
+	onTrial := len(l.Generations) > 0 && settled == 0 // then only the newest program, so that a generation that has returned early becomes the standby
 	for _, r := range records {
-		if r.Number < settled { // what is left of it in netfilter is for mend to remove
+		if r.Number < settled { // mend removes its remains in netfilter
 			continue
 		}
 		m, err := manifest.Read(r.Number, r.Manifest)
@@ -146,7 +146,7 @@ func (l *Live) records(ctx context.Context) error {
 	return nil
 }
 
-// settledProgram is the number of the newest XDP program if it decides for good, else 0.
+// settledProgram returns the number of the newest XDP program if it decides and is not on trial. Otherwise it returns 0.
 func (l *Live) settledProgram() (int, error) {
 	if len(l.Generations) == 0 {
 		return 0, nil
@@ -186,7 +186,8 @@ func (l *Live) trials(ctx context.Context) error {
 	return nil
 }
 
-// Base is the generation that runs if the next change fails: not one on trial. It is nil if there is none.
+// Base returns the generation that continues to run if the next change fails. This is never the generation on trial. Base returns nil if there is
+// none.
 func (l *Live) Base() *Generation {
 	if l.Trial != nil || len(l.Generations) == 0 {
 		return l.Standby
@@ -194,7 +195,7 @@ func (l *Live) Base() *Generation {
 	return l.Generations[0]
 }
 
-// Rulesets are those that a generation has in the kernel.
+// Rulesets returns the rulesets that a generation has in the kernel.
 func (l *Live) Rulesets(g *Generation) []*netfilter.Ruleset {
 	if l.Trial != nil && g == l.Generations[0] {
 		return g.Manifest.AllRulesets()
@@ -202,7 +203,8 @@ func (l *Live) Rulesets(g *Generation) []*netfilter.Ruleset {
 	return g.Manifest.Rulesets
 }
 
-// Tool finds a tool of netfilter, once. That of nftables is there without its program: what the program is not asked goes on.
+// Tool returns the tool for a kind of netfilter, and caches it. If the nft program is missing, Tool still returns a tool for nftables, because some
+// of its functions do not need the program.
 func (l *Live) Tool(ctx context.Context, k netfilter.Kind) (netfilter.Tool, error) {
 	if t, ok := l.Tools[k]; ok {
 		return t, nil
@@ -217,7 +219,8 @@ func (l *Live) Tool(ctx context.Context, k netfilter.Kind) (netfilter.Tool, erro
 	return t, err
 }
 
-// All are the generations that a change must reach to hold whether or not a trial is confirmed, the one in force last.
+// All returns the generations that a change must reach, so that it holds whether or not a trial is confirmed. The generation in force is the last
+// one.
 func (l *Live) All() []*Generation {
 	list := slices.Clone(l.Generations)
 	if l.Standby != nil {
@@ -227,7 +230,7 @@ func (l *Live) All() []*Generation {
 	return list
 }
 
-// Manifests are those of All, in its order.
+// Manifests returns the manifests of the generations that All returns, in the same order.
 func (l *Live) Manifests() (list []*manifest.Manifest) {
 	for _, g := range l.All() {
 		list = append(list, g.Manifest)
@@ -249,7 +252,7 @@ func (g *Generation) Close() {
 	}
 }
 
-// ProgramID is the number of the XDP program in the kernel, 0 when there is none.
+// ProgramID returns the kernel's ID of the XDP program. It returns 0 when there is no program.
 func (g *Generation) ProgramID() (ebpf.ProgramID, error) {
 	if g.Program == nil {
 		return 0, nil
@@ -257,8 +260,8 @@ func (g *Generation) ProgramID() (ebpf.ProgramID, error) {
 	return g.Program.ID()
 }
 
-// Foreign returns a *datapath.FormatError when the maps of a generation's program are of another version, so that they cannot be
-// read. It runs all the same, and an apply can take its place.
+// Foreign returns a *datapath.FormatError when another version has loaded the generation's program, so that its maps cannot be read. The generation
+// still runs, and an apply can replace it.
 func (g *Generation) Foreign() error {
 	if g == nil || g.Program == nil {
 		return nil

@@ -8,14 +8,15 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// Repairs is how often something of a generation was put back.
+// Repairs is the number of times that a part of a generation was repaired, and the last repair.
 type Repairs struct {
 	Count int       `json:"count"`
 	Last  time.Time `json:"last"`
-	What  string    `json:"what"` // the last of them
+	What  string    `json:"what"` // the last part that was repaired
 }
 
-// NoteRepair counts a repair of a generation, and keeps what was put back. It is in the BPF file system, so it takes no disk.
+// NoteRepair counts a repair of a generation, and stores the description what of the repair. The note is in the BPF file system, so it takes no disk
+// space.
 func NoteRepair(state *datapath.State, number int, what string) error {
 	n, err := ReadRepairs(state, number)
 	if err != nil {
@@ -28,7 +29,7 @@ func NoteRepair(state *datapath.State, number int, what string) error {
 	return state.SetNote(number, datapath.NoteRepairs, text)
 }
 
-// ReadRepairs reads how often something of a generation was put back.
+// ReadRepairs reads the stored repairs of a generation. It returns the zero value if there were none.
 func ReadRepairs(state *datapath.State, number int) (r Repairs, err error) {
 	text, err := state.Note(number, datapath.NoteRepairs)
 	if text == nil || err != nil {

@@ -10,22 +10,22 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
-// Exchanged is a set that has another content.
+// Exchanged is a set whose content was replaced.
 type Exchanged struct {
 	Set     string `json:"set"`
 	Entries int    `json:"entries"`
 	Before  int    `json:"entries_before"`
 }
 
-// Change is other contents for live sets.
+// Change has new contents for live sets.
 type Change struct {
-	Next    []manifest.Live       // what the manifest is to say of all live sets
-	Content map[string]*addrs.Set // by the set; those that stay are not there
-	Done    []Exchanged           // what is to be said of it
+	Next    []manifest.Live       // the new state of all live sets for the manifest
+	Content map[string]*addrs.Set // new contents by the name of the set; sets that do not change are absent
+	Done    []Exchanged           // the replaced sets, to be reported
 }
 
-// Changed reads what the live sets of a policy that runs are to hold now. With all it looks at the content of all sets, else only at
-// those of which the copy or the database is another. A set that cannot be read stays; the error says so beside the change.
+// Changed reads the present contents of the live sets of a running policy. If `all` is true it reads all sets, else only sets whose copy or database
+// has changed. A set that cannot be read keeps its content; Changed then returns both the change and an error.
 func Changed(store feed.Store, m *manifest.Manifest, all bool) (*Change, error) {
 	x := &Change{Next: slices.Clone(m.Live), Content: map[string]*addrs.Set{}}
 	var allowed []feed.AllowEntry
@@ -59,7 +59,7 @@ func Changed(store feed.Store, m *manifest.Manifest, all bool) (*Change, error) 
 	return x, errors.Join(errs...)
 }
 
-// Applied is a program with the contents.
+// Applied returns a copy of the program p with the new contents.
 func (x *Change) Applied(p *ir.Program) *ir.Program {
 	out := *p
 	out.Sets = slices.Clone(p.Sets)

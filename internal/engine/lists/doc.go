@@ -1,9 +1,9 @@
-// Package lists knows the live sets of a policy: those whose content is a list that is fetched (internal/sources/feed), or countries and
-// autonomous systems of a database (internal/sources/geo), and is exchanged while the policy runs. In: the policy, the store of copies,
-// and what this host cannot do without. Out: what each set is to hold (Screen, Content), what it was made of (Origin), and how all
-// of them stand (Status). It changes nothing in the kernel: engine/control does.
+// Package lists handles the live sets of a policy, whose contents are replaced while the policy runs. The content is a fetched list
+// (internal/sources/feed), or the addresses of countries or autonomous systems in a database (internal/sources/geo). The package needs the policy,
+// the store of copies, and the addresses that this host needs. It returns the content of each set (Screen, Content), the identity of the copy
+// (Origin), and the status of all sets (Status). It changes nothing in the kernel: engine/control does.
 //
-//	change, err := lists.Changed(feed.InState(state), m, false) // m: the manifest of what runs
+//	change, err := lists.Changed(feed.InState(state), m, false) // m: the manifest of the running policy
 //	if len(change.Content) > 0 {                                // also beside an error, which is about other sets
 //		program = change.Applied(before)
 //	}

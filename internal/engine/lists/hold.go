@@ -11,11 +11,11 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
-// A HeldError says that a set of a database stays as it is, since with its new content the policy could drop an operator, or what
-// this host cannot do without.
+// A HeldError says that a set of a database keeps its content. With the new content the policy could drop an operator, or an address that this host
+// needs.
 type HeldError struct {
 	Set    string
-	Joins  bool // the address would come into the set; else it would leave it
+	Joins  bool // true: the new database adds the address to the set; false: it removes the address
 	Needed feed.Removed
 }
 
@@ -33,8 +33,8 @@ func (e *HeldError) Hint() string {
 	return "apply the policy again to take the database as it is: apply refuses what would drop your session"
 }
 
-// Hold takes those sets of databases out of a change with which rules could drop an operator of the policy, or what this host cannot
-// do without, and could not before. p is the program with the contents before.
+// Hold removes sets of databases from a change if rules could drop a needed address only with the new content. A needed address is one of an operator
+// of the policy, or one that the host needs. p is the program with the old contents. The error has a *HeldError for each removed set.
 func (x *Change) Hold(m *manifest.Manifest, p *ir.Program) error {
 	var errs []error
 	var needed []feed.AllowEntry
@@ -57,7 +57,7 @@ func (x *Change) Hold(m *manifest.Manifest, p *ir.Program) error {
 	return errors.Join(errs...)
 }
 
-// heldBy is a *HeldError when one of the needed addresses would come into a set or leave it to its harm.
+// heldBy returns a *HeldError when the new content adds or removes a needed address, and rules could therefore drop the address.
 func heldBy(p *ir.Program, set int, next *addrs.Set, needed []feed.AllowEntry) error {
 	join, leave := harms(p, set)
 	before := p.Sets[set].Static
@@ -68,7 +68,7 @@ func heldBy(p *ir.Program, set int, next *addrs.Set, needed []feed.AllowEntry) e
 	for _, n := range needed {
 		var b addrs.Builder
 		if b.Add(n.Prefix) != nil {
-			continue // no prefix, so no address
+			continue // not a valid prefix
 		}
 		one := b.Set()
 		joins := join && joining.Overlaps(one)
@@ -79,8 +79,8 @@ func heldBy(p *ir.Program, set int, next *addrs.Set, needed []feed.AllowEntry) e
 	return nil
 }
 
-// harms reports whether rules can drop an address because it comes into a set, or because it leaves it. Other conditions of the
-// rules are not asked: an operator can come over any port.
+// harms reports whether rules can drop an address because it joins a set, and whether they can because it leaves the set. It ignores the other
+// conditions of the rules, because an operator can connect to any port.
 func harms(p *ir.Program, set int) (join, leave bool) {
 	for _, r := range p.Rules {
 		if r.Observe {

@@ -21,14 +21,14 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// sourceOf says where a set of a policy is fetched from.
+// sourceOf returns the source from which a set is fetched.
 func sourceOf(s *policy.Set) feed.Source {
 	f := s.Feed
 	return feed.Source{Set: s.Name, URL: f.URL, Every: f.Every, Max: s.Max, Shrink: f.Shrink, Grow: f.Grow,
 		Format: feed.Format(f.Format), SHA256: f.SHA256, Minisign: f.Minisign}
 }
 
-// FetchMissing fetches the lists of a policy of which there is no copy. Without all of them the policy would not mean what it says.
+// FetchMissing fetches the lists of a policy that have no copy in the store. Without these lists the policy would not do what its author wrote.
 func FetchMissing(ctx context.Context, store feed.Store, p *policy.Policy, f *feed.Fetcher) error {
 	var all sync.WaitGroup
 	errs := make(policy.Errors, len(p.Sets))
@@ -43,7 +43,7 @@ func FetchMissing(ctx context.Context, store feed.Store, p *policy.Policy, f *fe
 		all.Go(func() {
 			if _, err := store.Refresh(ctx, f, sourceOf(s), true); err != nil {
 				hint := "mend the address or the server, or name a list on this host by file until it can be fetched"
-				if errors.As(err, new(*fs.PathError)) { // of a file of this host
+				if errors.As(err, new(*fs.PathError)) { // a file of this host
 					hint = "see why this file cannot be written: the disk may be full"
 				}
 				errs[i] = &policy.Error{File: p.File, Line: s.Pos.Line, Col: s.Pos.Col, Msg: fmt.Sprintf("%v; there is no earlier copy of it", err), Hint: hint}
@@ -57,7 +57,7 @@ func FetchMissing(ctx context.Context, store feed.Store, p *policy.Policy, f *fe
 	return nil
 }
 
-// WithCopies gives the sets of a policy that are fetched their last good copies. The notes say which.
+// WithCopies sets the content of each fetched set to its last good copy. The notes list these copies.
 func WithCopies(p *policy.Policy, store feed.Store) (*policy.Policy, []string, error) {
 	out := *p
 	out.Sets = slices.Clone(p.Sets)
@@ -84,7 +84,7 @@ func WithCopies(p *policy.Policy, store feed.Store) (*policy.Policy, []string, e
 	return &out, notes, nil
 }
 
-// ago says how long ago something was.
+// ago says in words how long ago t was.
 func ago(t time.Time) string {
 	d := time.Since(t)
 	switch {
@@ -98,8 +98,8 @@ func ago(t time.Time) string {
 	return fmt.Sprintf("%.0f days ago", d.Hours()/24)
 }
 
-// Live settles the live sets of a program that a policy was lowered to: it takes out of lists what this host cannot do without. It
-// returns the program with that content, and what the manifest is to say of the sets.
+// Live determines the contents of the live sets of a program. From fetched lists it removes the addresses that this host needs. It returns the
+// program with these contents, and the state of the sets for the manifest. p is the policy from which lowered was compiled.
 func Live(store feed.Store, p *policy.Policy, lowered *ir.Program, operators []netip.Prefix) (*ir.Program, []manifest.Live) {
 	if !slices.ContainsFunc(lowered.Sets, func(s ir.Set) bool { return s.Live }) {
 		return lowered, nil
@@ -124,7 +124,7 @@ func Live(store feed.Store, p *policy.Policy, lowered *ir.Program, operators []n
 		}
 		s.Static = Screen(&l, s.Static, allowed)
 		s.Entries = l.Entries
-		if of.Geo == nil || of.Geo.DB == of.Geo.Written { // else a copy for boot was read, and the file may be another by now
+		if of.Geo == nil || of.Geo.DB == of.Geo.Written { // otherwise a copy for boot was read, and the database file may have changed
 			l.Origin, _ = Origin(store, &l)
 		}
 		live = append(live, l)
@@ -132,7 +132,7 @@ func Live(store feed.Store, p *policy.Policy, lowered *ir.Program, operators []n
 	return &program, live
 }
 
-// Screen takes what the allowlist has out of the content of a set that is fetched, and notes what is left.
+// Screen removes the addresses of the allowlist from the content of a fetched set, and records the removed entries in l.
 func Screen(l *manifest.Live, content *addrs.Set, allowed []feed.AllowEntry) *addrs.Set {
 	l.Spared, l.More = nil, 0
 	if l.Feed != nil {
@@ -148,8 +148,8 @@ func Screen(l *manifest.Live, content *addrs.Set, allowed []feed.AllowEntry) *ad
 	return content
 }
 
-// Allowlist lists what no list from outside may hold on this host: what the policy never bans, its operators, and what the host
-// cannot do without.
+// Allowlist returns the addresses that no external list may contain on this host: addresses that the policy never bans, addresses of its operators,
+// and addresses that the host needs.
 func Allowlist(never *addrs.Set, operators []netip.Prefix) (list []feed.AllowEntry) {
 	if never != nil {
 		for p := range never.Prefixes() {
@@ -169,7 +169,7 @@ func Allowlist(never *addrs.Set, operators []netip.Prefix) (list []feed.AllowEnt
 	return list
 }
 
-// beside is the path of a file that a policy names, from the root on.
+// beside returns the absolute path of a file that a policy names.
 func beside(file, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -180,7 +180,7 @@ func beside(file, path string) string {
 	return path
 }
 
-// Notes say what was taken out of lists for this host.
+// Notes returns notes on the addresses that were removed from lists because this host needs them.
 func Notes(live []manifest.Live) (notes []string) {
 	for i := range live {
 		if text := live[i].Screened().Reasons(); text != "" {
@@ -190,7 +190,7 @@ func Notes(live []manifest.Live) (notes []string) {
 	return notes
 }
 
-// Origin tells the copy or the database of a set from those before; "" when there is none.
+// Origin returns a text that identifies the copy or the database from which a set is read. It returns "" when there is none.
 func Origin(store feed.Store, l *manifest.Live) (string, error) {
 	if l.Feed != nil {
 		return store.Mark(*l.Feed)
@@ -202,7 +202,7 @@ func Origin(store feed.Store, l *manifest.Live) (string, error) {
 	return fmt.Sprintf("%d bytes of %d", info.Size(), info.ModTime().UnixNano()), nil
 }
 
-// Content reads what a set is to hold; nil when there is no copy.
+// Content reads the present content of a set. It returns nil when there is no copy.
 func Content(store feed.Store, l *manifest.Live) (*addrs.Set, error) {
 	if l.Feed != nil {
 		c, set, err := store.Copy(*l.Feed)

@@ -12,24 +12,24 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
-// Status is how a live set stands.
+// Status is the status of a live set.
 type Status struct {
 	Set     string         `json:"set"`
-	From    string         `json:"from"`              // the address of the list, or what is read from which database
+	From    string         `json:"from"`              // the address of the list, or the wanted data and its database
 	Every   float64        `json:"every,omitempty"`   // seconds between fetches
 	State   feed.State     `json:"state"`             // ok, failing, held, stale or none
-	Why     string         `json:"why,omitempty"`     // it is not ok
-	Entries int            `json:"entries"`           // that are in force
-	Since   time.Time      `json:"since"`             // they are
-	Checked *time.Time     `json:"checked,omitempty"` // when the copy was last known to be the newest
-	Age     float64        `json:"age,omitempty"`     // seconds since then
-	Next    *time.Time     `json:"next,omitempty"`    // fetch
+	Why     string         `json:"why,omitempty"`     // why the state is not ok
+	Entries int            `json:"entries"`           // number of entries in force
+	Since   time.Time      `json:"since"`             // when these entries came into force
+	Checked *time.Time     `json:"checked,omitempty"` // when the copy was last found to be the newest
+	Age     float64        `json:"age,omitempty"`     // seconds since Checked
+	Next    *time.Time     `json:"next,omitempty"`    // time of the next fetch
 	Held    int            `json:"held_entries,omitempty"`
-	Removed []feed.Removed `json:"removed,omitempty"` // from the list, and why
+	Removed []feed.Removed `json:"removed,omitempty"` // entries that were removed from the list, with the reasons
 	More    int            `json:"more_removed,omitempty"`
 }
 
-// StatusOf is how a live set stands.
+// StatusOf returns the status of a live set.
 func StatusOf(store feed.Store, l *manifest.Live) Status {
 	out := Status{Set: l.Set, State: feed.StateOK, Entries: l.Entries, Since: l.Since, Removed: l.Spared, More: l.More}
 	if l.Feed == nil {
@@ -57,12 +57,12 @@ func database(d *manifest.Database) string {
 	return strings.Join(what, " ") + " of " + d.File
 }
 
-// Reasons says what was removed and why, "" when nothing was.
+// Reasons returns a text on the removed entries and the reasons. It returns "" when no entry was removed.
 func (s *Status) Reasons() string {
 	return (&feed.Screened{Removed: s.Removed, More: s.More}).Reasons()
 }
 
-// Alert is what an operator must look at, "" when there is nothing.
+// Alert returns a text on a problem that needs an operator. It returns "" when there is none.
 func (s *Status) Alert() string {
 	switch s.State {
 	case feed.StateStale:
@@ -80,10 +80,10 @@ func (s *Status) Alert() string {
 	return ""
 }
 
-// ErrNoFeed says that the policy that runs has no set of a name that is fetched.
+// ErrNoFeed says that the running policy has no fetched set with a given name.
 var ErrNoFeed = errors.New("the policy that runs has no such set with url")
 
-// Feeds are the lists of some sets that are fetched, of all without a name.
+// Feeds returns the sources of the named fetched sets. Without names it returns the sources of all fetched sets.
 func Feeds(live []manifest.Live, names ...string) (sources []feed.Source, err error) {
 	for i := range live {
 		if f := live[i].Feed; f != nil && (len(names) == 0 || slices.Contains(names, live[i].Set)) {

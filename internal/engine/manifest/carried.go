@@ -12,15 +12,16 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// Carried has the counts of a generation from places that are gone, which its own counters lack: a rule that moves has another counter, and
-// a counter of netfilter starts with the count of the old one from when it was made, not from when the old one ended.
+// Carried has earlier counts of a generation that its present counters lack, because the earlier counters are gone. When a rule moves, it gets a new
+// counter. A new counter in netfilter starts with the value of the old counter at the time when the new one was made. The old counter may count more
+// packets after that time.
 type Carried struct {
-	Rules   []Count          `json:"rules,omitempty"` // in the manifest's order
+	Rules   []Count          `json:"rules,omitempty"` // in the order of the manifest's rules
 	Checks  map[string]Count `json:"checks,omitempty"`
 	Default Count            `json:"default"`
 }
 
-// Rule is the count of a rule, by its index in the manifest.
+// Rule returns the count of a rule, by the index of the rule in the manifest.
 func (c *Carried) Rule(i int) Count {
 	if i >= len(c.Rules) {
 		return Count{}
@@ -28,13 +29,13 @@ func (c *Carried) Rule(i int) Count {
 	return c.Rules[i]
 }
 
-// IsZero reports whether there is nothing to add.
+// IsZero reports whether all counts are 0.
 func (c *Carried) IsZero() bool {
 	nothing := func(t Count) bool { return t == Count{} }
 	return nothing(c.Default) && !slices.ContainsFunc(c.Rules, func(t Count) bool { return !nothing(t) }) && len(c.Checks) == 0
 }
 
-// Read reads what is kept with a generation; nothing kept leaves c as it is.
+// Read sets c to the counts that are stored with a generation. If no counts are stored, c stays unchanged.
 func (c *Carried) Read(state *datapath.State, number int) error {
 	text, err := state.Note(number, datapath.NoteCounted)
 	if text == nil || err != nil {
@@ -46,7 +47,7 @@ func (c *Carried) Read(state *datapath.State, number int) error {
 	return nil
 }
 
-// Write keeps c with a generation.
+// Write stores c with a generation.
 func (c *Carried) Write(state *datapath.State, number int) error {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -55,7 +56,7 @@ func (c *Carried) Write(state *datapath.State, number int) error {
 	return state.SetNote(number, datapath.NoteCounted, text)
 }
 
-// Seeds are what counters in netfilter were told to begin with: in nftables by their name, in iptables by the reason.
+// Seeds are the initial values of counters in netfilter. The key is the name of the counter in nftables, and the reason in iptables.
 type Seeds map[string]Count
 
 func (s Seeds) of(names ...string) Count {
@@ -67,17 +68,18 @@ func (s Seeds) of(names ...string) Count {
 	return Count{}
 }
 
-// InFrames is a count of netfilter, with the headers that XDP counts.
+// InFrames converts a count of netfilter to a count of XDP, which includes the Ethernet headers.
 func InFrames(n netfilter.Count) Count { return Count{n.Packets, n.Bytes + ethernet*n.Packets} }
 
-// InPackets is the opposite of InFrames.
+// InPackets is the inverse of InFrames.
 func (t Count) InPackets() netfilter.Count {
 	return netfilter.Count{Packets: t.Packets, Bytes: t.Bytes - min(t.Bytes, ethernet*t.Packets)}
 }
 
-// Leaves returns the counts to add to those of a generation with the same rules that replaces this one, which no longer counts: all that
-// the counters of the new one did not start with. Those in netfilter started with first. Those in XDP have all that they have now if both
-// generations count there, and else what was counted before the new one ran.
+// Leaves returns the counts to add to the counters of the next generation, which has the same rules. The generation of c no longer counts. The result
+// is the part of its counts with which the new counters did not start. New counters in netfilter started with the values in first. If a rule stays in
+// XDP, its counter there is the same and needs no addition. If it moves to XDP, its counter there has only the packets of the time before, which was
+// has.
 func (c *Counts) Leaves(next *Manifest, was *Counts, first Seeds) Carried {
 	own := func(slot uint32, from, to, also plan.Stage, names ...string) (n Count) {
 		if to != plan.StageXDP || also != "" {
@@ -101,14 +103,15 @@ func (c *Counts) Leaves(next *Manifest, was *Counts, first Seeds) Carried {
 		return f
 	}
 	f.Checks = map[string]Count{}
-	for check, name := range next.Ruleset().Checks { // which never move between XDP and netfilter
+	for check, name := range next.Ruleset().Checks { // checks never move between XDP and netfilter
 		f.Checks[check] = c.Named[c.Ruleset.Checks[check]].plus(c.Carried.Checks[check]).minus(first.of(name))
 	}
 	return f
 }
 
-// GoesOn returns the counts to add to those of the next generation, which may have other rules: for rules that both have in XDP, the counts
-// that are added now; for a default that one of them does not count, all. Counters in netfilter start with all of it.
+// GoesOn returns the counts to add to the counters of the next generation, which may have other rules. For a rule that both generations have in XDP,
+// the result is the count that is added now. For a default that one of the two does not count, it is the whole count of the default. Counters in
+// netfilter start with their whole count, so they need no addition.
 func (c *Counts) GoesOn(next *Manifest) Carried {
 	before, later := map[uint64]Count{}, map[uint64]Count{}
 	for i, r := range c.Manifest.Rules {
@@ -140,7 +143,7 @@ func (c *Counts) GoesOn(next *Manifest) Carried {
 	return f
 }
 
-// Stay returns the counts in netfilter, by the names of their counters, without those of rules and of a default that the next generation
+// Stay returns the counts in netfilter, by the names of the counters. It leaves out rules that the next generation lacks, and a default that it
 // lacks.
 func (c *Counts) Stay(next *Manifest) map[string]Count {
 	counts, stays := maps.Clone(c.Named), map[string]Rule{}
@@ -154,7 +157,7 @@ func (c *Counts) Stay(next *Manifest) map[string]Count {
 		switch {
 		case !ok || to.Fingerprint != r.Fingerprint:
 			delete(counts, name)
-		case counted && r.Stage == plan.StageXDP && to.Stage == plan.StageXDP: // the rest stays in its slot
+		case counted && r.Stage == plan.StageXDP && to.Stage == plan.StageXDP: // the other part of the count stays in the slot of XDP
 			counts[name] = c.later(i, r)
 		case counted:
 			counts[name] = c.Rule(i, r)

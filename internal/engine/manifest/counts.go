@@ -10,15 +10,15 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Counts are what the places of a generation in the kernel have counted.
+// Counts are all counts of a generation, in XDP and in netfilter.
 type Counts struct {
 	Manifest *Manifest
-	Program  bool               // there is one in XDP
-	slots    []image.Counter    // its counters
-	Ruleset  *netfilter.Ruleset // in netfilter, or nil
-	Named    map[string]Count   // its counters
+	Program  bool               // whether the generation has an XDP program
+	slots    []image.Counter    // the counters of the program
+	Ruleset  *netfilter.Ruleset // the ruleset in netfilter; nil if there is none
+	Named    map[string]Count   // the counters of the ruleset
 	Carried  Carried
-	Read     time.Time // when they were read: those in XDP where there are some
+	Read     time.Time // when the counters were read; if there is a program, when those in XDP were read
 }
 
 // Count is a number of packets and of their bytes.
@@ -29,15 +29,15 @@ type Count struct {
 
 func (t Count) plus(o Count) Count { return Count{t.Packets + o.Packets, t.Bytes + o.Bytes} }
 
-// minus is 0 where the other has more.
+// minus returns t minus o. If o is larger, the result is 0.
 func (t Count) minus(o Count) Count {
 	return Count{t.Packets - min(t.Packets, o.Packets), t.Bytes - min(t.Bytes, o.Bytes)}
 }
 
-// ethernet is the header that XDP counts and netfilter does not, in bytes.
+// ethernet is the length of the Ethernet header in bytes. XDP counts this header, and netfilter does not.
 const ethernet = 14
 
-// ReadSlots reads the counters in XDP, as far as the manifest uses them.
+// ReadSlots reads the counters in XDP up to the last slot that the manifest uses.
 func (c *Counts) ReadSlots(state *datapath.State) error {
 	counters, err := state.Counters()
 	if err != nil || counters == nil {
@@ -52,7 +52,7 @@ func (c *Counts) ReadSlots(state *datapath.State) error {
 	return err
 }
 
-// Slot is what XDP has counted in a slot.
+// Slot returns the count of a slot in XDP.
 func (c *Counts) Slot(n uint32) Count {
 	if n >= uint32(len(c.slots)) {
 		return Count{}
@@ -60,7 +60,7 @@ func (c *Counts) Slot(n uint32) Count {
 	return Count{c.slots[n].Packets, c.slots[n].Bytes}
 }
 
-// Rule is the count of a rule, by its index in the manifest.
+// Rule returns the count of a rule. i is the index of the rule in the manifest.
 func (c *Counts) Rule(i int, r Rule) Count {
 	n := c.Carried.Rule(i)
 	if r.Stage == plan.StageXDP {
@@ -72,7 +72,7 @@ func (c *Counts) Rule(i int, r Rule) Count {
 	return n.plus(c.inRuleset(i))
 }
 
-// inRuleset is what netfilter counts of a rule.
+// inRuleset returns the count of a rule in netfilter.
 func (c *Counts) inRuleset(i int) Count {
 	if c.Ruleset == nil || i >= len(c.Ruleset.Rules) {
 		return Count{}
@@ -80,7 +80,7 @@ func (c *Counts) inRuleset(i int) Count {
 	return c.Named[c.Ruleset.Rules[i]]
 }
 
-// later is what netfilter counts of a rule in XDP, of what waited there.
+// later returns the count in netfilter of a rule that also runs in XDP. It counts packets that XDP has left to netfilter to decide.
 func (c *Counts) later(i int, r Rule) Count {
 	if r.Also == "" {
 		return Count{}
@@ -96,11 +96,11 @@ func (c *Counts) defaultLater() Count {
 	return c.Named[c.Ruleset.Default]
 }
 
-// Check is the count of a check, and where it is done, if it is.
+// Check returns the count of a check and the stage at which the check is made. `done` is false if no stage makes the check.
 func (c *Counts) Check(check packet.Check) (n Count, at plan.Stage, done bool) {
 	if c.Program {
 		n = c.Slot(uint32(check))
-		if c.Ruleset != nil { // frames that rules in netfilter do not see
+		if c.Ruleset != nil { // add the packets that netfilter checks
 			n = n.plus(c.Named[c.Ruleset.Checks[check.String()]])
 		}
 		return n, plan.StageXDP, true
@@ -113,7 +113,7 @@ func (c *Counts) Check(check packet.Check) (n Count, at plan.Stage, done bool) {
 	return Count{}, "", false
 }
 
-// Checks are the counts of all checks that are done.
+// Checks returns the counts of all checks that are made.
 func (c *Counts) Checks() (list []Count) {
 	for check := range packet.NumChecks {
 		if n, _, done := c.Check(check); done && c.Manifest.Checks.Has(check) {
@@ -123,7 +123,7 @@ func (c *Counts) Checks() (list []Count) {
 	return list
 }
 
-// ByDefault is the count of the default.
+// ByDefault returns the count of the default.
 func (c *Counts) ByDefault() Count {
 	n := c.Carried.Default
 	switch {

@@ -1,4 +1,4 @@
-// This file adds up the counters of a policy in XDP and in netfilter, and decides which of them go on when another policy replaces it,
-// or when its rules move.
+// This file adds up the counters of a policy in XDP and in netfilter. It also determines which counts continue when another policy replaces this one,
+// or when rules move.
 
 package manifest

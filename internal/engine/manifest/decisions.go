@@ -9,13 +9,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Decision is a reason, with what it decides and where.
+// Decision is a verdict, its reason, and the stage that gives it.
 type Decision struct {
 	Verdict, Reason string
 	Stage           plan.Stage
 }
 
-// Decision finds the first reason whose counter moved, and whose verdict is what the packet's fate shows.
+// Decision returns the first decision whose counter has increased and whose verdict fits drops. moved are the names of the increased counters. drops
+// says whether the packet was dropped.
 func (m *Manifest) Decision(from *netfilter.Ruleset, moved []string, drops bool) (Decision, bool) {
 	names := map[string]bool{}
 	for _, name := range moved {
@@ -29,8 +30,8 @@ func (m *Manifest) Decision(from *netfilter.Ruleset, moved []string, drops bool)
 	return Decision{}, false
 }
 
-// Proxied finds what became of a packet of a protected service: SYNPROXY, which is there for the rule of the protection,
-// has taken it, or it was dropped beside it.
+// Proxied returns the decision about a packet of a protected service: either SYNPROXY has taken it, as the rule of the protection says, or it was
+// dropped as invalid next to SYNPROXY. moved are the names of the increased counters.
 func (m *Manifest) Proxied(from *netfilter.Ruleset, moved []string) (Decision, bool) {
 	for number, of := range from.Proxies {
 		rule := slices.IndexFunc(m.Rules, func(r Rule) bool { return r.Protect == number+1 })
@@ -45,13 +46,13 @@ func (m *Manifest) Proxied(from *netfilter.Ruleset, moved []string) (Decision, b
 	return Decision{}, false
 }
 
-// counted is a decision with its counter in netfilter.
+// counted is a decision and the name of its counter in netfilter.
 type counted struct {
 	Decision
 	counter string
 }
 
-// decisions lists what a ruleset decides: checks, rules in their order, and the default; not what only counts.
+// decisions lists the decisions of a ruleset: checks, rules in their order, and the default. It leaves out rules and checks that only count.
 func (m *Manifest) decisions(from *netfilter.Ruleset) (list []counted) {
 	for name, counter := range from.Checks {
 		check, _ := packet.CheckNamed(name)

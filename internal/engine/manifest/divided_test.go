@@ -8,7 +8,8 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// TestDividedCounts has a rule and a default that both XDP and netfilter count: the count is the sum, and so it stays from one generation to the next.
+// TestDividedCounts has a rule and a default that are counted both in XDP and in netfilter. The count must be the sum of both. It must stay correct
+// from one generation to the next.
 func TestDividedCounts(t *testing.T) {
 	slots := make([]image.Counter, image.SlotRules+1)
 	slots[image.SlotDefault].Packets, slots[image.SlotRules].Packets = 1000, 100
@@ -23,10 +24,10 @@ func TestDividedCounts(t *testing.T) {
 	for _, tt := range []struct {
 		what                                       string
 		stage, also                                plan.Stage
-		seedRule, seedDefault, addRule, addDefault uint64 // what netfilter begins with, and what is added to all counters
+		seedRule, seedDefault, addRule, addDefault uint64 // initial values of netfilter's counters, and the additions to all counters
 	}{
 		{"divided", plan.StageXDP, plan.StageFilter, 10, 20, 0, 0},
-		{"in XDP alone", plan.StageXDP, "", 10, 20, 10, 20}, // which has no counter in netfilter that begins
+		{"in XDP alone", plan.StageXDP, "", 10, 20, 10, 20}, // no counter in netfilter could start with a value
 		{"at filter alone", plan.StageFilter, "", 110, 1020, 0, 0},
 	} {
 		then := rule

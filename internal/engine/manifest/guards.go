@@ -7,12 +7,12 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// Guard is what a guard counts: responses above its limit.
+// Guard is a guard of a service, which limits the responses that the service sends. It counts the responses above the limit.
 type Guard struct {
 	Service string `json:"service"`
 	Slot    uint32 `json:"slot"`
-	Line    int    `json:"line,omitempty"` // in the policy file
-	Limited bool   `json:"limited"`        // there is a limit
+	Line    int    `json:"line,omitempty"` // the line in the policy file
+	Limited bool   `json:"limited"`        // whether there is a limit
 	Observe bool   `json:"observe,omitempty"`
 }
 
@@ -22,17 +22,17 @@ type UDPService struct {
 	Protocol string `json:"protocol"`
 }
 
-// Name is that of the reason.
+// Name returns the name of the reason that the guard counts.
 func (g *Guard) Name() string { return g.Service + ":responses" }
 
-// guardFingerprint is fingerprint for the guard of a service.
+// guardFingerprint is the function fingerprint for the guard of a service.
 func guardFingerprint(service string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintln(h, "guard", service)
 	return h.Sum64()
 }
 
-// UsedSlot is a counter slot of a rule, a guard or a protection, and what tells whether it stays.
+// UsedSlot is the counter slot of a rule, a guard or a protection. The fingerprint identifies this owner of the slot across policies.
 type UsedSlot struct {
 	Slot        uint32
 	fingerprint uint64
@@ -54,7 +54,7 @@ func (m *Manifest) UsedSlots() (list []UsedSlot) {
 	return list
 }
 
-// NoEgress notes that nothing is done about packets that leave, on behalf of these guards.
+// NoEgress records that the limits of the given guards have no effect, because packets that leave are not filtered.
 func (m *Manifest) NoEgress(guards []ir.Guard) {
 	for i, g := range guards {
 		m.Guards[i].Limited = false

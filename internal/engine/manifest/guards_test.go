@@ -6,8 +6,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// TestNoEgress has a kernel without a place for what guards do about responses: their limits keep their numbers, which are
-// those of the program, and are marked.
+// TestNoEgress assumes a kernel without the egress hook, on which guards cannot limit responses. The limits of the guards must keep their numbers,
+// which the program also uses, and must be marked as unused.
 func TestNoEgress(t *testing.T) {
 	m := Manifest{
 		Guards: []Guard{{Service: "a", Limited: true}, {Service: "b"}},

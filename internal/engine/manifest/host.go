@@ -6,13 +6,13 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// The headers without options that MTU and MSS differ by, in bytes.
+// The length in bytes of the IP and TCP headers without options. It is the difference between MTU and MSS.
 const (
 	headers4 = 40
 	headers6 = 60
 )
 
-// fromHost is what SYN-ACKs for a service of this host announce, as its kernel would.
+// fromHost returns the options that SYN-ACKs for a service of this host announce: the options that the host's kernel would announce.
 func fromHost(s *ir.Protection, m ir.CookieMethod, host *facts.Facts) ir.Handshake {
 	f := ir.Handshake{
 		Method: m, MSS: [2]uint16{uint16(max(host.MTU-headers4, policy.MinMSS)), uint16(max(host.MTU-headers6, policy.MinMSS))},
@@ -28,7 +28,7 @@ func fromHost(s *ir.Protection, m ir.CookieMethod, host *facts.Facts) ir.Handsha
 	return f
 }
 
-// hostOptions are those that this host does, or that the method can.
+// hostOptions returns the TCP options that this host uses and that the cookie method can offer.
 func hostOptions(m ir.CookieMethod, t facts.TCP) (o ir.TCPOptions) {
 	if m == ir.MethodListener && lostToListener(t) != "" {
 		return 0

@@ -11,13 +11,13 @@ import (
 // Limit is a limit of a rule.
 type Limit struct {
 	Rule   string     `json:"rule"`
-	Text   string     `json:"text"` // as a policy has it
-	Each   bool       `json:"each"` // for each of many prefixes; else it is one for all
+	Text   string     `json:"text"` // in the form of a policy
+	Each   bool       `json:"each"` // true: each prefix has its own limit; false: one limit for all packets
 	Ban    *BanAction `json:"ban,omitempty"`
-	Unused bool       `json:"unused,omitempty"` // nothing asks it; it keeps the numbers of those after it
+	Unused bool       `json:"unused,omitempty"` // no rule uses it; it is kept so that the limits after it keep their numbers
 }
 
-// limits notes the limits of a program, and who is spared when they ban.
+// limits stores the limits of a program and the prefixes that are never banned in the manifest.
 func (m *Manifest) limits(p *ir.Program) {
 	for i := range p.Limits {
 		l := &p.Limits[i]
@@ -39,7 +39,7 @@ func (m *Manifest) limits(p *ir.Program) {
 	}
 }
 
-// unusedLimits notes what only a protection asks that has fallen back to a rule.
+// unusedLimits marks limits as unused if only a protection has used them and a plain rule has replaced the protection.
 func (m *Manifest) unusedLimits(p *ir.Program) {
 	used := map[int]bool{}
 	for _, r := range p.Rules {
@@ -63,17 +63,17 @@ func (m *Manifest) unusedLimits(p *ir.Program) {
 	}
 }
 
-// BanAction says what becomes of prefixes that exceed a limit.
+// BanAction describes the ban of a prefix that exceeds a limit.
 type BanAction struct {
-	Set string        `json:"set"` // that they are entered into
+	Set string        `json:"set"` // the set to which the prefix is added
 	For time.Duration `json:"for"`
-	V4  int           `json:"v4"` // the lengths of the prefixes
+	V4  int           `json:"v4"` // the length in bits of a banned IPv4 prefix
 	V6  int           `json:"v6"`
 
-	Forgeable bool `json:"forgeable,omitempty"` // packets count that prove no address
+	Forgeable bool `json:"forgeable,omitempty"` // whether packets with a possibly forged source address count, too
 }
 
-// BanningRule is the first rule with a limit that bans, "" when there is none.
+// BanningRule returns the name of the first rule with a limit that bans. It returns "" when there is none.
 func (m *Manifest) BanningRule() string {
 	for _, l := range m.Limits {
 		if l.Ban != nil {
@@ -83,7 +83,8 @@ func (m *Manifest) BanningRule() string {
 	return ""
 }
 
-// NoteOperators notes who applied a policy that bans, or that has sets whose entries it does not name.
+// NoteOperators stores the client addresses of the sessions in which the policy was applied. It does so only if the policy bans or has sets that are
+// filled while it runs.
 func (m *Manifest) NoteOperators(sessions []facts.Session) {
 	filled := slices.ContainsFunc(m.Sets, func(s Set) bool { return s.Dynamic >= 0 && !s.Local })
 	if m.BanningRule() == "" && len(m.Live) == 0 && !filled {

@@ -10,26 +10,26 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
-// Live is a set whose content is exchanged while the policy runs, and which content is in force.
+// Live is a set whose content is replaced while the policy runs. It describes the present content.
 type Live struct {
 	Set     string         `json:"set"`
-	Feed    *feed.Source   `json:"feed,omitempty"` // where it is fetched from
-	Geo     *Database      `json:"geo,omitempty"`  // or what it is read from
-	Sum     string         `json:"sum"`            // of the content
-	Origin  string         `json:"origin"`         // tells the copy or the database from others
+	Feed    *feed.Source   `json:"feed,omitempty"` // the source from which the set is fetched; nil for a database
+	Geo     *Database      `json:"geo,omitempty"`  // the database from which the set is read; nil for a fetched list
+	Sum     string         `json:"sum"`            // the checksum of the content
+	Origin  string         `json:"origin"`         // identifies the copy or the database
 	Entries int            `json:"entries"`
-	Spared  []feed.Removed `json:"spared,omitempty"` // what was taken out of the list for this host
+	Spared  []feed.Removed `json:"spared,omitempty"` // entries that were removed from the list because this host needs them
 	More    int            `json:"more_spared,omitempty"`
-	Since   time.Time      `json:"since"` // this content has been in force
+	Since   time.Time      `json:"since"` // when this content came into force
 }
 
-// Database is a file of which a set has the addresses of countries or autonomous systems.
+// Database is a file that has the addresses of countries or autonomous systems, and the wanted ones.
 type Database struct {
 	geo.Wanted
 	File string `json:"file"`
 }
 
-// LiveOf finds a set whose content is exchanged, nil when there is none of that name.
+// LiveOf finds a live set by its name. It returns nil when there is none.
 func (m *Manifest) LiveOf(set string) *Live {
 	for i := range m.Live {
 		if m.Live[i].Set == set {
@@ -39,31 +39,31 @@ func (m *Manifest) LiveOf(set string) *Live {
 	return nil
 }
 
-// Screened is what was taken out of the list for this host.
+// Screened returns the entries that were removed from the list because this host needs them.
 func (l *Live) Screened() *feed.Screened { return &feed.Screened{Removed: l.Spared, More: l.More} }
 
-// SumOf tells the content of a set from any other.
+// SumOf returns a checksum of the content of a set.
 func SumOf(s *addrs.Set) string {
 	text, err := s.MarshalText()
 	if err != nil {
-		return "" // it returns no error
+		return "" // MarshalText returns no error
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// LimitKeys are the keys by which a program finds prefixes in its limits' tables.
+// LimitKeys are the hash keys for prefixes in the tables of a program's limits.
 type LimitKeys struct {
 	Sums [8]uint32 `json:"sums"`
 	Mix  [2]uint64 `json:"mix"`
 }
 
-// NeverSet is who the policy never bans, as far as the manifest knows, nil when it is nobody.
+// NeverSet returns the prefixes that the policy never bans, as far as the manifest has them. It returns nil when there are none.
 func (m *Manifest) NeverSet() *addrs.Set {
 	var b addrs.Builder
 	for _, p := range m.Never {
 		if b.Add(p) != nil {
-			continue // it has prefixes only
+			continue // cannot happen: Never has only valid prefixes
 		}
 	}
 	if b.Entries() == 0 {

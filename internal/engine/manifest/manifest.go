@@ -21,74 +21,74 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Manifest is what a generation remembers of its policy: enough to report on it, to explain it, and to hand its
-// counters and its dynamic sets to the next.
+// Manifest is the data that a generation stores about its policy. With it other commands can report on the policy, explain it, and pass its counters
+// and its dynamic sets on to the next generation.
 type Manifest struct {
-	Format   int                  `json:"format,omitempty"` // manifestFormat; the first versions wrote none
+	Format   int                  `json:"format,omitempty"` // manifestFormat; the first versions stored no format
 	File     string               `json:"file"`
 	Applied  time.Time            `json:"applied"`
 	Target   plan.Target          `json:"target"`
-	Mode     datapath.Mode        `json:"mode,omitempty"`   // of XDP, when somebody asked for one
-	Choice   string               `json:"choice,omitempty"` // why it is this target, when nobody asked for one
+	Mode     datapath.Mode        `json:"mode,omitempty"`   // the mode of XDP that the user asked for
+	Choice   string               `json:"choice,omitempty"` // why this target was chosen, if the user named none
 	Devices  []string             `json:"devices"`
 	Default  string               `json:"default"`
-	At       plan.Assignment      `json:"at"` // where the default is
+	At       plan.Assignment      `json:"at"` // where the default decides
 	Checks   packet.CheckSet      `json:"checks"`
 	Form     xdpgen.Form          `json:"form"`
-	Key      uint64               `json:"key"`                // of questions
-	Tags     string               `json:"tags,omitempty"`     // why XDP has to see VLAN tags
-	Boot     string               `json:"boot,omitempty"`     // the copy of the policy that comes back after a reboot
+	Key      uint64               `json:"key"`                // the key of questions
+	Tags     string               `json:"tags,omitempty"`     // why XDP must see VLAN tags
+	Boot     string               `json:"boot,omitempty"`     // the name of the copy of the policy that is loaded after a reboot
 	Rulesets []*netfilter.Ruleset `json:"parts,omitempty"`    // in netfilter
-	StandIn  []*netfilter.Ruleset `json:"stand_in,omitempty"` // what takes the place of other kinds of rulesets during the trial
+	StandIn  []*netfilter.Ruleset `json:"stand_in,omitempty"` // rulesets that replace those of other kinds during the trial
 	Rules    []Rule               `json:"rules"`
 	Guards   []Guard              `json:"guards,omitempty"`
 	Sets     []Set                `json:"sets"`
 
 	Observed packet.CheckSet `json:"observed,omitempty"` // checks that only count
-	// RepliesFirst is whether replies pass before packet.SenderChecks.
+	// RepliesFirst says whether replies pass before the checks packet.SenderChecks are made.
 	RepliesFirst bool `json:"replies_first,omitempty"`
 
-	Limits []Limit        `json:"limits,omitempty"` // in the order of ir.Program
-	Never  []netip.Prefix `json:"never,omitempty"`  // who is not banned; only where a set has entries that the policy does not name
-	// Operators are where the sessions come from that it was applied in, likewise.
+	Limits []Limit        `json:"limits,omitempty"` // in the order of ir.Program.Limits
+	Never  []netip.Prefix `json:"never,omitempty"`  // prefixes that are never banned; stored only if a set has entries that the policy does not list
+	// Operators are the client addresses of the sessions in which the policy was applied. They are stored under the same condition as Never.
 	Operators []netip.Prefix `json:"operators,omitempty"`
 
-	Live      []Live     `json:"live,omitempty"`       // sets whose content is exchanged
-	LimitKeys *LimitKeys `json:"limit_keys,omitempty"` // of its limits, where there are live sets
+	Live      []Live     `json:"live,omitempty"`       // sets whose content is replaced while the policy runs
+	LimitKeys *LimitKeys `json:"limit_keys,omitempty"` // the keys of the tables of limits, if there are live sets
 
-	Placement string  `json:"placement,omitempty"` // the policy's word
-	Source    string  `json:"source,omitempty"`    // names what it was compiled from, where that is kept
-	Fixed     string  `json:"fixed,omitempty"`     // why its rules do not move while it runs
-	Since     *Sample `json:"since,omitempty"`     // what was counted before its rules were where they are
-	Moves     []Move  `json:"moves,omitempty"`     // the last ones
+	Placement string  `json:"placement,omitempty"` // the placement that the policy asks for
+	Source    string  `json:"source,omitempty"`    // the name of the stored source from which the policy was compiled, if it is stored
+	Fixed     string  `json:"fixed,omitempty"`     // why the policy's rules do not move while it runs
+	Since     *Sample `json:"since,omitempty"`     // the counts when the rules came to their present places
+	Moves     []Move  `json:"moves,omitempty"`     // the most recent moves
 
-	Temporary        Temporaries        `json:"temporary,omitempty"`         // rules that stand before the policy's own
-	TemporaryRuleset *netfilter.Ruleset `json:"temporary_ruleset,omitempty"` // what has them, when the target is not XDP
+	Temporary        Temporaries        `json:"temporary,omitempty"`         // rules that come before the policy's own
+	TemporaryRuleset *netfilter.Ruleset `json:"temporary_ruleset,omitempty"` // the ruleset of the temporary rules, when the target is not XDP
 
-	Daemon *policy.Daemon `json:"daemon,omitempty"` // what the daemon does while it runs; nil: nothing of its own
+	Daemon *policy.Daemon `json:"daemon,omitempty"` // the tasks of the daemon while the policy runs; nil: none
 
-	UDP         []UDPService `json:"udp,omitempty"` // that are protected from floods, in the order of their numbers
+	UDP         []UDPService `json:"udp,omitempty"` // UDP services that are protected from floods, in the order of their numbers
 	Protections []Protection `json:"protections,omitempty"`
 	Routed      []Routed     `json:"behind,omitempty"` // protected services behind this host
 }
 
-// manifestFormat changes when who knew only the format before would misread a manifest. A manifest without one is of the
-// first versions, and of format 1.
+// manifestFormat is the version of the manifest's format. It increases when a program that knows only the previous format would misread a manifest.
+// The first versions stored no format: a manifest without one has format 1.
 const manifestFormat = 1
 
-// Rule is a rule of the policy, and where it is counted.
+// Rule is a rule of the policy, and the place of its counter.
 type Rule struct {
 	Name        string     `json:"name"`
 	Verdict     string     `json:"verdict"`
-	Slot        uint32     `json:"slot"` // in the map of counters, when the stage is xdp
+	Slot        uint32     `json:"slot"` // the index in the map of counters, when the stage is xdp
 	Stage       plan.Stage `json:"stage"`
-	Also        plan.Stage `json:"also,omitempty"` // where it decides, and is counted, too: plan.Assignment
-	Why         string     `json:"why"`            // it is that stage
+	Also        plan.Stage `json:"also,omitempty"` // a second stage at which the rule decides and is counted: see plan.Assignment
+	Why         string     `json:"why"`            // why the rule has this stage
 	Line        int        `json:"line,omitempty"`
 	Merged      int        `json:"merged,omitempty"`
-	Observe     bool       `json:"observe,omitempty"`   // it only counts
-	Protect     int        `json:"protect,omitempty"`   // the number of its protection, from 1 on
-	Temporary   bool       `json:"temporary,omitempty"` // it is one of Manifest.Temporary, in their order, behind those of the policy
+	Observe     bool       `json:"observe,omitempty"`   // whether the rule only counts
+	Protect     int        `json:"protect,omitempty"`   // the number of the rule's protection, from 1; 0: none
+	Temporary   bool       `json:"temporary,omitempty"` // whether the rule is one of Manifest.Temporary, which come last, in their order
 	Fingerprint uint64     `json:"fingerprint"`
 }
 
@@ -97,18 +97,18 @@ type Set struct {
 	Name    string        `json:"name"`
 	Entries int           `json:"entries"`
 	Max     int           `json:"max"`
-	Dynamic int           `json:"dynamic"` // its number among the dynamic sets in their order, -1 when it is not one
+	Dynamic int           `json:"dynamic"` // the index of the set among the dynamic sets; -1: not dynamic
 	Local   bool          `json:"local,omitempty"`
-	Names   bool          `json:"names,omitempty"` // its entries are domain names
+	Names   bool          `json:"names,omitempty"` // the entries are domain names
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-// CheckStage is the stage at which a check is made.
+// CheckStage returns the stage at which a check is made.
 func (m *Manifest) CheckStage(c packet.Check) plan.Stage {
 	return m.Target.CheckStage(c, m.RepliesFirst)
 }
 
-// New is the manifest of a program with these stages and slots, as of now. file is the policy file.
+// New returns the manifest of a program with the given stages and slots. Its Applied is the present time. file is the policy file.
 func New(file string, p *ir.Program, pl *plan.Plan, numbers SlotPlan) *Manifest {
 	m := &Manifest{
 		Format: manifestFormat, File: file, Applied: time.Now().UTC().Truncate(time.Second), Target: pl.Target,
@@ -148,15 +148,16 @@ func New(file string, p *ir.Program, pl *plan.Plan, numbers SlotPlan) *Manifest 
 	return m
 }
 
-// fingerprint tells whether a rule stays the same from one policy to the next, and so keeps its counter. A rule with a
-// name does when the name and the verdict stay: that is what the operator watches. One without must stay as it is.
+// fingerprint returns a number that identifies a rule across policies. While it stays the same, the rule keeps its counter. The fingerprint of a
+// named rule depends only on the name and the verdict, because the operator watches these. The fingerprint of an unnamed rule depends on the whole
+// rule.
 func fingerprint(p *ir.Program, r ir.Rule) uint64 {
 	h := fnv.New64a()
 	if !r.Unnamed {
 		fmt.Fprintln(h, r.Name, r.Verdict)
 		return h.Sum64()
 	}
-	fmt.Fprintln(h, r.Verdict) // its name was made up of its position, which a rule above it changes
+	fmt.Fprintln(h, r.Verdict) // the name was made from the rule's position, which changes when a rule above it is added
 	for _, side := range [][]ir.AddrMatch{r.Src, r.Dst} {
 		for _, m := range side {
 			hashAddrs(h, p, m)
@@ -175,7 +176,7 @@ func fingerprint(p *ir.Program, r ir.Rule) uint64 {
 	return h.Sum64()
 }
 
-// hashAddrs writes the names of sets, and what is in those that have none.
+// hashAddrs writes the names of the sets of a match. For a set without a name it writes the content.
 func hashAddrs(to io.Writer, p *ir.Program, m ir.AddrMatch) {
 	fmt.Fprintln(to, m.Not)
 	for _, s := range m.Sets {
@@ -197,7 +198,7 @@ func hashNames(to io.Writer, p *ir.Program, m ir.NameMatch) {
 	}
 }
 
-// hashSet writes all of a set.
+// hashSet writes all prefixes of a set.
 func hashSet(to io.Writer, s *addrs.Set) {
 	var text []byte
 	for p := range s.Prefixes() {
@@ -206,7 +207,7 @@ func hashSet(to io.Writer, s *addrs.Set) {
 	}
 }
 
-// Reason names what a counter slot stands for.
+// Reason returns the name of the reason that a counter slot counts.
 func (m *Manifest) Reason(slot uint32) string {
 	switch {
 	case slot == image.SlotNotIP:
@@ -238,7 +239,7 @@ func (m *Manifest) Reason(slot uint32) string {
 	return fmt.Sprintf("slot %d", slot)
 }
 
-// FirstStage is the earliest stage at which the policy decides anything.
+// FirstStage returns the earliest stage at which the policy decides about packets.
 func (m *Manifest) FirstStage() plan.Stage {
 	pl := plan.Plan{Target: m.Target}
 	return pl.First()
@@ -266,7 +267,7 @@ func Read(number int, text []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// Line is that of a rule in the policy.
+// Line returns the line of a rule in the policy file, 0 when there is no such rule.
 func (m *Manifest) Line(rule string) int {
 	for _, r := range m.Rules {
 		if r.Name == rule {

@@ -8,11 +8,11 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// flowShare is the part of this host's memory from which on the table of flows is worth a note.
+// flowShare is a divisor of this host's memory. A table of flows that takes more than an eighth of the memory gets a note.
 const flowShare = 8
 
-// flowMemoryNote notes a table of flows that takes so many of all bytes that there are, "" when it takes little: it is there from
-// the start, in the kernel, and a second one while a policy with another size follows.
+// flowMemoryNote returns a note on a table of flows that takes a large part of the total memory. It returns "" for a small table. The kernel
+// allocates the whole table at the start. While a policy with another table size replaces the old policy, there are two tables.
 func flowMemoryNote(bytes, total uint64) string {
 	if bytes <= total/flowShare {
 		return ""
@@ -21,8 +21,8 @@ func flowMemoryNote(bytes, total uint64) string {
 		"a smaller `flows` takes less", bytes>>20, total>>20)
 }
 
-// groNotes notes devices on which SYNPROXY of nftables may drop IPv6: it checks a checksum as if it were that of IPv4
-// (nf_ip_checksum in net/netfilter/nft_synproxy.c), unless the device has checked it, or its GRO.
+// groNotes returns notes on devices on which SYNPROXY of nftables may drop IPv6. If neither the device nor its GRO has verified the checksum,
+// SYNPROXY verifies it in the way of IPv4 (nf_ip_checksum in net/netfilter/nft_synproxy.c).
 func groNotes(p *ir.Program, host *facts.Facts, t plan.Target) (notes []string) {
 	if !anyRouter(p) || t == plan.TargetIptables {
 		return nil
@@ -45,8 +45,8 @@ func anyRouter(p *ir.Program) bool {
 	return false
 }
 
-// redirectNotes notes protected services whose packets this host may send on to other addresses, as it does those of ports that
-// Docker publishes. XDP stands before that: it sees an address of this host, at which no socket listens.
+// redirectNotes returns notes on protected services whose packets this host may redirect to other addresses (DNAT). An example are ports that Docker
+// publishes. XDP runs before DNAT: it sees an address of this host on which no socket listens.
 func redirectNotes(p *ir.Program, host *facts.Facts) (notes []string) {
 	if len(host.Translations) == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// TestFlowMemory has services remember a million connections, and as many as they can, on a host with 8 GB.
+// TestFlowMemory tests the note on memory for a million connections, and for the largest possible number, on a host with 8 GB.
 func TestFlowMemory(t *testing.T) {
 	for flows, noted := range map[int]bool{1_000_000: false, 128_000_000: true} {
 		bytes, err := xdpgen.FlowMemory(&ir.Program{Protections: []ir.Protection{{Flows: flows}}})

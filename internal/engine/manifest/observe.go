@@ -1,6 +1,7 @@
 package manifest
 
-// Observe takes a sample of what came to devices, with what rules, checks and the default have decided. of is nil when nothing runs.
+// Observe returns a sample of two counts: the packets that devices have received, and the decisions of rules, checks and the default. `of` is nil when
+// no policy runs.
 func Observe(devices []string, of *Counts) (*Sample, error) {
 	s, err := CountPackets(devices)
 	if err == nil && of != nil {
@@ -9,7 +10,7 @@ func Observe(devices []string, of *Counts) (*Sample, error) {
 	return s, err
 }
 
-// noteRules notes in s what rules, checks and the default have decided.
+// noteRules adds the numbers of decisions of rules, checks and the default to s.
 func (c *Counts) noteRules(s *Sample) {
 	for i, r := range c.Manifest.Rules {
 		if n := c.Rule(i, r).Packets; n > 0 {

@@ -10,18 +10,18 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// OptionNames are the options of TCP in the order of their bits.
+// OptionNames are the names of the TCP options, in the order of their bits in ir.TCPOptions.
 var OptionNames = []string{"wscale", "sack", "timestamps", "ecn"}
 
-// Protections are the protected services of a policy, as a target and a host have them.
+// Protections are the protected services of a policy, adapted to a target and a host.
 type Protections struct {
-	Program *ir.Program    // without what the host, or the target, does not do
+	Program *ir.Program    // the program without the parts that the host or the target does not support
 	Found   []ir.Handshake // in the order of ir.Program.Protections
 	Notes   []string
 }
 
-// Plan decides how the protected services of a program are answered for on a target, and what SYN-ACKs announce. mode is that of
-// XDP. withoutXDP says why the target is not XDP, "" where somebody asked for it.
+// Plan decides how a target answers for the protected services of a program, and which options SYN-ACKs announce. mode is the mode of XDP. withoutXDP
+// says why the target is not XDP; it is "" if the user asked for that target.
 func Plan(program *ir.Program, host *facts.Facts, t plan.Target, mode datapath.Mode, withoutXDP string) (*Protections, error) {
 	p := &Protections{Program: program}
 	if len(program.Protections) == 0 {
@@ -53,7 +53,7 @@ func Plan(program *ir.Program, host *facts.Facts, t plan.Target, mode datapath.M
 	return p, nil
 }
 
-// methodOn chooses how a service is answered for on a target, and says what is lost.
+// methodOn returns the method with which a target answers for a service, and a description of the loss that results from it.
 func methodOn(t plan.Target, s *ir.Protection, host *facts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
 	switch {
 	case t == plan.TargetXDP:
@@ -64,14 +64,14 @@ func methodOn(t plan.Target, s *ir.Protection, host *facts.Facts, mode datapath.
 	return 0, "", cookiesOn(s, host)
 }
 
-// note adds a note, none when it is "".
+// note adds a note unless it is "".
 func (p *Protections) note(text string) {
 	if text != "" {
 		p.Notes = append(p.Notes, text)
 	}
 }
 
-// fallBack leaves out of the program what this host, or the target, does not do of its protections.
+// fallBack removes the protections, or parts of them, that this host or the target does not support from the program.
 func (p *Protections) fallBack(t plan.Target, withoutXDP string) {
 	if t != plan.TargetXDP {
 		program, notes := plan.For(p.Program, t)

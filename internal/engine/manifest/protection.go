@@ -10,29 +10,29 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// modeBehind is ir.Protection.Mode of services behind this host.
+// modeBehind is the value of ir.Protection.Mode for services behind this host.
 var modeBehind = (&ir.Protection{Router: true}).Mode()
 
-// Protection is a protected service: how it is answered for, and what is counted of it.
+// Protection is a protected service: how its connections are answered, and the counter slots of its packets.
 type Protection struct {
 	Service string                 `json:"service"`
 	Mode    string                 `json:"mode"`   // host or router
-	Method  string                 `json:"method"` // methodNames
+	Method  string                 `json:"method"` // one of methodNames
 	Line    int                    `json:"line,omitempty"`
-	Ports   []ir.Range             `json:"ports,omitempty"` // of TCP; manifests of versions before have none
+	Ports   []ir.Range             `json:"ports,omitempty"` // the TCP ports; manifests of earlier versions have none
 	Always  bool                   `json:"always,omitempty"`
-	MSS     [2]uint16              `json:"mss"`    // announced in IPv4 and IPv6
+	MSS     [2]uint16              `json:"mss"`    // the MSS announced in IPv4 and IPv6
 	WScale  int                    `json:"wscale"` // -1: not offered
 	Options []string               `json:"options"`
 	Slots   [ir.NumOutcomes]uint32 `json:"slots"`
 }
 
-// methodNames are the methods in the words of status.
+// methodNames are the names of the methods in the output of status.
 var methodNames = map[ir.CookieMethod]string{
 	0: "kernel", ir.MethodHost: "host", ir.MethodListener: "listener", ir.MethodRouter: "synproxy",
 }
 
-// AddProtections notes what was found out about the protections of a program.
+// AddProtections stores the protections of a program with the way in which each is answered.
 func (m *Manifest) AddProtections(p *ir.Program, found []ir.Handshake) {
 	for i, f := range found {
 		m.Protections = append(m.Protections, newProtectionEntry(&p.Protections[i], &f))
@@ -55,28 +55,29 @@ func newProtectionEntry(s *ir.Protection, f *ir.Handshake) Protection {
 	return e
 }
 
-// Name is that of the counter of an outcome.
+// Name returns the name of the counter of an outcome.
 func (e *Protection) Name(o ir.Outcome) string { return fmt.Sprintf("%s:%s", e.Service, o) }
 
-// outcomeFingerprint is fingerprint for an outcome of a protected service.
+// outcomeFingerprint is the function fingerprint for an outcome of a protected service.
 func outcomeFingerprint(service string, o ir.Outcome) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintln(h, "protection", service, o)
 	return h.Sum64()
 }
 
-// Protects reports whether a port of TCP is one of a service that is protected, on this host or behind it.
+// Protects reports whether a TCP port belongs to a protected service. If behind is true, it compares the services behind this host, else the services
+// on this host.
 func (m *Manifest) Protects(port uint16, behind bool) bool {
 	return slices.ContainsFunc(m.Protections, func(s Protection) bool {
 		return (s.Mode == modeBehind) == behind && facts.Serves(s.Ports, port)
 	})
 }
 
-// InKernel reports whether XDP has no part in it.
+// InKernel reports whether the kernel alone protects the service, without XDP.
 func (e *Protection) InKernel() bool { return e.Method == methodNames[0] }
 
-// Staying are the numbers of protections of services that the manifest before had too, and those that they had there. Those
-// that XDP has no part in are left out.
+// Staying maps the index of each protection to its index in the manifest before, if both protect the same service. It leaves out protections that do
+// not use XDP.
 func (m *Manifest) Staying(before *Manifest) map[int]int {
 	places := map[int]int{}
 	for i, s := range m.Protections {
@@ -88,16 +89,16 @@ func (m *Manifest) Staying(before *Manifest) map[int]int {
 	return places
 }
 
-// Routed is what the manifest keeps of a service behind this host, to ask its servers again.
+// Routed is a protected service behind this host. With this data the service's servers can be surveyed again.
 type Routed struct {
 	Service  string       `json:"service"`
 	Ports    []ir.Range   `json:"ports"`
-	MSS      uint16       `json:"mss,omitempty"` // of the policy; 0: the servers'
-	WScale   int          `json:"wscale"`        // likewise; -1
+	MSS      uint16       `json:"mss,omitempty"` // from the policy; 0: the MSS of the servers
+	WScale   int          `json:"wscale"`        // from the policy; -1: the window scale of the servers
 	Backends []netip.Addr `json:"backends,omitempty"`
 }
 
-// NoteRouted notes the services of a program that are behind this host.
+// NoteRouted stores the services of a program that are behind this host.
 func (m *Manifest) NoteRouted(p *ir.Program) {
 	for _, s := range p.Protections {
 		if s.Router {
@@ -106,7 +107,7 @@ func (m *Manifest) NoteRouted(p *ir.Program) {
 	}
 }
 
-// Strict reports whether a generation needs conntrack to be strict.
+// Strict reports whether the policy needs the strict mode of conntrack.
 func (m *Manifest) Strict() bool {
 	return m != nil && slices.ContainsFunc(m.Protections, func(e Protection) bool { return e.Method == methodNames[ir.MethodRouter] })
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// Ruleset is the ruleset of a policy that decides, nil when XDP does all.
+// Ruleset returns the ruleset that decides for the policy. It returns nil when XDP decides everything.
 func (m *Manifest) Ruleset() *netfilter.Ruleset {
 	if len(m.Rulesets) == 0 {
 		return nil
@@ -15,10 +15,10 @@ func (m *Manifest) Ruleset() *netfilter.Ruleset {
 	return m.Rulesets[0]
 }
 
-// AllRulesets are the rulesets that there are during a trial.
+// AllRulesets returns the rulesets that the policy has in the kernel during a trial.
 func (m *Manifest) AllRulesets() []*netfilter.Ruleset { return slices.Concat(m.Rulesets, m.StandIn) }
 
-// RulesetOf is the ruleset of a kind, nil when there is none.
+// RulesetOf returns the ruleset of a kind, nil when there is none.
 func (m *Manifest) RulesetOf(k netfilter.Kind) *netfilter.Ruleset {
 	if m != nil {
 		for _, p := range m.Rulesets {
@@ -30,7 +30,8 @@ func (m *Manifest) RulesetOf(k netfilter.Kind) *netfilter.Ruleset {
 	return nil
 }
 
-// CounterOf is the counter in netfilter of a rule, by its index; "" where it has none.
+// CounterOf returns the name of the netfilter counter of a rule. rule is the index of the rule in the manifest. It returns "" when the rule has no
+// such counter.
 func (m *Manifest) CounterOf(rule int) string {
 	if i := rule - (len(m.Rules) - len(m.Temporary)); m.TemporaryRuleset != nil && i >= 0 && m.Rules[rule].Temporary {
 		return TemporaryCounter(m.TemporaryRuleset.Rules[i])
@@ -41,10 +42,11 @@ func (m *Manifest) CounterOf(rule int) string {
 	return ""
 }
 
-// TemporaryCounter tells a counter of a ruleset of temporary rules from that of the policy that has the same name.
+// TemporaryCounter returns the key for a counter of temporary rules. The prefix is needed because a counter of the policy's ruleset may have the same
+// name.
 func TemporaryCounter(name string) string { return "temporary/" + name }
 
-// Uncounted reports whether a generation does not count what its default decides.
+// Uncounted reports whether a generation does not count the packets that its default decides.
 func (m *Manifest) Uncounted() bool {
 	return m.At.Stage != plan.StageXDP && m.Ruleset().DefaultCounter() == ""
 }

@@ -9,19 +9,18 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// What is announced for servers of which none has answered: the MSS of Ethernet, and the window scale of a kernel with its
-// usual buffers.
+// The values that SYN-ACKs announce when no server has answered: the MSS of Ethernet, and the window scale of a kernel with default buffers.
 var (
 	usualMSS    = [2]uint16{1460, 1440}
 	usualWScale = uint8(7)
 )
 
-// errNoServer says what to do where no server shows.
+// errNoServer says that no server of the service is known, with the remedy.
 var errNoServer = errors.New("no server of it is known; say `backends`, or apply again once there are connections")
 
-// fromServers is what SYN-ACKs for a service behind this host announce: what the policy says, else what all of its
-// servers that answer do. To offer an option that a server lacks would break its connections. note says what
-// is announced when not all of them have answered, "" when they have.
+// fromServers returns the options that SYN-ACKs for a service behind this host announce. These are the values of the policy, or else the values that
+// all servers that answered support. An option that a server does not support would break connections to that server. note says which values are
+// announced when some servers have not answered. It is "" when all have answered.
 func fromServers(s *ir.Protection, m ir.CookieMethod, servers facts.Servers) (f ir.Handshake, note string) {
 	f.Method = m
 	Announce(s, &f, servers.Survey)
@@ -34,12 +33,12 @@ func fromServers(s *ir.Protection, m ir.CookieMethod, servers facts.Servers) (f 
 	return f, silentNote(s.Service, &f, servers.Survey)
 }
 
-// usualNote says what is announced for servers that are not known, and why they are not.
+// usualNote returns a note on the values that are announced when the servers are not known. why says why they are not known.
 func usualNote(service string, f *ir.Handshake, why error) string {
 	return fmt.Sprintf("service %q: SYN-ACKs announce what is usual (%s): %v", service, announced(f), why)
 }
 
-// silentNote says in one line who has not answered and what that means, "" when all have.
+// silentNote returns a note of one line on the servers that have not answered and the consequence. It returns "" when all have answered.
 func silentNote(service string, f *ir.Handshake, s facts.SurveyServers) string {
 	if s.Silent == nil {
 		return ""
@@ -56,7 +55,7 @@ func silentNote(service string, f *ir.Handshake, s facts.SurveyServers) string {
 		service, whose, announced(f), strings.Join(names, ", "))
 }
 
-// announced is what SYN-ACKs announce, in words.
+// announced describes the options that SYN-ACKs announce.
 func announced(f *ir.Handshake) string {
 	words := []string{fmt.Sprintf("MSS %d in IPv4 and %d in IPv6", f.MSS[0], f.MSS[1])}
 	for bit, name := range OptionNames {
@@ -71,7 +70,7 @@ func announced(f *ir.Handshake) string {
 	return strings.Join(words, ", ")
 }
 
-// Announce takes what servers do into what is announced.
+// Announce sets the announced options of f from the options of the servers and the values of the policy.
 func Announce(s *ir.Protection, f *ir.Handshake, all facts.SurveyServers) {
 	f.MSS, f.WScale, f.Options = usualMSS, usualWScale, ir.WindowScaling|ir.SACK|ir.Timestamps
 	if all.Answered != nil {

@@ -10,19 +10,19 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// SlotPlan gives each rule, guard and outcome of a protection of a program its counter slot. A rule that stays keeps its slot, and with it
-// its counts, to the packet: the old and the new program count in the same place while they change over. Slots of rules
-// that go stay unused until the apply after, since the old program may still count in them.
+// SlotPlan assigns a counter slot to each rule, guard and outcome of a protection of a program. A rule that stays in the policy keeps its slot and so
+// its exact count: during the change both programs count in the same slot. The slot of a removed rule stays unused until the apply after the next,
+// because the old program may still count in it.
 type SlotPlan struct {
 	Slots  []uint32
-	Guards []uint32 // of the responses that each cuts
+	Guards []uint32 // slots of the responses that each guard drops
 
-	Outcomes [][ir.NumOutcomes]uint32 // of what becomes of packets of protected services
-	fresh    []uint32                 // slots that must begin at zero
+	Outcomes [][ir.NumOutcomes]uint32 // slots of the outcomes of packets of protected services
+	fresh    []uint32                 // slots that must start at zero
 }
 
-// PlanSlots plans the slots of p, of which rules and guards of the generations before, newest first, keep those of the
-// newest.
+// PlanSlots plans the slots of the program p. `before` are the manifests of earlier generations, newest first. Rules and guards that are also in the
+// newest of these manifests keep their slots.
 func PlanSlots(p *ir.Program, before []*Manifest) SlotPlan {
 	kept := map[uint64]uint32{}
 	used := map[uint32]bool{}
@@ -76,10 +76,10 @@ func (s SlotPlan) Size() uint32 {
 	return n
 }
 
-// Zero clears the counters of rules and guards that are new.
+// Zero clears the counters of the rules and guards that are new.
 func (s SlotPlan) Zero(counters *ebpf.Map) error { return Zero(counters, s.fresh) }
 
-// Zero clears the counters of some slots.
+// Zero sets the counters in the given slots to zero.
 func Zero(counters *ebpf.Map, slots []uint32) error {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
@@ -94,8 +94,8 @@ func Zero(counters *ebpf.Map, slots []uint32) error {
 	return nil
 }
 
-// CarryCounters brings the counts so far to a larger map. Packets that the old program counts from then on are lost to the
-// counters: of all applies only those that outgrow the map pay this.
+// CarryCounters copies the counts to a larger map. It loses the packets that the old program counts after the copy. Only an apply that needs a larger
+// map has this loss.
 func CarryCounters(from, to *ebpf.Map) error {
 	var counts []image.Counter
 	for slot := range min(from.MaxEntries(), to.MaxEntries()) {

@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// TestPlanSlots has an apply that died on its way: two generations run, the newer without rule b, whose slot the older
-// one still counts in. It looks inside, since such an apply cannot be stopped at that point.
+// TestPlanSlots plans slots in the state after an apply that was killed, when two generations run. The newer one has no rule b, but the older one
+// still counts in rule b's slot. The test calls internal functions, because it cannot stop an apply at that point.
 func TestPlanSlots(t *testing.T) {
 	a, b, c := ir.Rule{Name: "a"}, ir.Rule{Name: "b"}, ir.Rule{Name: "c"}
 	entry := func(r ir.Rule, slot uint32) Rule {
@@ -41,7 +41,7 @@ func TestPlanSlots(t *testing.T) {
 	}
 }
 
-// TestPlanGuardSlots has a guard whose service stays, and one that comes.
+// TestPlanGuardSlots plans the slots of a guard whose service stays, and of a new guard.
 func TestPlanGuardSlots(t *testing.T) {
 	before := &Manifest{
 		Rules:  []Rule{{Slot: image.SlotRules, Fingerprint: fingerprint(&ir.Program{}, ir.Rule{Name: "a"})}},

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestTemporaryJSON has a manifest keep the end of a temporary rule on the kernel's clock, which no reader of a single rule is told.
+// TestTemporaryJSON checks that a manifest stores the end of a temporary rule on the kernel's clock. The JSON of a single rule must not contain this
+// end.
 func TestTemporaryJSON(t *testing.T) {
 	rule := Temporary{Name: "t", Owner: "auto", Rule: "{name: t, proto: udp, then: drop}", Until: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC), Ends: time.Hour}
 	shown, err := json.Marshal(rule)

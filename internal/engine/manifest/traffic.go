@@ -1,4 +1,4 @@
-// This file counts the packets that come to a network namespace, and which ways they go. Rules are placed by it.
+// This file counts the packets that a network namespace receives, delivers locally and forwards. The placement of rules depends on these counts.
 
 package manifest
 
@@ -18,18 +18,18 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// Sample is what this network namespace has counted of packets, up to a moment.
+// Sample has the packet counts of this network namespace at one moment.
 type Sample struct {
 	Time      time.Time         `json:"time"`
-	Arrived   uint64            `json:"arrived"`   // at the policy's devices
-	Local     uint64            `json:"local"`     // that IP has delivered, without those of the host to itself
-	Forwarded uint64            `json:"forwarded"` // by IP
-	Softirq   time.Duration     `json:"softirq"`   // spent by all CPUs of the machine
-	Rules     map[string]uint64 `json:"rules"`     // decided by each, by name; those with none are left out
-	All       uint64            `json:"all"`       // decided by any, by a check or by the default
+	Arrived   uint64            `json:"arrived"`   // packets that the policy's devices have received
+	Local     uint64            `json:"local"`     // packets that IP has delivered, without packets that the host sends to itself
+	Forwarded uint64            `json:"forwarded"` // packets that IP has forwarded
+	Softirq   time.Duration     `json:"softirq"`   // time that all CPUs of the machine have spent in softirqs
+	Rules     map[string]uint64 `json:"rules"`     // packets that each rule has decided, by the rule's name; rules without packets are left out
+	All       uint64            `json:"all"`       // packets that any rule, check or the default has decided
 }
 
-// CountPackets counts the packets of devices, and those of IP. Rules and All are for the caller.
+// CountPackets counts the packets of devices and of IP. It leaves Rules and All for the caller to set.
 func CountPackets(devices []string) (*Sample, error) {
 	s := &Sample{Time: time.Now(), Rules: map[string]uint64{}}
 	for _, name := range devices {
@@ -50,7 +50,7 @@ func CountPackets(devices []string) (*Sample, error) {
 	return s, nil
 }
 
-// arrived is how many packets a device has received.
+// arrived returns the number of packets that a device has received.
 func arrived(device string) (uint64, error) {
 	link, err := netlink.LinkByName(device)
 	if err != nil {
@@ -62,7 +62,7 @@ func arrived(device string) (uint64, error) {
 	return link.Attrs().Statistics.RxPackets, nil
 }
 
-// internet reads what IP has counted in this namespace. What the kernel was built without has counted nothing.
+// internet reads the IP counters of this namespace. The counters of a protocol that the kernel does not support are 0.
 func (s *Sample) internet() error {
 	v4, err := os.ReadFile(sockets.ProcFile("snmp"))
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Sample) internet() error {
 	return nil
 }
 
-// ipCounter finds a counter in /proc/net/snmp, where a line of names is followed by one of values.
+// ipCounter returns a counter of /proc/net/snmp, in which a line of values follows a line of names.
 func ipCounter(text []byte, name string) uint64 {
 	var names []string
 	for line := range strings.Lines(string(text)) {
@@ -98,7 +98,7 @@ func ipCounter(text []byte, name string) uint64 {
 	return 0
 }
 
-// ip6Counter finds a counter in /proc/net/snmp6, which has one a line.
+// ip6Counter returns a counter of /proc/net/snmp6, which has one counter a line.
 func ip6Counter(text []byte, name string) uint64 {
 	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == name {
@@ -108,7 +108,7 @@ func ip6Counter(text []byte, name string) uint64 {
 	return 0
 }
 
-// number is a field that is a number, 0 when there is none.
+// number returns a field as a number. It returns 0 when there is no such field or the field is not a number.
 func number(fields []string, i int) uint64 {
 	if i < 0 || i >= len(fields) {
 		return 0
@@ -117,19 +117,19 @@ func number(fields []string, i int) uint64 {
 	return n
 }
 
-// Tick is the unit of /proc/stat, the same on all architectures (USER_HZ of include/uapi/asm-generic/param.h).
+// Tick is the time unit of /proc/stat, the same on all architectures (USER_HZ of include/uapi/asm-generic/param.h).
 const Tick = 10 * time.Millisecond
 
-// softirq is the time in softirqs, where packets are received, of all CPUs: the seventh number of the first line of
+// softirq returns the time that all CPUs have spent in softirqs, in which packets are received. It is the seventh number in the first line of
 // /proc/stat (man 5 proc_stat).
 func softirq(stat []byte) time.Duration {
 	line, _, _ := bytes.Cut(stat, []byte("\n"))
 	return time.Duration(number(strings.Fields(string(line)), 7)) * Tick
 }
 
-// Since is what was observed from an earlier sample to this one. Counters that went back have started again. Where devices
-// do not count what XDP drops, rules do. IP counts the packets of all devices: when there are more of them than have arrived
-// at the policy's, those of the policy's are taken to be shared out alike.
+// Since returns the traffic between an earlier sample then and s. A counter that has decreased was reset. If devices do not count packets that XDP
+// drops, the counts of rules are used instead. IP counts the packets of all devices. If IP counts more packets than the policy's devices have
+// received, the received packets are divided into local and forwarded in the ratio of IP's counts.
 func (s *Sample) Since(then *Sample) cost.Mix {
 	mix := cost.Mix{
 		Seconds: s.Time.Sub(then.Time).Seconds(), Local: gain(then.Local, s.Local), Forwarded: gain(then.Forwarded, s.Forwarded),
@@ -147,7 +147,7 @@ func (s *Sample) Since(then *Sample) cost.Mix {
 	return mix
 }
 
-// gain is what a counter has counted more.
+// gain returns the increase of a counter. After a reset the increase is the present value.
 func gain(then, now uint64) uint64 {
 	if now < then {
 		return now

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// What a kernel 6.18 shows, shortened.
+// Shortened content of files in /proc of Linux 6.18.
 const (
 	someSNMP = "Ip: Forwarding DefaultTTL InReceives InHdrErrors InAddrErrors ForwDatagrams InUnknownProtos InDiscards InDelivers\n" +
 		"Ip: 1 64 1000 0 0 700 0 0 200\nIcmp: InMsgs InErrors\nIcmp: 3 4\n"
@@ -17,7 +17,7 @@ const (
 	someStat  = "cpu  100 0 200 3000 5 0 123 0 0 0\ncpu0 50 0 100 1500 2 0 60 0 0 0\nintr 1 2\n"
 )
 
-// TestCounters reads what the kernel counts, and what is not there.
+// TestCounters reads counters of the kernel, and counters that do not exist.
 func TestCounters(t *testing.T) {
 	got := []uint64{
 		ipCounter([]byte(someSNMP), "InDelivers"), ipCounter([]byte(someSNMP), "ForwDatagrams"), ipCounter([]byte(someSNMP), "None"),
@@ -29,7 +29,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestSince compares samples: counters go on, begin anew, or were not there.
+// TestSince compares two samples, with counters that continue, counters that were reset, and new counters.
 func TestSince(t *testing.T) {
 	begin := time.Unix(1_000_000, 0)
 	then := &Sample{Time: begin, Arrived: 100, Local: 50, Forwarded: 10, All: 100, Rules: map[string]uint64{"on": 10, "anew": 90, "idle": 5}}

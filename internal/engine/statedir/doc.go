@@ -1,9 +1,10 @@
-// Package statedir keeps two programs from using two state directories for one instance. Bans, lists, copies for boot and reports are kept
-// there, so each program would take the changes of the other for losses. It keeps none of them itself.
+// Package statedir ensures that all programs use the same state directory for an instance. The state directory has bans, lists, copies for boot and
+// reports. With two state directories, each program would treat the changes of the other program as losses. The package itself stores none of these
+// files.
 //
-// The instance records its state directory in the BPF file system, once for all generations: the files stay where they are when a policy
-// returns that was applied before they were moved.
+// The instance records the path of its state directory in the BPF file system, once for all generations. So the files are still found when they were
+// moved and then an earlier policy returns.
 //
-//	err := statedir.Claim(ctx, bpffs, given) // before anything is kept
+//	err := statedir.Claim(ctx, bpffs, given) // before any file is stored
 //	dir, err := statedir.Of(bpffs)
 package statedir

@@ -18,18 +18,18 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Error says that an instance keeps its files in another state directory.
+// Error says that an instance uses another state directory.
 type Error struct {
-	Given string // by who asks
-	Uses  string // by the instance
-	Who   string // uses it
+	Given string // the directory that the caller named
+	Uses  string // the directory that the instance uses
+	Who   string // the user of that directory: this instance or its daemon
 }
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("state directory %s: %s uses %s", e.Given, e.Who, e.Uses)
 }
 
-// Hint is the remedy. Without -T, mv would put the files below a directory that is there already.
+// Hint returns the remedy. The command uses mv -T: without -T, mv would move the directory into an existing directory of the new name.
 func (e *Error) Hint() string {
 	return fmt.Sprintf("leave --state out, or name %s; to move it, end the daemon, `mv -T %s %s`, and apply with the new --state",
 		e.Uses, quoted(e.Uses), quoted(cmp.Or(absolute(e.Given), e.Given)))
@@ -37,7 +37,7 @@ func (e *Error) Hint() string {
 
 var plain = wording.Regexp(`^[\w/.,:@%+=][\w/.,:@%+=-]*$`)
 
-// quoted is a word as a shell takes it.
+// quoted quotes a word for a shell.
 func quoted(word string) string {
 	if plain().MatchString(word) {
 		return word
@@ -45,7 +45,7 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// Flags are the flags by which a command reaches an instance with its state directory, each after a space. "" stands for the default directory.
+// Flags returns the flags that select an instance and its state directory, each with a space before it. dir may be "" for the default directory.
 func Flags(bpffs, dir string) (text string) {
 	if bpffs != datapath.DefaultDir {
 		text += " --bpffs " + quoted(bpffs)
@@ -56,9 +56,9 @@ func Flags(bpffs, dir string) (text string) {
 	return text
 }
 
-// Of is the state directory of an instance, by its directory in the BPF file system: the recorded one, or else that of its daemon. It is ""
-// when neither names a directory that exists, as before the first apply. It asks neither netfilter nor for the lock of the instance, so
-// that the answer is the same when others have removed the policy.
+// Of returns the state directory of an instance: the recorded one, or else the one of its daemon. bpffs is the instance's directory in the BPF file
+// system. Of returns "" when neither directory exists, as before the first apply. It does not read netfilter or take the lock of the instance, so the
+// result stays the same when other tools have removed the policy.
 func Of(bpffs string) (string, error) {
 	recorded, err := recordOf(bpffs)
 	if err != nil {
@@ -72,8 +72,8 @@ func Of(bpffs string) (string, error) {
 	return "", nil
 }
 
-// Check returns an *Error when the instance, or its daemon, uses another state directory than the given one. "" stands for any. A recorded
-// directory that does not exist any more was moved or removed: the given one may take its place.
+// Check returns an *Error when the instance, or its daemon, uses another state directory than given. If given is "", any directory is accepted. If
+// the recorded directory no longer exists, it was moved or removed, and given may replace it.
 func Check(bpffs, given string) error {
 	if given == "" {
 		return nil
@@ -91,8 +91,8 @@ func Check(bpffs, given string) error {
 	return nil
 }
 
-// Missing is the recorded state directory of an instance when it does not exist any more: it was removed, or its disk is not mounted. Else it
-// is "".
+// Missing returns the recorded state directory of an instance if it no longer exists. Then it was removed, or its disk is not mounted. Otherwise
+// Missing returns "".
 func Missing(bpffs string) (string, error) {
 	recorded, err := recordOf(bpffs)
 	if err != nil || exists(recorded) {
@@ -101,8 +101,8 @@ func Missing(bpffs string) (string, error) {
 	return recorded, nil
 }
 
-// Keep makes a state directory, and records it. A directory that cannot be made is not recorded. The caller holds the lock, and has had it
-// checked. "" is none.
+// Keep creates a state directory and records its path. If the directory cannot be created, Keep does not record it. The caller must hold the lock and
+// must have called Check. If given is "", Keep does nothing.
 func Keep(state *datapath.State, given string) error {
 	if given == "" {
 		return nil
@@ -114,18 +114,18 @@ func Keep(state *datapath.State, given string) error {
 	if err != nil || exists(recorded) && same(given, recorded) {
 		return err
 	}
-	dir, err := filepath.Abs(given) // commands run anywhere
+	dir, err := filepath.Abs(given) // commands run in any working directory
 	if err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
 	return state.KeepDirectory(dir)
 }
 
-// claimWait is how long Claim waits for a command that changes the instance.
+// claimWait is the time that Claim waits for a command that changes the instance.
 const claimWait = time.Second
 
-// Claim records a state directory for an instance that has recorded none, as one that an earlier version applied. Nothing happens when
-// nothing is loaded.
+// Claim records a state directory for an instance that has not recorded one, for example because an earlier version applied its policy. Claim does
+// nothing when nothing is loaded.
 func Claim(ctx context.Context, bpffs, given string) error {
 	state, err := datapath.OpenState(bpffs, false)
 	if errors.Is(err, datapath.ErrNotLoaded) {
@@ -140,7 +140,7 @@ func Claim(ctx context.Context, bpffs, given string) error {
 	limited, cancel := context.WithTimeout(ctx, claimWait)
 	defer cancel()
 	unlock, err := state.Lock(limited)
-	if errors.Is(err, datapath.ErrNotLoaded) || errors.Is(err, datapath.ErrLocked) { // who has the lock records it, or has unloaded
+	if errors.Is(err, datapath.ErrNotLoaded) || errors.Is(err, datapath.ErrLocked) { // the process that has the lock records the directory, or has unloaded
 		return nil
 	}
 	if err != nil {
@@ -153,7 +153,7 @@ func Claim(ctx context.Context, bpffs, given string) error {
 	return Keep(state, given)
 }
 
-// recordOf is what an instance has recorded, "" for nothing.
+// recordOf returns the state directory that an instance has recorded. It returns "" if there is none.
 func recordOf(bpffs string) (string, error) {
 	state, err := datapath.OpenState(bpffs, false)
 	if errors.Is(err, datapath.ErrNotLoaded) {
@@ -165,7 +165,7 @@ func recordOf(bpffs string) (string, error) {
 	return state.Directory()
 }
 
-// same reports whether two paths lead to the same directory, or are the same.
+// same reports whether two paths are equal or name the same directory.
 func same(a, b string) bool {
 	if absolute(a) == absolute(b) && absolute(a) != "" {
 		return true
@@ -175,7 +175,7 @@ func same(a, b string) bool {
 	return err == nil && failed == nil && os.SameFile(one, other)
 }
 
-// absolute is "" when the working directory is gone.
+// absolute returns the absolute form of a path. It returns "" when the working directory no longer exists.
 func absolute(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -184,7 +184,7 @@ func absolute(path string) string {
 	return path
 }
 
-// exists reports whether there is a directory. One that cannot be looked at may be there.
+// exists reports whether a directory exists. It also returns true if it cannot find that out.
 func exists(dir string) bool {
 	if dir == "" {
 		return false

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestHint runs the command of the hint. Paths are words of a shell, a directory that is there and empty is replaced, and one with files in it is left
-// alone, with all that was to be moved.
+// TestHint runs the command in the hint. Paths must be quoted for a shell. An existing empty directory must be replaced. If the directory has files
+// in it, the command must change nothing.
 func TestHint(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"plain", "two words", "it's", "-dash"} {
@@ -40,7 +40,7 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// TestExists has what is no directory.
+// TestExists tests a directory, and paths that are not directories.
 func TestExists(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")

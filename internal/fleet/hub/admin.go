@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// Subjects of the commands.
+// Subjects of the commands' requests.
 const (
 	adminSay    = wire.Admin + ".say"
 	adminInvite = wire.Admin + ".invite"
@@ -29,7 +29,7 @@ const (
 // order is a request of a command.
 type order struct {
 	Name    string    `json:"name"`
-	Secret  string    `json:"secret,omitempty"` // SHA-256
+	Secret  string    `json:"secret,omitempty"` // SHA-256 of the secret
 	Expires time.Time `json:"expires,omitzero"`
 }
 
@@ -37,27 +37,27 @@ type order struct {
 type Result struct {
 	Error  string `json:"error,omitempty"`
 	Hint   string `json:"hint,omitempty"`
-	Lifted int    `json:"lifted,omitempty"` // bans of a node that was revoked
+	Lifted int    `json:"lifted,omitempty"` // bans of a revoked node
 }
 
-// Nodes is what one hub knows of the nodes.
+// Nodes is the state of one hub and its nodes.
 type Nodes struct {
 	Hub       string   `json:"hub"`
 	Members   []Member `json:"members"`
-	Connected []string `json:"connected"`         // to this hub
-	Prefixes  int      `json:"prefixes"`          // of which the fleet knows something
-	Most      int      `json:"most"`              // prefixes that the disk suffices for
-	Free      int64    `json:"free"`              // bytes of the disk
-	Problem   string   `json:"problem,omitempty"` // why the hub takes nothing now
+	Connected []string `json:"connected"`         // nodes that are connected to this hub
+	Prefixes  int      `json:"prefixes"`          // prefixes with a record
+	Most      int      `json:"most"`              // prefixes that fit on the disk
+	Free      int64    `json:"free"`              // free bytes of the disk
+	Problem   string   `json:"problem,omitempty"` // why the hub accepts nothing now
 }
 
-// JoinRequest is what a node with an invitation sends.
+// JoinRequest is the request of a node that has an invitation.
 type JoinRequest struct {
 	Key    string `json:"key"`    // public
-	Secret string `json:"secret"` // of the invitation: a connection can be older than the one that holds now
+	Secret string `json:"secret"` // secret of the invitation; the connection may be older than the invitation that is valid now
 }
 
-// JoinAnswer is what it gets.
+// JoinAnswer is the answer to a JoinRequest.
 type JoinAnswer struct {
 	Error      string   `json:"error,omitempty"`
 	Hubs       []string `json:"hubs,omitempty"`
@@ -65,10 +65,10 @@ type JoinAnswer struct {
 	Controller string   `json:"controller,omitempty"`
 }
 
-// errConflict says that two hubs changed a member at once.
+// errConflict is the error when two hubs changed a member at the same time.
 var errConflict = errors.New("another hub changed this node at the same time: try again")
 
-// update changes a member in the stream, and here.
+// update writes a member to the stream, and to the hub's own table.
 func (h *Hub) update(m Member, seq uint64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), changeTime)
 	defer cancel()
@@ -98,14 +98,14 @@ func (h *Hub) updateWithin(ctx context.Context, m Member, seq uint64) error {
 	return nil
 }
 
-// changeTime is how long a change of a member may take, and conflictWait how long it waits for the stream to tell what another hub has made of it.
+// changeTime is how long a change of a member may take. conflictWait is how long a change waits until the stream delivers another hub's change.
 const (
 	changeTime   = 5 * time.Second
 	conflictWait = 50 * time.Millisecond
 )
 
-// change makes a member what decide makes of it: nil leaves it as it is. It decides anew when another hub was first, as when that one notes
-// from where the node has connected.
+// change replaces a member by the result of decide; nil means no change. If another hub has changed the member meanwhile, it calls decide again with
+// the new state. For example, another hub may have recorded the address of the node.
 func (h *Hub) change(name string, decide func(was Member) (*Member, error)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), changeTime)
 	defer cancel()
@@ -135,7 +135,7 @@ func resultOf(err error, hint string) Result {
 	return Result{Error: err.Error(), Hint: hint}
 }
 
-// parseOrder reads a request of a command.
+// parseOrder parses a request of a command.
 func parseOrder(b []byte) (o order, err error) {
 	if err = json.Unmarshal(b, &o); err == nil {
 		err = wire.CheckName(o.Name)
@@ -143,7 +143,7 @@ func parseOrder(b []byte) (o order, err error) {
 	return o, err
 }
 
-// invite notes an invitation.
+// invite records an invitation.
 func (h *Hub) invite(m *nats.Msg) {
 	o, err := parseOrder(m.Data)
 	if err != nil {
@@ -164,7 +164,7 @@ func (h *Hub) invite(m *nats.Msg) {
 	respond(m, resultOf(err, hint))
 }
 
-// join takes the key of a node that has an invitation. The invitation is used up. The same node may ask again.
+// join accepts the key of a node with an invitation. The invitation is then used up. However, the same node may send the request again.
 func (h *Hub) join(m *nats.Msg) {
 	name, ok := strings.CutPrefix(m.Subject, wire.Join+".")
 	if !ok || wire.CheckName(name) != nil || !strings.HasPrefix(m.Reply, wire.Inbox("join_"+name)+".") {
@@ -207,8 +207,8 @@ func (h *Hub) join(m *nats.Msg) {
 	respond(m, a)
 }
 
-// revoke puts a node out of the fleet, and lifts its bans. For a node that was revoked it lifts those that are left: another hub may have
-// kept one at the same time. It answers when the lifts are kept.
+// revoke removes a node from the fleet, and lifts its bans. If the node is already revoked, revoke lifts the remaining bans, because another hub may
+// have stored a ban at the same time. revoke answers when the lifts are stored.
 func (h *Hub) revoke(m *nats.Msg) {
 	o, err := parseOrder(m.Data)
 	if err != nil {
@@ -241,7 +241,7 @@ func (h *Hub) revoke(m *nats.Msg) {
 	respond(m, r)
 }
 
-// liftAll lifts all bans of a node. It returns how many lifts are kept.
+// liftAll lifts all bans of a node. It returns how many lifts are stored.
 func (h *Hub) liftAll(name string) (lifted int, err error) {
 	h.drain(name)
 	lifts := h.liftsOf(name)
@@ -257,7 +257,7 @@ func (h *Hub) liftAll(name string) (lifted int, err error) {
 	return lifted, err
 }
 
-// request has the intake decide on an offer, and returns the outcomes: none when the hub ends.
+// request passes an offer to the intake. It returns the outcomes, or none when the hub ends.
 func (h *Hub) request(o offer) []wire.Outcome {
 	done := make(chan []wire.Outcome, 1)
 	o.done = done
@@ -270,10 +270,10 @@ func (h *Hub) request(o offer) []wire.Outcome {
 	}
 }
 
-// drain waits until the offers of a node that came before are kept.
+// drain waits until earlier offers of a node are stored.
 func (h *Hub) drain(name string) { h.request(offer{origin: name}) }
 
-// liftsOf lifts all bans of a node.
+// liftsOf returns an offer that lifts all bans of a node.
 func (h *Hub) liftsOf(name string) (list wire.Offer) {
 	h.view.mu.Lock()
 	defer h.view.mu.Unlock()
@@ -291,16 +291,16 @@ func (h *Hub) liftsOf(name string) (list wire.Offer) {
 	return list
 }
 
-// maxNodesAnswer is how many nodes one message has.
+// maxNodesAnswer is the most nodes in a message.
 const maxNodesAnswer = 500
 
-// state says how this hub stands.
+// state returns the state of this hub.
 func (h *Hub) state() Nodes {
 	h.view.mu.Lock()
 	defer h.view.mu.Unlock()
 	n := Nodes{Hub: h.config.Name, Prefixes: h.view.table.Len(), Most: h.caps.prefixes}
 	if h.server != nil {
-		n.Free, _ = freeBytes(h.config.store()) // 0 when nobody can tell
+		n.Free, _ = freeBytes(h.config.store()) // 0 when the free space is unknown
 	}
 	if err := h.store.writable(); err != nil {
 		n.Problem = err.Error()
@@ -310,7 +310,7 @@ func (h *Hub) state() Nodes {
 	return n
 }
 
-// nodes lists the nodes. All hubs answer, in messages of a bounded size.
+// nodes lists the nodes. All hubs answer, in messages of limited size.
 func (h *Hub) nodes(m *nats.Msg) {
 	head := h.state()
 	n := head
@@ -324,10 +324,10 @@ func (h *Hub) nodes(m *nats.Msg) {
 			n = head
 		}
 	}
-	respond(m, n) // the last one has fewer than maxNodesAnswer
+	respond(m, n) // the last message has fewer nodes than maxNodesAnswer
 }
 
-// say takes what the controller says. Its signature counts, and not who brings it.
+// say accepts a statement of the controller. Only its signature matters, not the sender of the message.
 func (h *Hub) say(m *nats.Msg) {
 	said, err := wire.ParseOffer(m.Data, wire.Controller)
 	if err != nil {
@@ -348,7 +348,7 @@ func (h *Hub) say(m *nats.Msg) {
 	h.enqueue(o)
 }
 
-// Enrol takes a node into the fleet by its public key, without an invitation: for nodes within the process.
+// Enrol adds a node to the fleet by its public key, without an invitation. It is for nodes within this process.
 func (h *Hub) Enrol(name, key string) error {
 	if err := wire.CheckName(name); err != nil {
 		return err

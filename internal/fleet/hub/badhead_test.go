@@ -18,9 +18,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestBadHead has somebody with admin.nk publish, in place of the order that counts, one of no bytes, text, and orders with a flipped bit. After
-// each, also when the hub was started again, the holder of the key pushes, goes back, and pushes with a new key, and is told of the order that was
-// passed by. The hub names those that no order can be, and hands out the last one before.
+// TestBadHead publishes bad orders in place of the current one, as a user with admin.nk could: an empty order, text, and orders with a flipped bit.
+// After each bad order, and also after a restart of the hub, the key's holder pushes, rolls back, and pushes with a new key. Each command must report
+// the skipped order. The hub must report orders with an invalid format, and distribute the previous order.
 func TestBadHead(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -67,7 +67,7 @@ func TestBadHead(t *testing.T) {
 	for _, bad := range []struct {
 		name  string
 		spoil func(order []byte) []byte
-		whole bool // it may be an order, for all that a hub knows
+		whole bool // the hub, which verifies no signature, accepts this as an order
 	}{
 		{"no bytes", func([]byte) []byte { return nil }, false},
 		{"text", func([]byte) []byte { return []byte(strings.Repeat("policy ", 20)) }, false},
@@ -116,7 +116,7 @@ func TestBadHead(t *testing.T) {
 	}
 }
 
-// counts is the order that counts, as the hub hands it out.
+// counts returns the current order, as the hub distributes it.
 func (h *Hub) counts() []byte {
 	h.policies.mu.Lock()
 	defer h.policies.mu.Unlock()

@@ -22,19 +22,18 @@ import (
 // How long commands wait for hubs.
 const (
 	answerWait = 10 * time.Second
-	revokeWait = 2 * time.Minute // all bans of a node are lifted meanwhile
-	allWait    = time.Second     // for the answers of all hubs, after the first
+	revokeWait = 2 * time.Minute // all bans of a node are lifted within this time
+	allWait    = time.Second     // wait for the answers of all other hubs after the first answer
 )
 
 // Client is a command's connection to the hubs.
 type Client struct {
 	config *Config
 	conn   *nats.Conn
-	ahead  time.Duration // of this host's clock, for tests
+	ahead  time.Duration // how far this host's clock is ahead; set in tests
 }
 
-// Dial connects to a hub of the fleet whose state directory this is. options are for connections within the process; without them it
-// is TLS.
+// Dial connects to a hub of the fleet to which the state directory belongs. options are for connections within the process; without them it uses TLS.
 func Dial(c *Config, options ...nats.Option) (*Client, error) {
 	if c.NATS != "" {
 		user, err := c.user()
@@ -69,7 +68,7 @@ func unreachable(err error) error {
 	return wording.Hinted(fmt.Sprintf("no hub can be reached: %v", err), "see whether `floodwall-hub run` runs")
 }
 
-// Hubs are the names of the hubs of the fleet.
+// Hubs returns the names of the hubs of the fleet.
 func (c *Client) Hubs() (list []string) {
 	for _, h := range c.config.Hubs {
 		list = append(list, h.Name)
@@ -108,7 +107,7 @@ func (c *Client) ask(ctx context.Context, subject string, o order, wait time.Dur
 	return r, nil
 }
 
-// Invite makes an invitation for a node that holds for a while and can be used once.
+// Invite makes an invitation for a node, which is valid for a time and can be used once.
 func (c *Client) Invite(ctx context.Context, name string, holds time.Duration) (wire.Invitation, error) {
 	i := wire.Invitation{Name: name, Secret: wire.NewSecret(), Hubs: c.config.Servers()}
 	if c.config.NATS != "" {
@@ -126,7 +125,7 @@ func (c *Client) Invite(ctx context.Context, name string, holds time.Duration) (
 	return i, err
 }
 
-// Revoke puts a node out of the fleet. It returns how many bans of the node are lifted.
+// Revoke removes a node from the fleet. It returns how many of the node's bans are lifted.
 func (c *Client) Revoke(ctx context.Context, name string) (lifted int, err error) {
 	if c.config.NATS != "" {
 		return 0, wording.Hinted("this fleet uses a NATS cluster of its own, which admits its users",
@@ -136,7 +135,7 @@ func (c *Client) Revoke(ctx context.Context, name string) (lifted int, err error
 	return r.Lifted, err
 }
 
-// Nodes asks all hubs for the nodes.
+// Nodes requests the lists of nodes from all hubs.
 func (c *Client) Nodes(ctx context.Context) (list []Nodes, err error) {
 	inbox := c.conn.NewInbox()
 	sub, err := c.conn.SubscribeSync(inbox)
@@ -174,7 +173,7 @@ func (c *Client) Nodes(ctx context.Context) (list []Nodes, err error) {
 	return list, nil
 }
 
-// View asks a hub what the fleet sees.
+// View requests the fleet's view from a hub.
 func (c *Client) View(ctx context.Context) (*wire.View, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
@@ -185,8 +184,8 @@ func (c *Client) View(ctx context.Context) (*wire.View, error) {
 	return wire.ParseView(m.Data)
 }
 
-// Say has the controller ban prefixes for a time, or lift all bans of them when the time is 0. key is the file of its seed, "" for the
-// one in the state directory.
+// Say makes a signed statement of the controller. The statement bans prefixes for a time, or lifts all bans of the prefixes when length is 0. key is
+// the file with the controller's seed; "" means the file in the state directory.
 func (c *Client) Say(ctx context.Context, key string, prefixes []netip.Prefix, length time.Duration, why string) error {
 	if key == "" {
 		key = filepath.Join(c.config.dir, ControllerFile)
@@ -224,7 +223,7 @@ func (c *Client) offer(ctx context.Context, said wire.Offer) error {
 	if err != nil {
 		return fmt.Errorf("answer of a hub: %w", err)
 	}
-	if skew := time.Now().Add(c.ahead).Sub(a.Now).Round(time.Second); skew.Abs() > wire.Ahead { // a lift would not count for what was said since
+	if skew := time.Now().Add(c.ahead).Sub(a.Now).Round(time.Second); skew.Abs() > wire.Ahead { // if this host's clock is wrong, a lift would not apply to recent statements
 		return wording.Hinted(fmt.Sprintf("the clock of this host is %v ahead of that of the hub: what was said may count in part, or not at all", skew),
 			"set the clock of both hosts (NTP), and run the same command again")
 	}

@@ -25,14 +25,14 @@ const (
 	keyFile        = "key.pem"
 	adminFile      = "admin.nk"
 	userFile       = "user.nk"       // the seed of the hub's key for an existing cluster
-	ControllerFile = "controller.nk" // the seed of the controller key; it need not be on a hub
+	ControllerFile = "controller.nk" // the seed of the controller key, which need not be on a hub
 	storeDir       = "nats"
 )
 
-// The ports, unless the addresses name others.
+// The default ports.
 const (
-	ClientPort  = "4222" // nodes
-	ClusterPort = "6222" // other hubs
+	ClientPort  = "4222" // for nodes
+	ClusterPort = "6222" // for other hubs
 )
 
 // Peer is a hub of the fleet.
@@ -42,24 +42,24 @@ type Peer struct {
 	Cluster string `json:"cluster,omitempty"` // HOST:PORT for other hubs
 }
 
-// Config is what a hub knows of itself and of the fleet. It is hub.json, and the files beside it.
+// Config is the configuration of a hub: hub.json, and the files in its directory.
 type Config struct {
 	Name       string `json:"name"`
 	Hubs       []Peer `json:"hubs"`
 	Controller string `json:"controller"`      // the public controller key
-	NATS       string `json:"nats,omitempty"`  // addresses of an existing cluster; no server is embedded then
-	Creds      string `json:"creds,omitempty"` // file of credentials for it
-	// DiskMB is how much of its disk each hub may use, in MB. The caps of the fleet follow from it, so all hubs have the same.
+	NATS       string `json:"nats,omitempty"`  // addresses of an existing cluster; then there is no embedded server
+	Creds      string `json:"creds,omitempty"` // file with credentials for the existing cluster
+	// DiskMB is the part of its disk that each hub may use, in MB. The limits of the fleet follow from this value, so it is the same on all hubs.
 	DiskMB int `json:"disk_mb,omitempty"`
 
 	dir string
-	// Fast, for tests and measurements, does not wait for the disk.
+	// Fast, for tests and measurements, skips waiting for the disk.
 	Fast bool `json:"-"`
-	// Plain, for measurements, listens nowhere: there are connections within the process only.
+	// Plain, for measurements, opens no ports: all connections are within the process.
 	Plain bool `json:"-"`
 }
 
-// Read reads the state directory of a hub.
+// Read reads the configuration in the state directory of a hub.
 func Read(dir string) (*Config, error) {
 	text, err := os.ReadFile(filepath.Join(dir, configFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -87,7 +87,7 @@ func (c *Config) self() *Peer {
 	return nil
 }
 
-// Servers are the addresses of all hubs, for clients.
+// Servers returns the addresses of all hubs, for clients.
 func (c *Config) Servers() (list []string) {
 	for _, h := range c.Hubs {
 		list = append(list, "tls://"+h.Nodes)
@@ -95,7 +95,7 @@ func (c *Config) Servers() (list []string) {
 	return list
 }
 
-// admin is the key by which a hub and its commands connect to its own server.
+// admin returns the key with which a hub and its commands connect to the hub's own server.
 func (c *Config) admin() (key nkeys.KeyPair, public string, err error) {
 	if c.NATS != "" {
 		return nil, "", nil
@@ -107,7 +107,7 @@ func (c *Config) admin() (key nkeys.KeyPair, public string, err error) {
 	return key, public, err
 }
 
-// user is how a hub and its commands connect to an existing cluster.
+// user returns the option with which a hub and its commands connect to an existing cluster.
 func (c *Config) user() (nats.Option, error) {
 	if c.Creds != "" {
 		return nats.UserCredentials(c.Creds), nil
@@ -119,7 +119,7 @@ func (c *Config) user() (nats.Option, error) {
 	return keyOption(key), nil
 }
 
-// readSeed reads a file with the seed of a key, or a pipe. Others must not be able to read it.
+// readSeed reads the seed of a key from a file or a pipe. Other users must not be able to read the file.
 func readSeed(path string) (nkeys.KeyPair, error) {
 	rule := safefile.Key(path)
 	rule.Pipe = true
@@ -138,7 +138,7 @@ func readSeed(path string) (nkeys.KeyPair, error) {
 	return key, nil
 }
 
-// authority is the certificate that signs those of all hubs.
+// authority returns the certificate that signs the certificates of all hubs.
 func (c *Config) authority() (*x509.CertPool, []byte, error) {
 	text, err := os.ReadFile(filepath.Join(c.dir, caFile))
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *Config) authority() (*x509.CertPool, []byte, error) {
 	return pool, text, nil
 }
 
-// tls is what a hub presents to nodes, and to other hubs.
+// tls returns the TLS configuration for nodes, and the one for other hubs.
 func (c *Config) tls() (nodes, hubs *tls.Config, err error) {
 	pool, _, err := c.authority()
 	if err != nil {

@@ -16,29 +16,29 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// How much of the disk a hub uses, in MB (10^6 bytes).
+// The part of the disk that a hub uses, in MB (10^6 bytes).
 const (
-	DefaultDisk    = 600  // of a fleet that is made now
-	undeclaredDisk = 1536 // of fleets whose hub.json does not say it
+	DefaultDisk    = 600  // of new fleets
+	undeclaredDisk = 1536 // of fleets whose hub.json does not set it
 	LeastDisk      = 48
 )
 
 const megabyte = 1_000_000
 
-// recordSize is how many bytes of the stream one prefix may take on average. A ban with a reason, of one node, takes about 200.
+// recordSize is the average size of a prefix's record in the stream, in bytes. The record of a ban by one node with a reason has about 200.
 const recordSize = 512
 
-// space is what the caps of a fleet need on the disk of each hub, in bytes.
+// space is the disk space in bytes that each hub of a fleet needs for its limits.
 type space struct {
-	all      int64 // with what the store has not given back yet
+	all      int64 // including space that the store has not freed yet
 	bans     int64 // the largest size of each stream
 	policies int64
-	prefixes int // how many may be banned at a time
-	ofNode   int // how many of them one node may ban
+	prefixes int // prefixes that may be banned at the same time
+	ofNode   int // prefixes that one node may ban
 }
 
-// space divides the disk. Records that were replaced stay on the disk until they are as many as those that count, so the bans need twice their
-// size; with other hubs also a log of writes.
+// space divides the disk. Replaced records stay on the disk until there are as many replaced records as current ones, so bans need twice the size of
+// the current records. With other hubs, bans also need a write-ahead log.
 func (c *Config) space() (s space) {
 	s.all = int64(c.DiskMB) * megabyte
 	if c.DiskMB == 0 {
@@ -55,14 +55,15 @@ func (c *Config) space() (s space) {
 	return s
 }
 
-// Holds says what the disk of a hub suffices for: how many prefixes may be banned at a time, and how large a policy with its files may be.
+// Holds returns the limits that follow from the disk of a hub: how many prefixes may be banned at the same time, and how large a policy with its
+// files may be.
 func (c *Config) Holds() (prefixes int, policy int64) {
 	s := c.space()
 	return s.prefixes, s.policies / 2
 }
 
-// checkDisk makes sure before a hub starts that its disk has space for all that the hub may have to keep. A hub that has kept something
-// starts with less: its nodes need it.
+// checkDisk checks before a hub starts that its disk has space for all of its limits. A hub that already has data may start with less space, because
+// its nodes need the hub.
 func (c *Config) checkDisk(log func(string)) error {
 	if c.DiskMB != 0 && c.DiskMB < LeastDisk {
 		return wording.Hinted(fmt.Sprintf("%s: disk_mb is %d, and a hub needs %d at least", filepath.Join(c.dir, configFile), c.DiskMB, LeastDisk),
@@ -93,7 +94,7 @@ func (c *Config) checkDisk(log func(string)) error {
 	return wording.Hinted(problem, hint)
 }
 
-// store is the directory on whose disk the hub keeps what it knows.
+// store returns the directory on whose disk the hub stores its data.
 func (c *Config) store() string {
 	path := filepath.Join(c.dir, storeDir)
 	if _, err := os.Stat(path); err != nil {
@@ -102,7 +103,7 @@ func (c *Config) store() string {
 	return path
 }
 
-// freeBytes is how much of the disk of a directory a process without rights may still use.
+// freeBytes returns the free space of a disk that an unprivileged process may use.
 func freeBytes(dir string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
@@ -111,7 +112,7 @@ func freeBytes(dir string) (int64, error) {
 	return int64(s.Bavail) * s.Bsize, nil
 }
 
-// used is how much of its disk the files of a directory take.
+// used returns the disk space of the files in a directory.
 func used(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -125,27 +126,27 @@ func used(dir string) (n int64) {
 	return n
 }
 
-// How often the disk is looked at, below how many free bytes it counts as full, and from how many it has space again.
+// How often the disk is checked, the free bytes below which it counts as full, and the free bytes from which on it has space again.
 const (
 	diskLook  = time.Second
 	fullBelow = 1 << 20
 	spaceFrom = 2 << 20
 )
 
-// brokenAfter is for how long no write may arrive at a store that nobody shares, before the store is opened anew.
+// brokenAfter is how long all writes to a store of a single hub may fail before the store is opened again.
 const brokenAfter = 2 * ackWait
 
-// store is the state of what the hub writes to.
+// store is the state of the hub's store.
 type store struct {
 	mu      sync.Mutex
-	full    string    // why nothing can be written now; "": the disk has space
-	hit     bool      // a write may have failed as the disk was full: the server then takes none until it is started again
-	failing time.Time // since when no write arrives; zero: the last one did
+	full    string    // why no writes are possible now; "": the disk has space
+	hit     bool      // a write may have failed because the disk was full; the server then fails all writes until it is restarted
+	failing time.Time // since when all writes have failed; zero: the last write succeeded
 	broken  chan struct{}
 	once    sync.Once
 }
 
-// writable tells why nothing can be written now.
+// writable returns the reason why no writes are possible now, or nil when they are possible.
 func (s *store) writable() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,7 @@ func (s *store) writable() error {
 	return nil
 }
 
-// wrote notes whether writes have arrived.
+// wrote records whether writes succeeded.
 func (s *store) wrote(kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,14 +168,14 @@ func (s *store) wrote(kept bool) {
 	}
 }
 
-// suspect tells whether writes have not arrived lately.
+// suspect reports whether recent writes have failed.
 func (s *store) suspect() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.failing.IsZero()
 }
 
-// look takes how much space there is. It returns what is to be told, "" for nothing.
+// look updates the state with the free space of the disk. It returns a message to log, or "".
 func (s *store) look(dir string, free int64) (told string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +191,8 @@ func (s *store) look(dir string, free int64) (told string) {
 	return told
 }
 
-// isBroken tells why the server is to be started again: a store that has met a full disk takes nothing more. alone: no other hub is needed to write.
+// isBroken returns why the server must be restarted, or "". The reason is that after a full disk a store fails all writes. alone means that writes
+// need no other hub.
 func (s *store) isBroken(alone, disabled bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +209,7 @@ func (s *store) isBroken(alone, disabled bool) string {
 	return ""
 }
 
-// watchDisk looks at the disk until ctx ends, or the hub must be started again. Then it says so by h.store.broken.
+// watchDisk checks the disk until ctx ends, or until the hub must be restarted. Then it closes h.store.broken.
 func (h *Hub) watchDisk(ctx context.Context) {
 	tick := time.NewTicker(diskLook)
 	defer tick.Stop()
@@ -230,10 +232,10 @@ func (h *Hub) watchDisk(ctx context.Context) {
 	}
 }
 
-// againWait is how long a hub waits before it is started again after that has failed.
+// againWait is how long a hub waits between two attempts to restart.
 const againWait = time.Second
 
-// restart starts a hub again, and tries until that is possible. It is nil when ctx ends.
+// restart starts a hub again, and tries until it succeeds. It returns nil when ctx ends.
 func restart(ctx context.Context, c *Config, log func(string)) *Hub {
 	for told := ""; ; {
 		h, err := start(ctx, c, log)

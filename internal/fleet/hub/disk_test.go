@@ -21,7 +21,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// onDisk mounts a file system of a size, and makes a hub's state there.
+// onDisk mounts a file system of a size, and makes a hub's state on it.
 func onDisk(t *testing.T, size, diskMB int) *Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +40,7 @@ func onDisk(t *testing.T, size, diskMB int) *Config {
 	return c
 }
 
-// fillDisk takes all space of a disk. The file that it returns is what has it.
+// fillDisk uses up all space of a disk by a file. It returns the file's name.
 func fillDisk(t *testing.T, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
@@ -76,8 +76,8 @@ func (l *lines) has(text string) bool {
 	return strings.Contains(l.text, text)
 }
 
-// TestDiskFull fills the disk of a hub that runs, with bans in between so that its store fails, and frees it. Meanwhile the hub says so and
-// refuses what commands ask. Afterwards it takes bans by itself, and has those from before.
+// TestDiskFull fills the disk of a running hub, offers bans so that the store fails, and then frees the disk. While the disk is full, the hub must
+// report this and refuse requests of commands. Afterwards the hub must accept bans without a restart by hand, and still have the earlier bans.
 func TestDiskFull(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -102,7 +102,7 @@ func TestDiskFull(t *testing.T) {
 	status := joined(t, c)
 	filler := fillDisk(t, c.dir)
 	refused := ""
-	for i := 1; i < 200 && !strings.Contains(refused, "is full"); i++ { // the first ones meet a store whose disk has just become full
+	for i := 1; i < 200 && !strings.Contains(refused, "is full"); i++ { // the first bans reach a store whose disk has just become full
 		began := time.Now()
 		if err := say(fmt.Sprintf("198.18.0.%d/32", i)); err != nil {
 			refused = err.Error()
@@ -140,7 +140,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	var client *Client
 	var err error
-	if !testutil.Eventually(time.Minute, func() bool { client, err = Dial(c); return err == nil }) { // on a busy machine TLS may take too long
+	if !testutil.Eventually(time.Minute, func() bool { client, err = Dial(c); return err == nil }) { // on a busy machine the TLS handshake may take too long
 		t.Fatal(err)
 	}
 	defer client.Close()
@@ -152,7 +152,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// nobody is a node's host that has no packets.
+// nobody is a node's host to which no packets arrive.
 type nobody struct{ agent *node.Agent }
 
 func (*nobody) Block(context.Context, []node.Ban) (map[netip.Prefix]error, error) { return nil, nil }
@@ -164,7 +164,7 @@ func (*nobody) Never(context.Context) (func(netip.Prefix) bool, error) {
 }
 func (*nobody) Capacity() int { return 0 }
 
-// joined has a node join by an invitation, and runs it until the test ends.
+// joined makes a node join with an invitation, and runs it until the test ends.
 func joined(t *testing.T, c *Config) *nobody {
 	t.Helper()
 	client, err := Dial(c)
@@ -194,8 +194,9 @@ func joined(t *testing.T, c *Config) *nobody {
 	return n
 }
 
-// TestSmallDisk has a hub whose disk is as large as it says, and as many bans as it takes, each replaced twice, with the longest names and reasons,
-// and policies beside. The disk never becomes full, no ban is lost, and one ban more is refused. A disk that is smaller is named at the start.
+// TestSmallDisk runs a hub on a disk of exactly the configured size. It has as many bans as the hub accepts, each replaced twice, with the longest
+// names and reasons, and with policies. The disk must never become full, no ban may be lost, and one more ban must be refused. The hub must report a
+// smaller disk when it starts.
 func TestSmallDisk(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -220,7 +221,7 @@ func TestSmallDisk(t *testing.T) {
 	least := int64(1 << 40)
 	for turn := range 3 {
 		for at := 0; at < most; at += wire.MaxItems {
-			for range 3 { // again when the machine was busy
+			for range 3 { // the step is repeated in case the machine is busy
 				if !slices.Contains(h.request(manyBans(turn, at, min(most-at, wire.MaxItems))), wire.Later) {
 					break
 				}
@@ -250,8 +251,8 @@ func TestSmallDisk(t *testing.T) {
 	}
 }
 
-// TestSmallCluster has three hubs on disks as large as they say, and as many bans as they take, each replaced twice. No disk becomes full, as the
-// log of writes has its space too.
+// TestSmallCluster runs three hubs on disks of exactly the configured size, with as many bans as they accept, each replaced twice. No disk may become
+// full, because the configured space includes the write-ahead log.
 func TestSmallCluster(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -329,10 +330,10 @@ func TestSmallCluster(t *testing.T) {
 	}
 }
 
-// longNames are those of two nodes. One alone may ban half.
+// longNames are the names of two nodes. One node alone may ban half of the prefixes.
 var longNames = [2]string{strings.Repeat("a", 32), strings.Repeat("b", 32)}
 
-// manyBans are bans of two nodes of as many prefixes, from a number on, with a reason of the greatest length.
+// manyBans returns an offer with bans of n prefixes, starting at a number. Two nodes make the bans in turn. The reason has the greatest length.
 func manyBans(turn, at, n int) offer {
 	o := offer{}
 	now := time.Now()

@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestStartFails has state directories that no hub can run with. Each start says what helps, and leaves nothing running.
+// TestStartFails uses state directories with which no hub can run. Each start must name a remedy, and leave nothing running.
 func TestStartFails(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -31,7 +31,7 @@ func TestStartFails(t *testing.T) {
 		"not its address":       {func(string) error { return nil }, "cannot listen"},
 	} {
 		dir := filepath.Join(t.TempDir(), "hub")
-		peer, err := NewPeer("hub", "192.0.2.1") // which no host of a test has
+		peer, err := NewPeer("hub", "192.0.2.1") // no host of a test has this address
 		if err == nil {
 			_, err = Init(dir, []Peer{peer}, LeastDisk)
 		}
@@ -58,7 +58,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestForeignKey has a key that another user can have chosen, with the mode that it should have.
+// TestForeignKey uses a key file with the right mode, but of another user, who may have chosen the key.
 func TestForeignKey(t *testing.T) {
 	t.Parallel()
 	testutil.RequireRoot(t)
@@ -75,7 +75,7 @@ func TestForeignKey(t *testing.T) {
 	}
 }
 
-// TestInitTwice keeps the keys of a fleet.
+// TestInitTwice checks that a second init keeps the keys of a fleet.
 func TestInitTwice(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -103,7 +103,7 @@ func TestInitTwice(t *testing.T) {
 	}
 }
 
-// TestOfCluster has commands that a fleet on an existing NATS cluster does not have. They name what takes their place.
+// TestOfCluster runs commands that do not exist for a fleet on an existing NATS cluster. The error must name what to use instead.
 func TestOfCluster(t *testing.T) {
 	t.Parallel()
 	c := &Client{config: &Config{NATS: "tls://nats.example:4222", Controller: "UDCONTROLLER"}}
@@ -116,7 +116,7 @@ func TestOfCluster(t *testing.T) {
 	}
 }
 
-// TestManyMembers has a fleet of more nodes than a message of NATS has space for. All are listed.
+// TestManyMembers uses a fleet with more nodes than fit into a NATS message. All nodes must be listed.
 func TestManyMembers(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

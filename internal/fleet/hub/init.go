@@ -23,10 +23,10 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// certLife is how long certificates of hubs hold.
+// certLife is how long certificates of hubs are valid.
 const certLife = 10 * 365 * 24 * time.Hour
 
-// NewPeer reads NAME=HOST[:PORT] of a hub. The port is that for nodes.
+// NewPeer parses a hub's NAME=HOST[:PORT]. The port is the port for nodes.
 func NewPeer(name, address string) (Peer, error) {
 	p := Peer{Name: name, Nodes: withPort(address, ClientPort)}
 	if err := wire.CheckName(name); err != nil {
@@ -40,8 +40,8 @@ func NewPeer(name, address string) (Peer, error) {
 	return p, nil
 }
 
-// Init makes the state of a new fleet in a directory: of the hub itself when there is one, else of each hub in a directory of its
-// name. It returns the directories. The controller's key is in dir itself. diskMB is Config.DiskMB.
+// Init makes the state of a new fleet in a directory. A single hub has its state in dir itself; otherwise each hub has a subdirectory with its name.
+// The controller's key is in dir itself. Init returns the directories. diskMB is Config.DiskMB.
 func Init(dir string, peers []Peer, diskMB int) (dirs []string, err error) {
 	if _, err := os.Stat(filepath.Join(dir, ControllerFile)); err == nil {
 		return nil, wording.Hinted(dir+" has the keys of a fleet already", "name another directory with --dir; a fleet whose keys are lost begins anew")
@@ -74,7 +74,7 @@ func Init(dir string, peers []Peer, diskMB int) (dirs []string, err error) {
 	return dirs, writeNew(filepath.Join(dir, ControllerFile), controllerSeed)
 }
 
-// newKey makes a key: the public half, and the file of its seed.
+// newKey makes a key pair. It returns the public key, and the content of the file with the seed.
 func newKey() (public string, seed []byte, err error) {
 	key, err := nkeys.CreateUser()
 	if err == nil {
@@ -89,7 +89,7 @@ func newKey() (public string, seed []byte, err error) {
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	text []byte // in PEM
+	text []byte // PEM
 }
 
 func newAuthority() (*authority, error) {
@@ -107,12 +107,12 @@ func newAuthority() (*authority, error) {
 	return &authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, err
 }
 
-// certificate is what all certificates have.
+// certificate is the common part of all certificates.
 func certificate(name string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) // crypto/rand does not fail
 	return &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(certLife), // nodes can have a clock that was never set
+		NotBefore: time.Unix(0, 0), NotAfter: time.Now().Add(certLife), // a node's clock may never have been set
 	}
 }
 
@@ -158,7 +158,7 @@ func (a *authority) writeHub(dir string, p Peer, c Config, adminSeed []byte) err
 	)
 }
 
-// writeNew writes a file that must not be there, for its owner only.
+// writeNew writes a new file that only its owner can read. It returns an error if the file exists.
 func writeNew(path string, text []byte) error {
 	if err := safefile.Create(path, text, 0o600); err != nil {
 		return fmt.Errorf("hub: %w", err)
@@ -166,13 +166,13 @@ func writeNew(path string, text []byte) error {
 	return nil
 }
 
-// Made is the state of a hub that uses an existing cluster.
+// Made is the state of a new hub that uses an existing cluster.
 type Made struct {
-	User       string // of the hub, as the configuration of the cluster has it
+	User       string // the hub's user, in the format of the cluster's configuration
 	Controller string // the public key of the controller
 }
 
-// InitClient makes the state of a hub that uses an existing cluster, with a key for it unless there are credentials.
+// InitClient makes the state of a hub that uses an existing cluster. Without credentials it makes a key for the hub.
 func InitClient(dir, servers, creds string) (m Made, err error) {
 	if _, err := os.Stat(filepath.Join(dir, ControllerFile)); err == nil {
 		return m, wording.Hinted(dir+" has the keys of a fleet already", "name another directory with --dir")

@@ -15,21 +15,22 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// keepTries is how often a record is written when other hubs write the same one meanwhile, and keepWait for how long: a command waits longer.
+// keepTries is how often a record is written when other hubs write it at the same time. keepWait limits the time for these tries; it is shorter than
+// the wait of commands.
 const (
 	keepTries = 8
 	keepWait  = answerWait / 2
 )
 
-// written is a record on its way to the stream.
+// written is a record that was sent to the stream.
 type written struct {
 	wire.Record
-	number uint64 // of the message that it replaces
+	number uint64 // number of the message that the record must replace
 	ack    jetstream.PubAckFuture
-	err    error // why it is not known to be kept
+	err    error // the reason why the record may not be stored
 }
 
-// keep writes what offers change to the stream, tells all nodes, and answers.
+// keep writes the changes of offers to the stream, sends them to all nodes, and answers the offers.
 func (h *Hub) keep(ctx context.Context, list []part) {
 	began := time.Now()
 	order, of := h.sort(list, began)
@@ -39,7 +40,7 @@ func (h *Hub) keep(ctx context.Context, list []part) {
 		suspect := h.store.suspect()
 		kept, again := h.write(ctx, order, of)
 		if len(kept) > 0 {
-			_ = h.send(wire.Live, kept, 0) // nodes that miss it ask
+			_ = h.send(wire.Live, kept, 0) // nodes that miss the message request it
 		}
 		h.store.wrote(len(kept) > 0 || len(again) == 0)
 		why = h.store.writable()
@@ -60,7 +61,7 @@ func (h *Hub) keep(ctx context.Context, list []part) {
 	}
 }
 
-// write writes the records of prefixes. It returns those that are in the stream, and the prefixes to be tried again.
+// write writes the records of prefixes. It returns the records that are in the stream, and the prefixes that must be tried again.
 func (h *Hub) write(ctx context.Context, order []netip.Prefix, of map[netip.Prefix][]one) (kept []wire.Stored, again []netip.Prefix) {
 	var flying, failed []written
 	for _, p := range order {
@@ -114,7 +115,7 @@ func (h *Hub) admit(p netip.Prefix, list []one) (after wire.Record, number uint6
 	return after, number, !after.Equal(before) && len(after.Statements) > 0
 }
 
-// gone refuses the ban of a node that was revoked while the ban was on its way: its bans have been lifted, and this one would stay.
+// gone refuses a ban by a node that was revoked before the ban was stored. The node's other bans are already lifted, so nobody would lift this ban.
 func (h *Hub) gone(s wire.Statement) error {
 	if h.server == nil || s.Lift() || s.Origin == wire.Controller || h.members.joined(s.Origin) {
 		return nil
@@ -122,13 +123,13 @@ func (h *Hub) gone(s wire.Statement) error {
 	return fmt.Errorf("node %s is not of the fleet", s.Origin)
 }
 
-// publish sends a record to the stream, on the condition that its last message of the prefix has this number.
+// publish sends a record to the stream, on the condition that the last message of its prefix has this number.
 func (h *Hub) publish(r wire.Record, number uint64) (jetstream.PubAckFuture, error) {
 	m := &nats.Msg{Subject: wire.BanSubject(r.Prefix), Data: wire.EncodeRecord(r)}
 	return h.js.PublishMsgAsync(m, jetstream.WithExpectLastSequencePerSubject(number), jetstream.WithMsgTTL(lifetime(r, time.Now())))
 }
 
-// lifetime is how long the stream needs a record: until its last statement counts no more. It only saves space.
+// lifetime returns how long the stream must keep a record: until its last statement has expired. The limit only saves space.
 func lifetime(r wire.Record, now time.Time) time.Duration {
 	left := time.Minute
 	for i := range r.Statements {
@@ -142,16 +143,16 @@ func lifetime(r wire.Record, now time.Time) time.Duration {
 	return left.Truncate(time.Second)
 }
 
-// refresh reads the records of which the stream has another message than was thought: another hub has written, or an earlier write of this
-// hub that was in doubt has arrived. It returns those, which nodes may not have. It waits once for all when the stream has no leader or too
-// few hubs: thousands of writes fail at a time then, and offers wait meanwhile.
+// refresh reads records whose last message in the stream has an unexpected number. Either another hub has written, or an earlier write of this hub
+// with an unknown result has succeeded. refresh returns the records that it read, because nodes may lack them. If the stream has no leader or too few
+// hubs, it waits only once for all records, because thousands of writes fail at the same time then, and offers wait in the meantime.
 func (h *Hub) refresh(ctx context.Context, failed []written) (found []wire.Stored) {
 	newer := slices.DeleteFunc(slices.Clone(failed), func(w written) bool { return !outrun(w.err) })
 	if len(newer) < len(failed) {
 		periodic.Sleep(ctx, streamWait/10)
 	}
 	for _, w := range newer {
-		if r, number := h.view.get(w.Prefix); number != w.number { // the message has come from the stream
+		if r, number := h.view.get(w.Prefix); number != w.number { // this hub has received the message in the meantime
 			found = append(found, wire.Stored{Number: number, Record: r})
 			continue
 		}
@@ -161,7 +162,7 @@ func (h *Hub) refresh(ctx context.Context, failed []written) (found []wire.Store
 			h.view.forget(w.Prefix)
 			continue
 		case err != nil:
-			return found // the stream does not answer: all are tried again
+			return found // the stream does not answer: all records are tried again
 		}
 		if r, err := wire.ParseRecord(m.Data); err == nil && r.Prefix == w.Prefix {
 			h.view.take(r, m.Sequence)
@@ -171,20 +172,20 @@ func (h *Hub) refresh(ctx context.Context, failed []written) (found []wire.Store
 	return found
 }
 
-// outrun tells whether a write failed as the prefix has a newer message.
+// outrun reports whether a write failed because the prefix has a newer message.
 func outrun(err error) bool {
 	var refused *jetstream.APIError
 	return errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
 }
 
-// last reads the message of a prefix from the stream.
+// last reads the last message of a prefix from the stream.
 func (h *Hub) last(ctx context.Context, p netip.Prefix) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
 	return h.bans.GetLastMsgForSubject(ctx, wire.BanSubject(p))
 }
 
-// forget notes that the stream has no message of a prefix: its time has passed.
+// forget records that the stream has no message of a prefix, because the record has expired.
 func (v *view) forget(p netip.Prefix) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

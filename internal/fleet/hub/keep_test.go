@@ -9,7 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// TestStreamAway has a hub whose stream is gone take two thousand bans. It says soon that they are to come later: no write waits for another.
+// TestStreamAway sends two thousand bans to a hub whose stream does not exist. The hub must soon answer Later, so no write may wait for another
+// write.
 func TestStreamAway(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

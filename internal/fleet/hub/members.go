@@ -11,19 +11,19 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// Member is what the fleet knows of a node.
+// Member is the fleet's data about a node.
 type Member struct {
 	Name    string    `json:"name"`
 	State   State     `json:"state"`
 	Since   time.Time `json:"since"`
 	Key     string    `json:"key,omitempty"`    // public
-	Secret  string    `json:"secret,omitempty"` // SHA-256 of an invitation's
-	Expires time.Time `json:"expires,omitzero"` // of an invitation
+	Secret  string    `json:"secret,omitempty"` // SHA-256 of the invitation's secret
+	Expires time.Time `json:"expires,omitzero"` // end of the invitation
 
-	Addresses []netip.Addr `json:"addresses,omitempty"` // from which it has connected, the last one first
+	Addresses []netip.Addr `json:"addresses,omitempty"` // addresses from which the node has connected, the latest first
 }
 
-// State is how far a node has come.
+// State is the state of a node's membership.
 type State string
 
 // The states.
@@ -33,20 +33,20 @@ const (
 	Revoked State = "revoked"
 )
 
-// members are the nodes as the stream of members has them.
+// members contains the nodes, as the stream of members has them.
 type members struct {
 	mu   sync.RWMutex
 	all  map[string]Member
-	seqs map[string]uint64     // of the messages in the stream
-	keys map[string]string     // names by public keys of those that have joined
-	at   map[netip.Addr]string // names by addresses of those that have joined
+	seqs map[string]uint64     // numbers of the members' messages in the stream
+	keys map[string]string     // names by the public keys of joined nodes
+	at   map[netip.Addr]string // names by the addresses of joined nodes
 }
 
 func newMembers() *members {
 	return &members{all: map[string]Member{}, seqs: map[string]uint64{}, keys: map[string]string{}, at: map[netip.Addr]string{}}
 }
 
-// parseMember reads a message of the stream.
+// parseMember parses a message of the stream.
 func parseMember(b []byte) (m Member, err error) {
 	if err = json.Unmarshal(b, &m); err == nil {
 		err = wire.CheckName(m.Name)
@@ -54,7 +54,7 @@ func parseMember(b []byte) (m Member, err error) {
 	return m, err
 }
 
-// set takes a member from the stream. It returns true for one that must not be connected any more.
+// set records a member from the stream. It returns true if the member must be disconnected.
 func (s *members) set(m Member, seq uint64) (out bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,14 +82,14 @@ func (s *members) set(m Member, seq uint64) (out bool) {
 	return was.Key != "" && (m.State != Joined || m.Key != was.Key)
 }
 
-// get is a member, and the number of its message.
+// get returns a member, and the number of its message.
 func (s *members) get(name string) (Member, uint64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.all[name], s.seqs[name]
 }
 
-// named is the node with a key.
+// named returns the name of the joined node with a key.
 func (s *members) named(key string) (string, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -97,7 +97,7 @@ func (s *members) named(key string) (string, bool) {
 	return name, ok
 }
 
-// holder is the member with a key, also one that was revoked.
+// holder returns the name of the member with a key, even if the member is revoked.
 func (s *members) holder(key string) (string, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -109,20 +109,20 @@ func (s *members) holder(key string) (string, bool) {
 	return "", false
 }
 
-// joined tells whether a name is that of a node that may speak.
+// joined reports whether a name is that of a joined node.
 func (s *members) joined(name string) bool {
 	m, _ := s.get(name)
 	return m.State == Joined
 }
 
-// invited tells whether a secret is that of an invitation that holds. It goes on holding for the node that has used it, whose
-// answer may have been lost.
+// invited reports whether a secret belongs to a valid invitation. An invitation stays valid for the node that has used it, because the hub's answer
+// to that node may have been lost.
 func (s *members) invited(name, secret string, now time.Time) bool {
 	m, _ := s.get(name)
 	return m.Secret != "" && m.State != Revoked && now.Before(m.Expires) && sameText(hashed(secret), m.Secret)
 }
 
-// within is a node that has joined, with an address of its own in a prefix.
+// within finds a joined node that has one of its addresses in a prefix.
 func (s *members) within(p netip.Prefix) (name string, at netip.Addr, ok bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -138,7 +138,7 @@ func (s *members) within(p netip.Prefix) (name string, at netip.Addr, ok bool) {
 	return "", netip.Addr{}, false
 }
 
-// addresses are those of all nodes that have joined, but for one.
+// addresses returns the addresses of all joined nodes except the node `but`.
 func (s *members) addresses(but string) (list []netip.Addr) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -151,7 +151,7 @@ func (s *members) addresses(but string) (list []netip.Addr) {
 	return list
 }
 
-// list are all members by name.
+// list returns all members, sorted by name.
 func (s *members) list() (list []Member) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -12,11 +12,11 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// maxAddresses is how many addresses of a node are spared: those from which it has connected last. A connection proves its address, and no node can have
-// those of others spared.
+// maxAddresses is the number of protected addresses of a node: the last ones from which it has connected. A connection proves its address, so no node
+// can protect addresses of others.
 const maxAddresses = 4
 
-// addressOf is the address of a connection. It is not valid when the connection is none of a network.
+// addressOf returns the IP address of a connection. It is not valid for a connection within the process.
 func addressOf(a net.Addr) netip.Addr {
 	if a == nil {
 		return netip.Addr{}
@@ -28,9 +28,9 @@ func addressOf(a net.Addr) netip.Addr {
 	return at.Addr().Unmap().WithZone("")
 }
 
-// seenAt notes from where a node has connected, for all hubs.
+// seenAt records the address from which a node has connected, for all hubs.
 func (h *Hub) seenAt(name string, a netip.Addr) {
-	for range 10 { // the cluster may choose a leader at this moment
+	for range 10 { // the cluster may be electing a leader
 		if h.change(name, func(m Member) (*Member, error) {
 			if m.State != Joined || slices.Contains(m.Addresses, a) {
 				return nil, nil
@@ -44,7 +44,7 @@ func (h *Hub) seenAt(name string, a netip.Addr) {
 	}
 }
 
-// needed tells why a prefix is not to be banned: it has a hub or a node in it.
+// needed returns an error for a prefix that contains a hub or a node, and so must not be banned.
 func (h *Hub) needed(p netip.Prefix) error {
 	if name, at, ok := h.members.within(p); ok {
 		return fmt.Errorf("has node %s of the fleet in it, at %v", name, at)
@@ -58,7 +58,7 @@ func (h *Hub) needed(p netip.Prefix) error {
 	return nil
 }
 
-// spares refuses bans of what the fleet needs. A lift is always taken.
+// spares returns an error for a ban of a prefix that the fleet needs. It never refuses a lift.
 func (h *Hub) spares(s *wire.Said) error {
 	if s.Lift() {
 		return nil
@@ -67,15 +67,15 @@ func (h *Hub) spares(s *wire.Said) error {
 	switch {
 	case err == nil:
 		return nil
-	case s.Origin == wire.Controller: // its command names the prefix
+	case s.Origin == wire.Controller: // the controller's command checks the prefix
 		return fmt.Errorf("%w, so no node would take the ban: ban smaller prefixes, or revoke a node that is not to be spared", err)
 	}
 	return fmt.Errorf("%v %w", s.Prefix, err)
 }
 
-// peersAsked tells a node the addresses of the others.
+// peersAsked sends a node the addresses of the other nodes.
 func (h *Hub) peersAsked(m *nats.Msg) {
 	if node, err := h.sender(m); err == nil && h.policies.may(node, time.Now()) {
-		_ = h.conn.Publish(m.Reply, wire.Peers{Addresses: h.members.addresses(node)}.Bytes()) // else the node asks again
+		_ = h.conn.Publish(m.Reply, wire.Peers{Addresses: h.members.addresses(node)}.Bytes()) // after an error the node asks again
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// banning is a node's host that notes what it bans.
+// banning is a node's host that records its bans.
 type banning struct {
 	nobody
 	mu   sync.Mutex
@@ -39,8 +39,9 @@ func (b *banning) has(p string) bool {
 	return slices.Contains(b.list, netip.MustParsePrefix(p))
 }
 
-// TestMembersSpared has a node and the controller ban the address of another node, and prefixes with it. The hub refuses that and says why, a
-// node enters none that another hub has taken, and a neighbor of the address is banned. A node that was revoked is spared no more.
+// TestMembersSpared makes a node and the controller ban the address of another node, and prefixes that contain it. The hub must refuse these bans
+// with a reason. A node must not enter such a ban even if another hub has accepted it. A ban of the next address must work. The address of a revoked
+// node must no longer be protected.
 func TestMembersSpared(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -85,7 +86,7 @@ func TestMembersSpared(t *testing.T) {
 		t.Errorf("the controller's ban of 203.0.0.0/16: %v", err)
 	}
 	other := wire.Record{Prefix: netip.MustParsePrefix("203.0.113.7/32"), Statements: []wire.Statement{said("evil", "203.0.113.7/32")[0].Statement}}
-	if err := h.send(wire.Live, []wire.Stored{{Number: 1000, Record: other}}, 0); err != nil { // of a hub that takes it
+	if err := h.send(wire.Live, []wire.Stored{{Number: 1000, Record: other}}, 0); err != nil { // the record is from a hub that accepts such bans
 		t.Fatal(err)
 	}
 	if !testutil.Eventually(time.Minute, func() bool { return host.has("203.0.113.8/32") && agent.Status().Refused > 0 }) || host.has("203.0.113.7/32") {

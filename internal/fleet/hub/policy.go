@@ -16,30 +16,31 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// policyStore are the policies of the fleet, and what nodes say of theirs. The hub hands them out and verifies nothing: it has no key.
+// policyStore contains the policies of the fleet, and the nodes' reports about their policies. The hub distributes policies without verifying them,
+// because it has no key.
 type policyStore struct {
 	stream jetstream.Stream
 
 	mu     sync.Mutex
-	head   []byte // the order that counts
+	head   []byte // the current order
 	states map[string]wire.PolicyState
 	asks   map[string]*wire.Allowance
 }
 
-// What one node may ask for and say, and how many states a hub keeps.
+// The limits of a node's requests for policies, and of the states that a hub keeps.
 const (
 	partRate  = 20.0 // requests of a node a second for parts of files
-	partBurst = 10   // seconds' worth at once
+	partBurst = 10   // seconds of partRate in one burst
 	maxStates = 20_000
 )
 
-// States are what one hub knows of the policies of nodes.
+// States are the policy states of nodes that one hub has.
 type States struct {
 	Hub   string                      `json:"hub"`
 	Nodes map[string]wire.PolicyState `json:"nodes"`
 }
 
-// followPolicies reads the order that counts, and tells all nodes of each new one.
+// followPolicies reads the current order, and sends each new order to all nodes.
 func (h *Hub) followPolicies(ctx context.Context, s jetstream.Stream) error {
 	c, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{FilterSubjects: []string{wire.PolicyHead}})
 	if err != nil {
@@ -56,11 +57,11 @@ func (h *Hub) followPolicies(ctx context.Context, s jetstream.Stream) error {
 		h.policies.mu.Lock()
 		h.policies.head = order
 		h.policies.mu.Unlock()
-		_ = h.conn.Publish(wire.Policies, order) // nodes that miss it ask
+		_ = h.conn.Publish(wire.Policies, order) // nodes that miss the order request it
 	})
 }
 
-// lastWhole is the order of the greatest version that can be read, nil when there is none.
+// lastWhole returns the order with the greatest version that can be parsed, or nil when there is none.
 func (h *Hub) lastWhole(ctx context.Context, s jetstream.Stream) []byte {
 	ctx, cancel := context.WithTimeout(ctx, pushWait)
 	defer cancel()
@@ -84,7 +85,7 @@ func (h *Hub) lastWhole(ctx context.Context, s jetstream.Stream) []byte {
 	return nil
 }
 
-// policyAsked answers a node that asks for the order, or for a part of a file. An empty answer says that there is none.
+// policyAsked answers a node that requests the order or a part of a file. An empty answer means that the order or the part does not exist.
 func (h *Hub) policyAsked(m *nats.Msg) {
 	node, err := h.sender(m)
 	part, bad := wire.ParsePart(m.Data)
@@ -94,10 +95,10 @@ func (h *Hub) policyAsked(m *nats.Msg) {
 	if part.Sum == "" {
 		h.policies.mu.Lock()
 		defer h.policies.mu.Unlock()
-		_ = h.conn.Publish(m.Reply, h.policies.head) // else the node asks again
+		_ = h.conn.Publish(m.Reply, h.policies.head) // after an error the node asks again
 		return
 	}
-	h.running.Go(func() { // the stream may be at another hub
+	h.running.Go(func() { // reading may take long: the stream may be at another hub
 		ctx, cancel := context.WithTimeout(context.Background(), ackWait)
 		defer cancel()
 		var data []byte
@@ -108,7 +109,7 @@ func (h *Hub) policyAsked(m *nats.Msg) {
 	})
 }
 
-// may tells whether a node may ask once more.
+// may reports whether a node may send one more request.
 func (p *policyStore) may(node string, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +124,7 @@ func (p *policyStore) may(node string, now time.Time) bool {
 	return a.Take(now, 1)
 }
 
-// stateSaid takes what a node says of its policy.
+// stateSaid receives the policy state of a node.
 func (h *Hub) stateSaid(m *nats.Msg) {
 	node, err := wire.NodeOf(m.Subject)
 	s, bad := wire.ParsePolicyState(m.Data)
@@ -142,7 +143,7 @@ func (h *Hub) stateSaid(m *nats.Msg) {
 	}
 }
 
-// policyStates tells what nodes have said. All hubs answer, in messages of a bounded size.
+// policyStates answers with the states of nodes. All hubs answer, in messages of limited size.
 func (h *Hub) policyStates(m *nats.Msg) {
 	p := &h.policies
 	p.mu.Lock()
@@ -162,8 +163,8 @@ func (h *Hub) policyStates(m *nats.Msg) {
 	for _, part := range all {
 		respond(m, part)
 	}
-	respond(m, list) // the last one has fewer than maxStatesAnswer
+	respond(m, list) // the last message has fewer states than maxStatesAnswer
 }
 
-// maxStatesAnswer is how many states one message has.
+// maxStatesAnswer is the most states in a message.
 const maxStatesAnswer = 500

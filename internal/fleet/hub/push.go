@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// pushWait is how long the hubs may take to keep a part of a file.
+// pushWait is how long the hubs may take to store a part of a file.
 const pushWait = 10 * time.Second
 
 func (c *Client) policyStream(ctx context.Context) (jetstream.JetStream, jetstream.Stream, error) {
@@ -30,7 +30,7 @@ func (c *Client) policyStream(ctx context.Context) (jetstream.JetStream, jetstre
 	return js, s, nil
 }
 
-// Order is the order of a version, or the one that counts when the version is 0. It is nil when there is none. Nothing of it is verified.
+// Order returns the order of a version, or the current order when version is 0. It returns nil when there is none. The order is not verified.
 func (c *Client) Order(ctx context.Context, version uint64) (order []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, pushWait)
 	defer cancel()
@@ -49,11 +49,11 @@ func (c *Client) Order(ctx context.Context, version uint64) (order []byte, err e
 	if err != nil {
 		return nil, unreachable(err)
 	}
-	return append([]byte{}, m.Data...), nil // one of no bytes is an order that is there
+	return append([]byte{}, m.Data...), nil // an empty order exists, so the result is not nil
 }
 
-// Put has the hubs keep the files of a bundle, and then the order. was is the order that counted when this one was made: when another
-// counts meanwhile, nothing is changed.
+// Put stores the files of a bundle at the hubs, and then the order. was is the order that was current when the new order was made. If another order
+// is current by now, nothing is changed.
 func (c *Client) Put(ctx context.Context, was, order []byte, version uint64, content map[string][]byte) error {
 	js, s, err := c.policyStream(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *Client) Put(ctx context.Context, was, order []byte, version uint64, con
 	return put(ctx, js, wire.PolicyHead, order, jetstream.WithExpectLastSequencePerSubject(seq))
 }
 
-// fits makes sure that the hubs have space for this version and the one before.
+// fits returns an error unless the hubs have space for this version and the previous one.
 func (c *Client) fits(content map[string][]byte) error {
 	size := int64(0)
 	for _, b := range content {
@@ -106,7 +106,7 @@ func put(ctx context.Context, js jetstream.JetStream, subject string, data []byt
 	return nil
 }
 
-// File reads a file of a bundle. What it returns need not be true.
+// File reads a file of a bundle. The content is not verified.
 func (c *Client) File(ctx context.Context, f policies.File) (b []byte, err error) {
 	_, s, err := c.policyStream(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (c *Client) File(ctx context.Context, f policies.File) (b []byte, err error
 	return b, nil
 }
 
-// States asks all hubs for the policies of nodes. Of a node that several know the latest state counts.
+// States requests the policy states of nodes from all hubs. If several hubs have a state of a node, the latest one counts.
 func (c *Client) States(ctx context.Context) (map[string]wire.PolicyState, error) {
 	inbox := c.conn.NewInbox()
 	sub, err := c.conn.SubscribeSync(inbox)

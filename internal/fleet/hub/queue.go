@@ -7,8 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// What waits for the intake: how many statements of one node at most, how many are taken of a node before it is the next one's turn, and how
-// many are written at a time. The last is bounded by a time too, as nobody else is served meanwhile.
+// The limits of the intake: queued statements of one node, statements of a node in one turn, and statements in one write. A write is also limited in
+// time, because other nodes wait during a write.
 const (
 	maxWaiting = 2 * wire.MaxItems
 	turn       = 16
@@ -16,27 +16,28 @@ const (
 	batchTime  = 100 * time.Millisecond
 )
 
-// part is a part of an offer that is written at a time.
+// part is a part of an offer that is written in one batch.
 type part struct {
 	*offer
 	from, to int // of its statements
 }
 
-// queues has a queue for each origin. Each has its turn, so that one that says much delays itself alone.
+// queues has a queue for each origin. The origins take turns, so that an origin with many statements delays only itself.
 type queues struct {
 	mu    sync.Mutex
-	of    map[string][]*offer // those with something left
-	count map[string]int      // statements left, by origin
-	order []string            // origins with something left, the next one first
+	of    map[string][]*offer // offers with statements that are not written yet
+	count map[string]int      // number of statements that are not written yet, by origin
+	order []string            // origins with such statements, the next one first
 	wake  chan struct{}
-	batch int // statements that can be written in batchTime
+	batch int // number of statements that can be written in batchTime
 }
 
 func newQueues() *queues {
 	return &queues{of: map[string][]*offer{}, count: map[string]int{}, wake: make(chan struct{}, 1), batch: 16 * turn}
 }
 
-// add adds an offer to the queue of its origin. It reports false when there is no space, but for what somebody within the hub waits for.
+// add adds an offer to the queue of its origin. It returns false when the queue has no space. An offer whose result code of the hub awaits is always
+// added.
 func (q *queues) add(o *offer) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -56,7 +57,7 @@ func (q *queues) add(o *offer) bool {
 	return true
 }
 
-// next takes what is to be written at a time: of each origin in its turn.
+// next removes and returns the statements for the next batch: a few of each origin in turn.
 func (q *queues) next() (list []part) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,7 +76,7 @@ func (q *queues) next() (list []part) {
 	return list
 }
 
-// take takes statements of an origin, n at most.
+// take removes and returns at most n statements of an origin.
 func (q *queues) take(origin string, n int) (list []part, taken int) {
 	for len(q.of[origin]) > 0 {
 		o := q.of[origin][0]
@@ -93,7 +94,8 @@ func (q *queues) take(origin string, n int) (list []part, taken int) {
 	return list, taken
 }
 
-// wrote notes how long it took to write statements. While no write arrives, as many as possible are to fail at a time.
+// wrote records how long it took to write n statements. While all writes fail, batches are as large as possible, so that many statements fail at the
+// same time.
 func (q *queues) wrote(n int, took time.Duration, failing bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// TestFairQueues has a node say 60,000 bans, one in each message, before the hub has written the first, and then another node say one, and the
-// controller. Those two have their answers before the first node's bans are written. It is told to say later what its queue has no space for.
+// TestFairQueues makes a node send 60,000 bans, one in each message, before the hub has written the first ban. Then another node and the controller
+// send one ban each. These two must get their answers before the first node's bans are written. The first node must get Later for bans that do not
+// fit into its queue.
 func TestFairQueues(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -27,7 +28,7 @@ func TestFairQueues(t *testing.T) {
 	const flood = 60_000
 	said := make(chan bool)
 	others := []chan []wire.Outcome{make(chan []wire.Outcome, 1), make(chan []wire.Outcome, 1)}
-	h.view.mu.Lock() // so that nothing is written
+	h.view.mu.Lock() // the lock prevents the hub from writing
 	go func() {
 		for n := range flood {
 			h.enqueue(ban("evil", n))
@@ -68,7 +69,8 @@ func TestFairQueues(t *testing.T) {
 	}
 }
 
-// TestOfferInParts has offers that are written in parts, as those of others come in between. Each is answered once, for all statements.
+// TestOfferInParts uses offers that are written in parts, with parts of other offers in between. Each offer must be answered once, for all of its
+// statements.
 func TestOfferInParts(t *testing.T) {
 	t.Parallel()
 	q := newQueues()

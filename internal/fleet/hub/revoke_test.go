@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// newHub starts a hub that listens nowhere.
+// newHub starts a hub without ports.
 func newHub(t *testing.T) *Hub {
 	t.Helper()
 	dir := t.TempDir()
@@ -47,8 +47,8 @@ func newPublicKey(t *testing.T) string {
 	return public
 }
 
-// TestRevokeLeavesNothing revokes a node while bans of it wait for the intake, and has one come later. No ban is left when the command
-// has its answer.
+// TestRevokeLeavesNothing revokes a node while some of its bans wait for the intake. Another ban arrives later. When the command gets its answer, no
+// ban of the node may exist.
 func TestRevokeLeavesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -92,7 +92,7 @@ func TestRevokeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestOneKeyOneNode has a second node come with the key of a first one, and many connections with one invitation.
+// TestOneKeyOneNode makes a second node use the key of the first one, and opens many connections with one invitation.
 func TestOneKeyOneNode(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -126,8 +126,8 @@ func TestOneKeyOneNode(t *testing.T) {
 	}
 }
 
-// TestOldInvitation has somebody who knows an invitation connect with it, and keep the connection while the invitation ends, another takes its
-// place, and the node is revoked. The connection joins nobody then. The node itself may ask again for an answer that was lost.
+// TestOldInvitation connects with a known invitation. It keeps the connection while the invitation expires, another invitation replaces it, and the
+// node is revoked. After that nobody may join over the connection. The node itself may request a lost answer again.
 func TestOldInvitation(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -191,8 +191,8 @@ func TestOldInvitation(t *testing.T) {
 	refused("the node was revoked")
 }
 
-// TestTwoHubsChange has another hub note addresses of nodes at the moment at which this one revokes them, before the stream has told it. The
-// nodes are revoked, and keep the addresses.
+// TestTwoHubsChange lets another hub record addresses of nodes at the moment when this hub revokes them, before the stream has delivered the other
+// hub's change. The nodes must be revoked, and keep the addresses.
 func TestTwoHubsChange(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -221,7 +221,7 @@ func TestTwoHubsChange(t *testing.T) {
 	}
 }
 
-// TestSyncBounded has a node ask for all records again and again. It gets few answers: each costs the hub much.
+// TestSyncBounded lets a node request all records repeatedly. The node must get few answers, because each answer costs the hub much CPU time.
 func TestSyncBounded(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -269,7 +269,7 @@ func TestSyncBounded(t *testing.T) {
 	}
 }
 
-// TestWrongClock has the controller speak on a host with a wrong clock. The command says so, and does not claim that bans are lifted.
+// TestWrongClock uses the controller on a host with a wrong clock. The command must report the wrong clock, and must not claim that bans are lifted.
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -292,7 +292,8 @@ func TestWrongClock(t *testing.T) {
 	}
 }
 
-// TestClockNeverSet has a node whose clock was never set look at the certificate of a hub. It takes it: the clock is set by the hub.
+// TestClockNeverSet uses a node whose clock was never set. The node must accept the certificate of a hub, because the node gets the time only from
+// the hub.
 func TestClockNeverSet(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

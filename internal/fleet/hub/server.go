@@ -21,7 +21,7 @@ const startWait = 30 * time.Second
 func startServer(c *Config, auth server.Authentication) (*server.Server, error) {
 	o := &server.Options{
 		ServerName: c.Name, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: filepath.Join(c.dir, storeDir), SyncAlways: !c.Fast, JetStreamMaxStore: 2 * c.space().all, // checkDisk has looked
+		JetStream: true, StoreDir: filepath.Join(c.dir, storeDir), SyncAlways: !c.Fast, JetStreamMaxStore: 2 * c.space().all, // checkDisk has checked that the disk has this space
 		CustomClientAuthentication: auth, AlwaysEnableNonce: true,
 		MaxPayload: wire.MaxMessage, MaxControlLine: 4096, MaxConn: 16384, MaxSubs: 64,
 		WriteDeadline: 5 * time.Second, AuthTimeout: 5, TLSTimeout: 5, PingInterval: 20 * time.Second, MaxPingsOut: 2,
@@ -31,7 +31,7 @@ func startServer(c *Config, auth server.Authentication) (*server.Server, error) 
 		return nil, err
 	}
 	if !c.Plain {
-		free, err := net.Listen("tcp", c.self().Nodes) // the server does not say why it cannot
+		free, err := net.Listen("tcp", c.self().Nodes) // tests the address, because the server does not report why it cannot listen
 		if err != nil {
 			return nil, wording.Hinted(fmt.Sprintf("the hub cannot listen: %v", err),
 				"see whether another process has the port, and whether the host has the address of `floodwall-hub init`")
@@ -51,7 +51,7 @@ func startServer(c *Config, auth server.Authentication) (*server.Server, error) 
 	return s, nil
 }
 
-// listen fills in where the server listens.
+// listen sets the addresses on which the server listens.
 func (c *Config) listen(o *server.Options) (err error) {
 	self := c.self()
 	if o.Host, o.Port, err = splitAddress(self.Nodes); err != nil {

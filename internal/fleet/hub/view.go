@@ -16,16 +16,16 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// view is what the stream holds, as this hub knows it.
+// view is this hub's copy of the stream.
 type view struct {
 	mu      sync.Mutex
 	table   wire.Table
-	numbers map[netip.Prefix]uint64 // of the last message of each prefix
-	through uint64                  // all messages up to this number have been seen
-	epoch   uint64                  // when the stream was made
+	numbers map[netip.Prefix]uint64 // number of the last message of each prefix
+	through uint64                  // all messages up to this number have been received
+	epoch   uint64                  // identifies the stream by the time when it was made
 }
 
-// take takes a record from the stream.
+// take adds a record from the stream.
 func (v *view) take(r wire.Record, number uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -48,12 +48,12 @@ func (v *view) reached(number uint64) {
 	v.through = max(v.through, number)
 }
 
-// after lists the records with greater numbers, in their order, and the number through which the list is complete.
+// after returns the records with greater numbers, sorted by number. It also returns the number up to which the list is complete.
 func (v *view) after(number uint64) (list []wire.Stored, through uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := time.Now()
-	list = make([]wire.Stored, 0, v.atMost(number)) // hundreds of nodes ask at once when a partition has healed
+	list = make([]wire.Stored, 0, v.atMost(number)) // allocated once, because hundreds of nodes send requests at the same time after a partition
 	for r := range v.table.All() {
 		if n := v.numbers[r.Prefix]; n > number {
 			list = append(list, wire.Stored{Number: n, Record: r.Without(now)})
@@ -63,7 +63,7 @@ func (v *view) after(number uint64) (list []wire.Stored, through uint64) {
 	return list, v.through
 }
 
-// most is how many records with greater numbers there are at most. It costs nothing to ask.
+// most returns an upper limit of the number of records with greater numbers. It is cheap to compute.
 func (v *view) most(number uint64) int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,7 +74,7 @@ func (v *view) atMost(number uint64) int {
 	return int(min(v.through-min(number, v.through), uint64(v.table.Len())))
 }
 
-// sweep forgets what no longer counts.
+// sweep removes expired records.
 func (v *view) sweep(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -86,7 +86,7 @@ func (v *view) sweep(now time.Time) {
 	}
 }
 
-// follow reads the stream of bans from its start, and what comes after.
+// follow reads the stream of bans from its start, and then its new messages.
 func (h *Hub) follow(ctx context.Context, s jetstream.Stream) error {
 	info, err := s.Info(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (h *Hub) follow(ctx context.Context, s jetstream.Stream) error {
 	}
 	h.view.epoch = uint64(info.Created.UnixNano())
 	if info.State.Msgs == 0 {
-		h.view.reached(info.State.LastSeq) // what had these numbers has ended
+		h.view.reached(info.State.LastSeq) // messages up to this number that are missing have expired
 	}
 	return h.consume(ctx, s, func(m jetstream.Msg, at *jetstream.MsgMetadata) {
 		if r, err := wire.ParseRecord(m.Data()); err == nil && wire.BanSubject(r.Prefix) == m.Subject() {
@@ -107,7 +107,7 @@ func (h *Hub) follow(ctx context.Context, s jetstream.Stream) error {
 	})
 }
 
-// followMembers reads who belongs to the fleet, and disconnects nodes that no longer do.
+// followMembers reads the members of the fleet, and disconnects nodes that have left.
 func (h *Hub) followMembers(ctx context.Context, s jetstream.Stream) error {
 	return h.consume(ctx, s, func(m jetstream.Msg, at *jetstream.MsgMetadata) {
 		if member, err := parseMember(m.Data()); err == nil && h.members.set(member, at.Sequence.Stream) {
@@ -117,7 +117,7 @@ func (h *Hub) followMembers(ctx context.Context, s jetstream.Stream) error {
 	})
 }
 
-// consume hands out the messages of a stream in their order, for as long as the hub runs.
+// consume calls take with each message of a stream in order, while the hub runs.
 func (h *Hub) consume(ctx context.Context, s jetstream.Stream, take func(jetstream.Msg, *jetstream.MsgMetadata)) error {
 	c, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
 	if err != nil {
@@ -126,7 +126,7 @@ func (h *Hub) consume(ctx context.Context, s jetstream.Stream, take func(jetstre
 	return h.deliver(ctx, c, take)
 }
 
-// deliver is consume for a consumer that there is.
+// deliver does the same as consume, for an existing consumer.
 func (h *Hub) deliver(ctx context.Context, c jetstream.Consumer, take func(jetstream.Msg, *jetstream.MsgMetadata)) error {
 	running, err := c.Consume(func(m jetstream.Msg) {
 		if at, err := m.Metadata(); err == nil {
@@ -140,11 +140,11 @@ func (h *Hub) deliver(ctx context.Context, c jetstream.Consumer, take func(jetst
 	return nil
 }
 
-// maxChunk is about how large a message with records becomes, in bytes.
+// maxChunk is the approximate size limit of a message with records, in bytes.
 const maxChunk = 128 << 10
 
-// send publishes records in messages that are not too large. The last says through which number the receiver then has all, if
-// through is not 0.
+// send publishes records in messages of limited size. If through is not 0, the last message tells the receiver that it then has all records up to
+// through.
 func (h *Hub) send(subject string, list []wire.Stored, through uint64) error {
 	for {
 		n, size := 0, 0
@@ -162,7 +162,7 @@ func (h *Hub) send(subject string, list []wire.Stored, through uint64) error {
 	}
 }
 
-// asked answers a node that has missed something.
+// asked answers a node that has missed records.
 func (h *Hub) asked(m *nats.Msg) {
 	node, err := h.sender(m)
 	after, parseErr := wire.ParseAfter(m.Data)
@@ -170,10 +170,10 @@ func (h *Hub) asked(m *nats.Msg) {
 		return
 	}
 	list, through := h.view.after(uint64(after))
-	_ = h.send(m.Reply, list, through) // the connection is down, and the node asks again
+	_ = h.send(m.Reply, list, through) // an error means that the connection is down, and the node sends its request again
 }
 
-// beat tells nodes the time, and the number of the last record, until ctx ends.
+// beat sends a pulse to nodes periodically until ctx ends: the time, and the number of the last record.
 func (h *Hub) beat(ctx context.Context) {
 	id := rand.Uint64() | 1
 	tick := time.NewTicker(wire.BeatEvery)

@@ -19,27 +19,27 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// Enforcer brings bans of other nodes to this host.
+// Enforcer applies bans of other nodes on this host.
 type Enforcer interface {
-	// Block bans prefixes. It returns those that were refused, or an error when nothing could be done.
+	// Block bans prefixes. It returns the refused prefixes, or an error when it could not ban any.
 	Block(ctx context.Context, bans []Ban) (refused map[netip.Prefix]error, err error)
-	// Unblock ends bans of other nodes, with all those of this host too. It returns the prefixes of those that were ended.
+	// Unblock ends bans of other nodes. If all is true, it also ends bans of this host. It returns the prefixes whose bans it ended.
 	Unblock(ctx context.Context, prefixes []netip.Prefix, all bool) (were []netip.Prefix, err error)
-	// Never reports which prefixes are not to be banned on this host, as they hold an address that never is.
+	// Never returns a function that reports whether a prefix must not be banned on this host, because it contains an address of the allowlist.
 	Never(ctx context.Context) (func(netip.Prefix) bool, error)
-	// Capacity is how many entries the set of bans has. It is known after Never; 0: it has no bound.
+	// Capacity is the capacity of the set of bans in entries. It is known after a call of Never; 0: no limit.
 	Capacity() int
 }
 
-// ErrKept says that a ban was not entered because this host has one of its own of the prefix, by a person or for longer. The agent neither
-// changes nor ends that one, and looks again whether it has ended.
+// ErrKept is the error when a ban was not entered because this host has its own ban of the prefix, by a person or with a later end. The agent neither
+// changes nor ends the host's ban. It checks later whether that ban has ended.
 var ErrKept = errors.New("this host has a ban of its own")
 
-// Ban is a ban of another node, or one of this node that is entered again.
+// Ban is a ban of another node, or a ban of this node that is entered again.
 type Ban struct {
 	Prefix netip.Prefix
 	Until  time.Time // by this host's clock
-	Origin string    // the node; "" for this one
+	Origin string    // name of the node that made the ban; "" for this node
 	Why    string
 }
 
@@ -49,12 +49,12 @@ type Agent struct {
 	enforcer Enforcer
 	log      func(text string, err error)
 	options  []nats.Option
-	verify   nkeys.KeyPair // the controller's public key; nil: nothing of the controller is believed
+	verify   nkeys.KeyPair // the controller's public key; nil: the agent ignores statements of the controller
 	wake     chan struct{}
 
 	mu       sync.Mutex
 	clock    clock
-	drift    time.Duration // of the clock since the ends of entered bans were compared with it
+	drift    time.Duration // change of the fleet's time since it was last compared with the ends of entered bans
 	table    wire.Table
 	stream   stream
 	prefixes prefixTable
@@ -62,34 +62,34 @@ type Agent struct {
 	never    func(netip.Prefix) bool
 	hubs     hubAddresses
 	share    share
-	space    wire.Allowance // of records from hubs
+	space    wire.Allowance // for records from hubs
 	counts   Counts
-	flight   *flight // the offer that waits for its answer
+	flight   *flight // the offer that has no answer yet
 	conn     *nats.Conn
 	number   uint64 // of the last request
 	texts    texts
-	paused   time.Time // until when the enforcer is left alone
-	told     string    // its last error
+	paused   time.Time // no call of the enforcer before this time
+	told     string    // the last error of the enforcer
 	peers    peers
-	full     string    // why a hub takes nothing now, as it says
-	refused  time.Time // since when the hubs refuse the key of this node; zero: they do not
+	full     string    // the hub's reason for accepting nothing now
+	refused  time.Time // since when the hubs refuse this node's key; zero: they accept it
 	sees     view
 	ledger   ledger
-	beat     time.Time          // when a hub was last heard
-	orders   func(order []byte) // is told of policies; nil: nobody is
-	policy   *wire.PolicyState  // of this node, as it was told last
+	beat     time.Time          // time of the last message of a hub
+	orders   func(order []byte) // is called with orders of policies; may be nil
+	policy   *wire.PolicyState  // this node's last reported state
 }
 
-// Counts are what an agent has done since it started.
+// Counts contains numbers of bans since the agent started.
 type Counts struct {
-	Sent     uint64 `json:"sent"`     // bans of this node that the hub has taken
+	Sent     uint64 `json:"sent"`     // bans of this node that the hub has accepted
 	Received uint64 `json:"received"` // bans of other nodes that were entered
-	Refused  uint64 `json:"refused"`  // bans of other nodes that were not: never, full, above their share, of a wrong length, not signed
+	Refused  uint64 `json:"refused"`  // bans of other nodes that were not entered: in the allowlist, set full, share of the set used up, wrong prefix length, or not signed
 	Rejected uint64 `json:"rejected"` // bans of this node that the hub has refused
 }
 
-// New makes an agent. log is told what happens. options are for connections within the process; without them the hubs of the file
-// are reached over TLS.
+// New makes an agent. log is called with events. options are for connections within the process. Without options the agent connects with TLS to the
+// hubs that the file names.
 func New(f *File, e Enforcer, log func(string, error), options ...nats.Option) (*Agent, error) {
 	a := &Agent{
 		file: f, enforcer: e, log: log, options: options, wake: make(chan struct{}, 1),
@@ -109,7 +109,7 @@ func New(f *File, e Enforcer, log func(string, error), options ...nats.Option) (
 	return a, nil
 }
 
-// How often the agent looks what is due, and whom not to ban.
+// How often the agent checks for due actions, and how often it reads the allowlist.
 const (
 	look      = time.Second
 	lookNever = 30 * time.Second
@@ -121,7 +121,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer a.conn.Close()
-	var due time.Time // when to look whom never to ban
+	var due time.Time // when to read the allowlist again
 	tick := time.NewTimer(periodic.Left(look))
 	defer tick.Stop()
 	for {
@@ -144,7 +144,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// poke has Run look what is due.
+// poke makes Run check for due actions.
 func (a *Agent) poke() {
 	select {
 	case a.wake <- struct{}{}:
@@ -152,8 +152,8 @@ func (a *Agent) poke() {
 	}
 }
 
-// Waits between attempts to reach a hub: each is drawn at random up to a bound that doubles, so that the nodes of a fleet do not all
-// come at once to a hub that is back.
+// Waits between attempts to reach a hub. Each wait is random, below a limit that doubles. So the nodes of a fleet do not all connect at the same time
+// when a hub has started again.
 const (
 	firstWait   = 200 * time.Millisecond
 	longestWait = 10 * time.Second
@@ -164,13 +164,13 @@ func reconnectWait(attempts int) time.Duration {
 	return 50*time.Millisecond + rand.N(bound)
 }
 
-// connect begins to connect. It does not wait: without a hub the node goes on by itself.
+// connect starts to connect. It does not wait for a hub, because a node also works without one.
 func (a *Agent) connect() error {
 	o, err := a.natsOptions()
 	if err != nil {
 		return err
 	}
-	// The handlers below see conn only after it is set: they take the lock.
+	// The handlers below take the lock, so they run after conn is set.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.conn, err = nats.Connect(strings.Join(a.file.Hubs, ","), o...); err != nil {
@@ -188,7 +188,7 @@ func (a *Agent) connect() error {
 	return nil
 }
 
-// natsOptions are those of the connection that stays.
+// natsOptions returns the options of the permanent connection.
 func (a *Agent) natsOptions() ([]nats.Option, error) {
 	o, err := a.access()
 	return append(o,
@@ -198,7 +198,7 @@ func (a *Agent) natsOptions() ([]nats.Option, error) {
 	), err
 }
 
-// access is how this node shows who it is, and knows the hub.
+// access returns the options by which this node authenticates itself and the hub.
 func (a *Agent) access() ([]nats.Option, error) {
 	o := []nats.Option{nats.CustomInboxPrefix(wire.Inbox(a.file.Name) + ".ask")}
 	if a.file.Creds != "" {
@@ -226,7 +226,7 @@ func (a *Agent) connected(c *nats.Conn) {
 	a.log(fmt.Sprintf("fleet: node %s is connected to hub %s", a.file.Name, c.ConnectedServerName()), nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.stream.lost() // what was sent meanwhile is not known
+	a.stream.lost() // messages that hubs sent while there was no connection are missing
 	a.flight, a.refused = nil, time.Time{}
 	a.peers.asked = time.Time{}
 	a.poke()
@@ -240,7 +240,7 @@ func (a *Agent) disconnected(_ *nats.Conn, err error) {
 	a.warn(fmt.Errorf("the hub is lost: %w; this host goes on by itself", err))
 }
 
-// wrong takes errors of the connection that belong to no call.
+// wrong processes asynchronous errors of the connection.
 func (a *Agent) wrong(_ *nats.Conn, _ *nats.Subscription, err error) {
 	if errors.Is(err, nats.ErrSlowConsumer) {
 		a.mu.Lock()
@@ -259,7 +259,7 @@ func (a *Agent) wrong(_ *nats.Conn, _ *nats.Subscription, err error) {
 	a.warn(err)
 }
 
-// sweep forgets what has ended.
+// sweep removes records and bans that have ended.
 func (a *Agent) sweep() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -275,7 +275,7 @@ func (a *Agent) sweep() {
 		}
 	}
 	if a.stream.swept%30 == 0 {
-		for p := range a.share.crowded { // others may have ended
+		for p := range a.share.crowded { // bans that used the space may have ended
 			a.prefixes.dirty.add(p)
 		}
 		for p := range a.prefixes.kept {
@@ -286,7 +286,7 @@ func (a *Agent) sweep() {
 	}
 }
 
-// lookNever asks whom not to ban, and returns when to ask again.
+// lookNever reads the allowlist. It returns the time until the next read.
 func (a *Agent) lookNever(ctx context.Context) time.Duration {
 	never, err := a.enforcer.Never(ctx)
 	if err != nil {
@@ -302,7 +302,7 @@ func (a *Agent) lookNever(ctx context.Context) time.Duration {
 	return lookNever
 }
 
-// allowlistChanged has all bans looked at of which it has changed whether they are allowlisted.
+// allowlistChanged marks the bans whose prefixes have entered or left the allowlist, so that they are checked again.
 func (a *Agent) allowlistChanged() {
 	if a.never == nil {
 		return
@@ -318,7 +318,7 @@ func (a *Agent) allowlistChanged() {
 	}
 }
 
-// warn reports an error of the enforcer, unless it was the last one.
+// warn reports an error of the enforcer, unless the last reported error was the same.
 func (a *Agent) warn(err error) {
 	a.mu.Lock()
 	text := err.Error()

@@ -7,39 +7,40 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// clock is the time of the fleet: the median of the hubs' clocks, so that one wrong hub of three does not change it. It goes on with the
-// monotonic clock, so a change of this host's own time moves no end of a ban.
+// clock is the time of the fleet: the median of the hubs' clocks. So one wrong clock among three hubs does not change the time. Between messages it
+// advances with the monotonic clock, so setting this host's clock does not move the end of any ban.
 type clock struct {
-	base  time.Time     // of this host, with its monotonic part
-	ahead time.Duration // how far the fleet's time is ahead of it
+	base  time.Time     // this host's time, with its monotonic part
+	ahead time.Duration // how far the fleet's time is ahead of base
 	hubs  map[uint64]*hubClock
 }
 
-// hubClock is how far the clock of a hub is ahead. Messages are late, never early. So the greatest difference of the last 30 to 60 s counts:
-// messages that all wait on a busy machine, thousands at once, do not set the time back.
+// hubClock measures how far the clock of a hub is ahead of base. Messages can be late but never early, so the greatest difference of the last 30 to
+// 60 s is used. So thousands of messages that wait on a busy machine do not set the time back.
 type hubClock struct {
-	greatest [2]time.Duration // of this span and of the one before
-	spans    int              // that have started, 2 at most
-	began    time.Time        // this span
-	last     time.Time        // message
-	messages int              // up to enough
-	leaps    int              // messages in a row that are further ahead than merge.Ahead
+	greatest [2]time.Duration // the greatest difference in this time span and in the previous one
+	spans    int              // time spans that have started, at most 2
+	began    time.Time        // start of this time span
+	last     time.Time        // time of the last message
+	messages int              // number of messages, counted up to enough
+	leaps    int              // consecutive messages whose time is ahead by more than wire.Ahead
 }
 
-// clockSpan is for how long a message counts at least. A hub's clock that is set back is followed after twice that. A hub that was not heard
-// for so long does not count beside others.
+// clockSpan is the least time for which a message counts. When a hub's clock is set back, the fleet's time follows after twice that time. A hub that
+// was silent for that time no longer counts if there are other hubs.
 const clockSpan = 30 * time.Second
 
-// enough is how many messages of a hub in a row confirm that its clock has leapt ahead. The first ones count at once: they may have been late.
+// enough is the number of consecutive messages of a hub that prove a leap of its clock. Before that many messages have been received, a leap counts
+// at once, because the first messages may have been late.
 const enough = 3
 
-// mostHubs bounds the memory for hubs that a hub which lies may invent.
+// mostHubs limits the memory, because a hub can send messages in the name of hubs that do not exist.
 const mostHubs = 64
 
-// anyHub sends messages that do not say which hub they are from. They count until a beat is heard.
+// anyHub is the hub of messages that do not name their hub. These messages count until the first pulse of a hub.
 const anyHub = 0
 
-// heard notes the time in a message of a hub that arrived now. It reports whether the fleet's time has leapt by more than merge.Ahead.
+// heard records the time in a message of a hub that arrives now. It reports whether the fleet's time has leapt by more than wire.Ahead.
 func (c *clock) heard(hub uint64, at time.Time) (leapt bool) { return c.heardAt(hub, at, time.Now()) }
 
 func (c *clock) heardAt(hub uint64, at, now time.Time) (leapt bool) {
@@ -64,7 +65,7 @@ func (c *clock) heardAt(hub uint64, at, now time.Time) (leapt bool) {
 		}
 		c.hubs[hub] = &hubClock{}
 		if known {
-			// The first message after a partition waits behind all that was held back. It does not set the time back.
+			// The first message after a partition was delayed behind other messages. It does not set the time back.
 			c.hubs[hub].greatest[0], c.hubs[hub].spans, c.hubs[hub].began = c.ahead, 1, now
 		}
 	}
@@ -74,7 +75,8 @@ func (c *clock) heardAt(hub uint64, at, now time.Time) (leapt bool) {
 	return known && (c.ahead-before).Abs() > wire.Ahead
 }
 
-// median is that of the hubs' differences. Of an even number of hubs, the one of the two middle ones counts that is nearer to the time as it is.
+// median returns the median of the hubs' differences. For an even number of hubs, it returns the one of the two middle values that is nearer to the
+// present time.
 func (c *clock) median() time.Duration {
 	var all []time.Duration
 	for _, h := range c.hubs {
@@ -106,10 +108,10 @@ func (h *hubClock) take(ahead time.Duration, now time.Time) {
 
 func (h *hubClock) ahead() time.Duration { return slices.Max(h.greatest[:h.spans]) }
 
-// known reports whether a hub was heard.
+// known reports whether any hub's time was ever received.
 func (c *clock) known() bool { return len(c.hubs) > 0 }
 
-// now is the time in the fleet: this host's own until a hub was heard.
+// now returns the time of the fleet. Until a hub's time is received, it returns this host's time.
 func (c *clock) now() time.Time { return c.at(time.Now()) }
 
 func (c *clock) at(now time.Time) time.Time {

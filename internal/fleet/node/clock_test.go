@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// TestClock has a hub whose clock is 40 s ahead. Messages that come late, also a hundred in a row, do not set the time back. When the hub's
-// clock is set back, the node follows within a minute.
+// TestClock uses a hub whose clock is 40 s ahead. Late messages must not set the time back, even if a hundred arrive in a row. When the hub's clock
+// is set back, the node must follow within a minute.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	var c clock
@@ -20,11 +20,11 @@ func TestClock(t *testing.T) {
 		t.Errorf("before a hub was heard, the time is %v ahead", is.Sub(start))
 	}
 	for i, test := range []struct {
-		after, late, ahead time.Duration // of the message
+		after, late, ahead time.Duration // time of the message after the previous one, its delay, and how far the hub's clock is ahead
 		times              int
-		want               time.Duration // how far the time of the fleet is ahead then
+		want               time.Duration // how far the time of the fleet must then be ahead
 	}{
-		{0, 3 * time.Second, 40 * time.Second, 1, 37 * time.Second}, // nothing better is known
+		{0, 3 * time.Second, 40 * time.Second, 1, 37 * time.Second}, // the node has no better message yet
 		{time.Second, 0, 40 * time.Second, 1, 40 * time.Second},
 		{2 * time.Second, 5 * time.Second, 40 * time.Second, 100, 40 * time.Second},
 		{31 * time.Second, 5 * time.Second, 40 * time.Second, 100, 40 * time.Second},
@@ -42,8 +42,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestClockPartition has three hubs that were not heard for ten minutes. When their first messages are late, the time of the fleet stays. When
-// their clocks were set back meanwhile, the node follows within a minute.
+// TestClockPartition uses three hubs that were silent for ten minutes. If their first messages are late, the time of the fleet must not change. If
+// their clocks were set back during the silence, the node must follow within a minute.
 func TestClockPartition(t *testing.T) {
 	t.Parallel()
 	var c clock
@@ -67,8 +67,9 @@ func TestClockPartition(t *testing.T) {
 	}
 }
 
-// TestClockLeap has hubs whose clocks leap, each with a beat in two seconds. One that is alone is followed after three beats, one of several
-// never. Messages between the beats, a hundred at once, change nothing.
+// TestClockLeap uses hubs whose clocks leap. Each hub sends a pulse every two seconds. If there is a single hub, the node must follow it after three
+// pulses. If there are several, the node must never follow only one of them. Messages between the pulses must change nothing, even if a hundred
+// arrive at once.
 func TestClockLeap(t *testing.T) {
 	t.Parallel()
 	const far = time.Hour
@@ -76,7 +77,7 @@ func TestClockLeap(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		beats []hubs
-		times int // the last beats
+		times int // the number of pulses at the end
 		want  time.Duration
 	}{
 		{"one hub, once", []hubs{{0}, {0}, {0}, {far}, {0}}, 60, 0},
@@ -120,8 +121,8 @@ func TestClockLeap(t *testing.T) {
 	}
 }
 
-// TestWrongHub has one hub of three be an hour ahead. No ban of an hour ends on the node, and hubs with the right time take what it says. When all
-// hubs are an hour ahead, the node follows, and asks for all records again.
+// TestWrongHub sets the clock of one hub of three an hour ahead. No ban with a length of an hour may end on the node, and hubs with the right time
+// must accept the node's statements. When all hubs are an hour ahead, the node must follow, and request all records again.
 func TestWrongHub(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "")

@@ -1,12 +1,12 @@
-// Package node makes a host a node of a fleet. In: what this host bans (Local), and what a hub sends. Out: bans of other nodes, for an
-// Enforcer, and statements for the hub. Nothing on this host waits for the hub. It bans nobody itself.
+// Package node makes a host a node of a fleet. In: bans of this host (Local), and messages of a hub. Out: bans of other nodes, for an Enforcer, and
+// statements for the hub. Nothing on this host waits for the hub. The package decides about no ban of its own.
 //
-// Read agent.go first: Run connects, and one goroutine does what is due. file.go is what a node knows of its fleet, join.go gets it.
-// own.go follows the bans of this host, receive.go takes records, enforce.go brings the host to them, offer.go and sync.go talk to the
-// hub, clock.go follows its time, status.go says how it stands.
+// Read agent.go first: Run connects, and one goroutine performs the actions that are due. file.go is the node's configuration, which join.go creates.
+// own.go follows the bans of this host. receive.go receives records, and enforce.go applies them to the host. offer.go and sync.go send requests to
+// the hub. clock.go follows the fleet's time. status.go is the state of the node.
 //
 //	file, err := node.Read(state)
 //	agent, err := node.New(file, enforcer, log)
 //	go agent.Run(ctx)
-//	agent.Local(bans, false) // what this host has banned
+//	agent.Local(bans, false) // bans that were made on this host
 package node

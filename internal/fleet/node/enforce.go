@@ -9,23 +9,23 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// How much the enforcer is given at a time, and for how long it is left alone after an error.
+// The largest number of changes that the enforcer gets in one call, and the wait after an error.
 const (
 	maxEnforce = 8192
 	errorWait  = 2 * time.Second
 )
 
-// slack is a difference of ends that is worth no change: the kernel's set counts seconds.
+// slack is the greatest difference between two ends that needs no change, because the kernel's set counts in seconds.
 const slack = time.Second
 
-// changes are what is to be done on this host, in this order.
+// changes are the pending changes on this host, in the order of their execution.
 type changes struct {
 	lift []netip.Prefix // bans of other nodes to end
-	all  []netip.Prefix // bans to end, those of this host too
+	all  []netip.Prefix // bans to end, including those of this host
 	bans []Ban          // to enter
 }
 
-// enforce brings the host to what the records say.
+// enforce applies the records to the host.
 func (a *Agent) enforce(ctx context.Context) {
 	for more := true; more && ctx.Err() == nil; {
 		var c changes
@@ -40,7 +40,7 @@ func (a *Agent) enforce(ctx context.Context) {
 	}
 }
 
-// due lists what is to be done. It reports whether there may be more.
+// due returns the pending changes, and whether there may be more.
 func (a *Agent) due() (c changes, more bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -60,7 +60,7 @@ func (a *Agent) due() (c changes, more bool) {
 	return c, false
 }
 
-// change adds what is to be done about a prefix at a time of this host.
+// change adds the pending changes for a prefix. at is a time of this host's clock.
 func (a *Agent) change(p netip.Prefix, at time.Time, c *changes) {
 	r, now := a.table.Get(p), a.clock.at(at)
 	s := a.prefixes.of(p)
@@ -82,18 +82,18 @@ func (a *Agent) change(p netip.Prefix, at time.Time, c *changes) {
 		}
 	}
 	switch {
-	case !ok && had && len(r.Statements) == 0 && !a.never(p): // from before the daemon was started again, and not heard of yet
+	case !ok && had && len(r.Statements) == 0 && !a.never(p): // the ban is from before a restart of the daemon, and its record is not received yet
 	case !ok && had:
 		a.forget(p)
 		if !lifted {
 			c.lift = append(c.lift, p)
 		}
-		if own != nil && !own.Manual && !own.End.IsZero() { // the fleet's ban was in the place of this host's
+		if own != nil && !own.Manual && !own.End.IsZero() { // the fleet's ban had replaced this host's ban, which must be entered again
 			c.bans = append(c.bans, Ban{Prefix: p, Until: own.End, Why: own.Why})
 		}
 	case !ok:
 		a.share.free(p)
-	case ok && own != nil && own.Manual: // nothing changes what a person has entered; when that ends, this is looked at again
+	case ok && own != nil && own.Manual: // a ban by a person is never changed; when it ends, the prefix is checked again
 	case ok && own != nil && (own.End.IsZero() || !now.Add(time.Until(own.End)).Before(e.Until)):
 	case ok && (lifted || !had || s.until.IsZero() || end.Sub(s.until).Abs() > slack):
 		_, known := a.share.crowded[p]
@@ -107,13 +107,13 @@ func (a *Agent) change(p netip.Prefix, at time.Time, c *changes) {
 	}
 }
 
-// forget notes that this host has no ban of another node of a prefix any more.
+// forget records that another node's ban of a prefix has left this host.
 func (a *Agent) forget(p netip.Prefix) {
 	a.prefixes.leave(p)
 	a.share.free(p)
 }
 
-// saidAt is the number that an own ban has, or would have.
+// saidAt returns the number of the statement about an own ban, or the number that the statement would get.
 func (a *Agent) saidAt(b *ownBan) uint64 {
 	if b.statement.Seq != 0 {
 		return b.statement.Seq
@@ -124,7 +124,7 @@ func (a *Agent) saidAt(b *ownBan) uint64 {
 	return wire.NextSequence(a.clock.now(), 0)
 }
 
-// apply has the enforcer do it.
+// apply passes the changes to the enforcer.
 func (a *Agent) apply(ctx context.Context, c changes) error {
 	if err := a.unblock(ctx, c.all, true); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (a *Agent) unblock(ctx context.Context, lifts []netip.Prefix, all bool) err
 		return nil
 	}
 	a.mu.Lock()
-	for _, p := range lifts { // before the log of bans can tell of it
+	for _, p := range lifts { // this must be recorded before the log of bans reports the change
 		a.prefixes.undo(p)
 	}
 	a.mu.Unlock()
@@ -197,7 +197,7 @@ func (a *Agent) unblock(ctx context.Context, lifts []netip.Prefix, all bool) err
 	return err
 }
 
-// later has the same done again after a while.
+// later makes the changes due again after a while.
 func (a *Agent) later(c changes) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -207,7 +207,7 @@ func (a *Agent) later(c changes) {
 	}
 	for _, p := range c.lift {
 		a.prefixes.dirty.add(p)
-		a.prefixes.enter(p, time.Time{}) // so that it is ended, or entered anew
+		a.prefixes.enter(p, time.Time{}) // this schedules the ban to be ended, or entered again
 	}
 	for _, p := range c.all {
 		a.prefixes.dirty.add(p)
@@ -215,19 +215,19 @@ func (a *Agent) later(c changes) {
 	}
 }
 
-// texts bounds how many different reasons the kernel's set is given: it keeps 255 (addrs.Entry).
+// texts limits the number of different reasons, because the kernel's set can store only 255 (addrs.Entry).
 type texts struct{ known map[string]bool }
 
-// How many reasons, and how many names of nodes beside them.
+// The largest number of reasons, and of node names among them.
 const (
 	maxReasons = 80
 	maxTexts   = 160
 )
 
-// others stands for the names of nodes when there are too many.
+// others is the text that replaces the names of nodes when there are too many.
 const others = "-"
 
-// of is what is noted of a ban of a node. It says less when there are many.
+// of returns the origin and the reason to store for a ban. It shortens them when there are many different texts.
 func (t *texts) of(origin, why string) (string, string) {
 	if t.known == nil {
 		t.known = map[string]bool{}

@@ -16,29 +16,29 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// File is what a node knows of its fleet. It holds the node's key, so its file is for root only.
+// File is the node's configuration. It contains the node's key, so only root may read the file on the disk.
 type File struct {
 	Name       string   `json:"name"`
-	Seed       string   `json:"seed,omitempty"`  // of the node's key
-	Creds      string   `json:"creds,omitempty"` // in place of Seed: file of credentials for an existing cluster
-	Hubs       []string `json:"hubs"`            // addresses
-	CA         string   `json:"ca,omitempty"`    // of the hubs, in PEM; "": those of the system
+	Seed       string   `json:"seed,omitempty"`  // the seed of the node's key
+	Creds      string   `json:"creds,omitempty"` // instead of Seed: file with credentials for an existing cluster
+	Hubs       []string `json:"hubs"`            // addresses of the hubs
+	CA         string   `json:"ca,omitempty"`    // certificate of the hubs' CA, in PEM; "": the CAs of the system
 	Controller string   `json:"controller,omitempty"`
-	Policies   string   `json:"policies,omitempty"`  // the public key of policies; "": none is taken
-	Set        string   `json:"set,omitempty"`       // the dynamic set for bans; "": the only one, or bans
-	Reporters  int      `json:"reporters,omitempty"` // how many nodes must ban a prefix; 0 is one
+	Policies   string   `json:"policies,omitempty"`  // the public key of policies; "": the node accepts no policies
+	Set        string   `json:"set,omitempty"`       // the dynamic set for bans; "": the only set, or the set `bans`
+	Reporters  int      `json:"reporters,omitempty"` // how many nodes must ban a prefix; 0 means one
 
-	// State is the directory of the file. The agent keeps there what it has said. "": it keeps nothing.
+	// State is the directory of the file, in which the agent stores its statements. If it is "", the agent stores nothing.
 	State string `json:"-"`
 }
 
-// ErrNotJoined says that this host is of no fleet.
+// ErrNotJoined is the error when this host is in no fleet.
 var ErrNotJoined error = wording.Hinted("this host is of no fleet", "`floodwall-hub invite NAME` on a hub prints the command by which it joins")
 
-// Path is the file in a state directory.
+// Path returns the path of the file in a state directory.
 func Path(state string) string { return filepath.Join(state, "fleet.json") }
 
-// Read reads the file of a state directory. It is ErrNotJoined when there is none.
+// Read reads the file in a state directory. It returns ErrNotJoined when there is no file.
 func Read(state string) (*File, error) {
 	path := Path(state)
 	text, err := safefile.Key(path).Read(path)
@@ -63,7 +63,7 @@ func Read(state string) (*File, error) {
 	return &f, nil
 }
 
-// check makes sure that a file is whole.
+// check returns an error for an incomplete file.
 func (f *File) check() error {
 	if err := wire.CheckName(f.Name); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (f *File) check() error {
 	return nil
 }
 
-// write writes a file of a state directory in one step.
+// write replaces the file in a state directory in one step.
 func (f *File) write(path string) error {
 	text, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
@@ -107,7 +107,7 @@ func writeFile(path string, text []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// Leave forgets the fleet. Bans of other nodes go on until their ends.
+// Leave removes the configuration. Bans of other nodes stay until their ends.
 func Leave(state string) error {
 	err := os.Remove(Path(state))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// lookupWait is how long a look for the addresses of a hub may take.
+// lookupWait limits the time to resolve a hub's name.
 const lookupWait = 10 * time.Second
 
-// hubAddresses are the addresses of the hubs. No ban of the fleet has effect on them: a node that has been taken over could else cut all nodes off
-// from the hubs, through which its bans are lifted.
+// hubAddresses contains the addresses of the hubs. Bans of the fleet do not apply to them. Otherwise a compromised node could cut off all nodes from
+// the hubs, and nobody could then lift that node's bans.
 type hubAddresses struct {
 	mu      sync.Mutex
-	of      map[string][]netip.Addr // as they were found last, by the hub's name
+	of      map[string][]netip.Addr // the last addresses, by the hub's name
 	looking bool
 }
 
-// look finds the addresses of hubs, given as tls://HOST:PORT. Those of names come later: the resolver may be slow.
+// look resolves the addresses of hubs, given as tls://HOST:PORT. Names are resolved in the background, because the resolver may be slow.
 func (h *hubAddresses) look(ctx context.Context, hubs []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,7 +52,7 @@ func (h *hubAddresses) resolve(ctx context.Context, names []string) {
 		found, err := net.DefaultResolver.LookupNetIP(try, "ip", name)
 		cancel()
 		if err != nil {
-			continue // what was found last counts
+			continue // the last addresses of this hub stay
 		}
 		for i := range found {
 			found[i] = found[i].Unmap()
@@ -75,7 +75,7 @@ func (h *hubAddresses) all() (list []netip.Addr) {
 	return list
 }
 
-// in tells whether a prefix has an address of a hub.
+// in reports whether a prefix contains a hub's address.
 func (h *hubAddresses) in(p netip.Prefix) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

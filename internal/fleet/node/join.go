@@ -26,15 +26,15 @@ import (
 // joinWait is how long a hub may take to answer.
 const joinWait = 10 * time.Second
 
-// pendingPath has the key of a node that has not joined yet. When the answer of the hub is lost, the same key is used again: the
-// invitation holds for no other.
+// pendingPath returns the path of the file with the key of a node that is joining. If the answer of the hub is lost, the node tries again with the
+// same key, because the invitation is then valid for no other key.
 func pendingPath(state string) string { return filepath.Join(state, "fleet.joining") }
 
-// Join has a host join a fleet by an invitation. Of f, Set, Reporters and Policies count. A host that is that node of that fleet already, and has an
-// invitation because it was revoked, keeps those that f does not say.
+// Join makes a host join a fleet with an invitation. It uses only Set, Reporters and Policies of f. If a revoked node joins the same fleet again, it
+// keeps its earlier values for fields that are empty in f.
 func Join(ctx context.Context, state, token string, f File) (*File, error) {
 	if err := checkPolicyKey(f.Policies); err != nil {
-		return nil, err // before the invitation is used up
+		return nil, err // this is checked before the invitation is used up
 	}
 	i, err := wire.ParseInvitation(token)
 	if err != nil {
@@ -62,7 +62,7 @@ func Join(ctx context.Context, state, token string, f File) (*File, error) {
 	return &f, f.keep(state)
 }
 
-// Use has a host join a fleet on an existing cluster, by credentials or else by a new key. It returns the user that the cluster needs.
+// Use makes a host join a fleet on an existing cluster, with credentials or with a new key. It returns the user that must be added to the cluster.
 func Use(state string, f File) (user string, err error) {
 	if was, err := memberOf(state); err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func (f *File) keep(state string) error {
 	if err := os.MkdirAll(state, 0o755); err != nil {
 		return fmt.Errorf("state directory: %w", err)
 	}
-	os.Remove(ledgerPath(state)) // of a fleet whose file somebody has removed
+	os.Remove(ledgerPath(state)) // the ledger of an earlier fleet, if somebody removed the file of that fleet by hand
 	if err := f.write(Path(state)); err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (f *File) keep(state string) error {
 	return nil
 }
 
-// memberOf is the file of a host that has joined, nil for one that has not.
+// memberOf returns the configuration of a host that has joined a fleet, or nil for another host.
 func memberOf(state string) (*File, error) {
 	f, err := Read(state)
 	if errors.Is(err, ErrNotJoined) {
@@ -108,14 +108,14 @@ func memberOf(state string) (*File, error) {
 	return f, err
 }
 
-// JoinedError says that a host is of a fleet already.
+// JoinedError is the error when a host is already in a fleet.
 type JoinedError struct{ Name string }
 
 func (e *JoinedError) Error() string {
 	return fmt.Sprintf("this host is node %s of a fleet already", e.Name)
 }
 
-// trusts tells whether the hubs of a node have certificates that are signed by the one with this SHA-256.
+// trusts reports whether the certificates of a node's hubs are signed by the certificate with this SHA-256.
 func (f *File) trusts(sum []byte) bool {
 	block, _ := pem.Decode([]byte(f.CA))
 	if block == nil {
@@ -125,7 +125,7 @@ func (f *File) trusts(sum []byte) bool {
 	return bytes.Equal(is[:], sum)
 }
 
-// pendingKey is the key with which a host joins.
+// pendingKey returns the key with which a host is joining. It makes the key if necessary.
 func pendingKey(state string) (public string, seed []byte, err error) {
 	path := pendingPath(state)
 	seed, err = os.ReadFile(path)
@@ -148,7 +148,7 @@ func pendingKey(state string) (public string, seed []byte, err error) {
 	return public, bytes.TrimSpace(seed), err
 }
 
-// answer is what a hub answers.
+// answer is the answer of a hub.
 type answer struct {
 	Error      string   `json:"error"`
 	Hubs       []string `json:"hubs"`
@@ -156,7 +156,7 @@ type answer struct {
 	Controller string   `json:"controller"`
 }
 
-// ask sends a key to a hub that has the certificate of the invitation.
+// ask sends a key to a hub. It checks that the hub has the certificate that the invitation names.
 func ask(ctx context.Context, i wire.Invitation, key string) (a answer, err error) {
 	conn, err := nats.Connect(strings.Join(i.Hubs, ","), nats.UserInfo("join."+i.Name, i.Secret), nats.Secure(pinned(i.CA)),
 		nats.CustomInboxPrefix(wire.Inbox("join_"+i.Name)), nats.Timeout(joinWait))
@@ -186,8 +186,8 @@ func ask(ctx context.Context, i wire.Invitation, key string) (a answer, err erro
 	return a, nil
 }
 
-// pinned takes a server whose certificate was signed by the one with this SHA-256. Only hubs have such certificates, so their names
-// do not count.
+// pinned returns a configuration that accepts a server whose certificate is signed by the certificate with this SHA-256. Only hubs have such
+// certificates, so the server's name is not checked.
 func pinned(sum []byte) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, VerifyPeerCertificate: func(raw [][]byte, _ [][]*x509.Certificate) error {
 		var certs []*x509.Certificate

@@ -15,34 +15,34 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// ledger keeps the statements of this node over restarts of the daemon. Without it, a ban of the fleet that was lifted on this host would
-// come back, and a ban of this host would become a new statement, later than the lift of a controller that it had.
+// ledger stores the statements of this node across restarts of the daemon. Without it, a ban of the fleet that was lifted on this host would come
+// back. Also, a ban of this host would get a new statement after a restart. That statement would be later than the controller's lift of the ban.
 //
-// The file has one statement a line: a lift is "l PREFIX SEQ", a ban "b PREFIX SEQ UNTIL END". END is the end that the log of bans has, in
-// seconds since 1970 or "-". Changes are appended. A line without its end is of a write that was cut short, and is ignored.
+// Each line of the file is a statement: a lift is "l PREFIX SEQ", a ban is "b PREFIX SEQ UNTIL END". END is the end in the log of bans, in seconds
+// since 1970, or "-". Changes are appended. A last line without a newline is from an interrupted write, and is ignored.
 type ledger struct {
-	path    string // "": nothing is kept
+	path    string // the path of the file; "": nothing is stored
 	bans    map[netip.Prefix]saidBan
 	pending []byte    // lines to be appended
-	lines   int       // in the file,
-	base    int       // and when it was last written anew
-	whole   bool      // write the file anew
-	retry   time.Time // not before this time, after an error
+	lines   int       // number of lines in the file
+	base    int       // number of lines when the file was last rewritten
+	whole   bool      // the whole file must be rewritten
+	retry   time.Time // no write before this time, after an error
 }
 
-// saidBan is what was said of a ban of this host.
+// saidBan is the statement about a ban of this host.
 type saidBan struct {
 	seq   uint64
-	until int64     // milliseconds since 1970, in the fleet's time
-	end   time.Time // in the log of bans, to know the ban again
+	until int64     // end of the ban in the fleet's time, in milliseconds since 1970
+	end   time.Time // end of the ban in the log of bans; it identifies the ban
 }
 
-// ledgerSlack is how many lines the file may have beyond twice those that count.
+// ledgerSlack is the number of lines that the file may have in addition to twice the number of valid lines.
 const ledgerSlack = 10_000
 
 func ledgerPath(state string) string { return filepath.Join(state, "fleet.said") }
 
-// openLedger reads the ledger of a state directory. It returns the lifts of this node too.
+// openLedger reads the ledger in a state directory. It also returns this node's lifts.
 func openLedger(state string) (l ledger, lifts []liftOf, err error) {
 	l = ledger{bans: map[netip.Prefix]saidBan{}}
 	if state == "" {
@@ -80,7 +80,7 @@ func openLedger(state string) (l ledger, lifts []liftOf, err error) {
 	return l, lifts, nil
 }
 
-// remember takes up what this node said before the daemon was started again.
+// remember restores the statements that this node made before a restart.
 func (a *Agent) remember() error {
 	l, lifts, err := openLedger(a.file.State)
 	if err != nil {
@@ -128,14 +128,14 @@ func appendSaid(to []byte, p netip.Prefix, b saidBan) []byte {
 	return fmt.Appendf(to, "b %v %d %d %s\n", p, b.seq, b.until, end)
 }
 
-// lifted notes a lift by this node.
+// lifted records a lift by this node.
 func (l *ledger) lifted(p netip.Prefix, seq uint64) {
 	if l.path != "" {
 		l.pending = appendLift(l.pending, p, seq)
 	}
 }
 
-// said notes a ban of this host.
+// said records the statement about a ban of this host.
 func (l *ledger) said(b *ownBan) {
 	if l.path != "" {
 		s := saidBan{b.statement.Seq, b.statement.Until, b.End}
@@ -144,7 +144,7 @@ func (l *ledger) said(b *ownBan) {
 	}
 }
 
-// statement is what was said of a ban that is in the log of bans, before the daemon was started again. It reports false when nothing was.
+// statement returns the statement about a ban in the log of bans that was made before a restart. It returns false when there was none.
 func (l *ledger) statement(b *ownBan, node string) (wire.Statement, bool) {
 	s, ok := l.bans[b.Prefix]
 	if !ok || s.end.Sub(b.End).Abs() > near || s.end.IsZero() != b.End.IsZero() {
@@ -153,7 +153,7 @@ func (l *ledger) statement(b *ownBan, node string) (wire.Statement, bool) {
 	return wire.Statement{Origin: node, Seq: s.seq, Until: s.until, Reason: short(b.Why)}, true
 }
 
-// keep writes what is new to the disk. Only Run calls it.
+// keep writes new lines to the disk. Only Run calls it.
 func (a *Agent) keep() {
 	a.mu.Lock()
 	l := &a.ledger
@@ -183,7 +183,7 @@ func (a *Agent) keep() {
 	}
 }
 
-// ledgerText is the ledger as it is to be: all that still counts.
+// ledgerText returns the new content of the ledger: all valid statements.
 func (a *Agent) ledgerText() (text []byte) {
 	now := a.clock.now()
 	for p, b := range a.ledger.bans {
@@ -201,7 +201,7 @@ func (a *Agent) ledgerText() (text []byte) {
 	return text
 }
 
-// writeLedger appends to the file, or writes it anew. Lifts are on the disk when it returns.
+// writeLedger appends to the file, or rewrites the file. When it returns, lifts are stored on the disk.
 func writeLedger(path string, text []byte, whole bool) error {
 	if whole {
 		return writeFile(path, text, 0o600)

@@ -12,29 +12,29 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// flight is an offer that waits for its answer.
+// flight is an offer that has no answer yet.
 type flight struct {
 	number uint64
 	said   wire.Offer
 	sent   time.Time
-	later  bool // the hub said: later
+	later  bool // the hub's outcome was Later
 }
 
-// How long to wait for the answer to an offer, and before an offer that was too much is made again.
+// How long to wait for the answer to an offer, and how long before an offer with the outcome Later is repeated.
 const (
 	offerWait = 5 * time.Second
 	laterWait = time.Second
 )
 
-// maxOffer is how many statements one offer has.
+// maxOffer is the largest number of statements in an offer.
 const maxOffer = 2000
 
-// inbox is the subject of the answer to a request.
+// inbox returns the subject for the answer to a request.
 func (a *Agent) inbox(kind string, number uint64) string {
 	return wire.Inbox(a.file.Name) + "." + kind + "." + strconv.FormatUint(number, 10)
 }
 
-// offer sends what is to be said, one offer at a time. Nothing is lost when no answer comes: it stays until the hub has taken it.
+// offer sends pending statements, one offer at a time. A statement stays pending until a hub has accepted it.
 func (a *Agent) offer() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,10 +51,10 @@ func (a *Agent) offer() {
 	}
 	a.number++
 	a.flight = &flight{number: a.number, said: said, sent: time.Now()}
-	_ = a.conn.PublishRequest(wire.OfferSubject(a.file.Name), a.inbox("ban", a.number), said.Bytes()) // else it is said again
+	_ = a.conn.PublishRequest(wire.OfferSubject(a.file.Name), a.inbox("ban", a.number), said.Bytes()) // after an error, the offer is sent again
 }
 
-// gather lists what is to be said.
+// gather returns the pending statements.
 func (a *Agent) gather() (said wire.Offer) {
 	for p := range a.prefixes.lifts {
 		if said = append(said, wire.Said{Prefix: p, Statement: *a.prefixes.of(p).lift}); len(said) == maxOffer {
@@ -69,7 +69,7 @@ func (a *Agent) gather() (said wire.Offer) {
 	return said
 }
 
-// answered takes the answer to a request of this node.
+// answered processes the answer to a request of this node.
 func (a *Agent) answered(m *nats.Msg) {
 	kind, text, _ := strings.Cut(strings.TrimPrefix(m.Subject, wire.Inbox(a.file.Name)+"."), ".")
 	number, err := strconv.ParseUint(text, 10, 64)
@@ -89,7 +89,7 @@ func (a *Agent) answered(m *nats.Msg) {
 	a.poke()
 }
 
-// catchUp takes a part of what this node has missed.
+// catchUp processes a part of the records that this node has missed.
 func (a *Agent) catchUp(m *nats.Msg, number uint64) {
 	b, err := wire.ParseBatch(m.Data)
 	if err != nil || number != a.stream.request {
@@ -105,7 +105,7 @@ func (a *Agent) catchUp(m *nats.Msg, number uint64) {
 	}
 }
 
-// finish takes the outcomes of an offer.
+// finish processes the outcomes of an offer.
 func (a *Agent) finish(m *nats.Msg, number uint64) {
 	answer, err := wire.ParseAnswer(m.Data)
 	f := a.flight
@@ -138,8 +138,8 @@ func (a *Agent) finish(m *nats.Msg, number uint64) {
 	}
 }
 
-// taken notes that the stream has a statement of this node: an answer says so, or the record itself. Answers of hubs that are slow come when
-// this node has offered the same again, and do not count.
+// taken records that the stream contains a statement of this node. The agent learns this from an answer or from the record itself. If this node has
+// offered the same statement again, a late answer of a slow hub is ignored.
 func (a *Agent) taken(p netip.Prefix, seq uint64) {
 	if a.prefixes.decided(p, seq) {
 		a.counts.Sent++

@@ -7,30 +7,30 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// Local is a change of the bans of this host that the fleet did not ask for.
+// Local is a change of this host's bans that the fleet did not request.
 type Local struct {
 	Prefix netip.Prefix
 	Gone   bool
-	Start  time.Time // when it was made, by this host's clock
-	End    time.Time // by this host's clock; zero: never
+	Start  time.Time // when the ban was made, by this host's clock
+	End    time.Time // end of the ban, by this host's clock; zero: never
 	Why    string
-	Manual bool // a person asked for it
-	Fleet  bool // this agent entered it, now or before the daemon was started again
+	Manual bool // a person requested the ban
+	Fleet  bool // this agent entered the ban, now or before a restart of the daemon
 }
 
 // ownBan is a ban of this host.
 type ownBan struct {
 	Local
-	statement wire.Statement // what was or will be said of it; its zero value: nothing yet
+	statement wire.Statement // the statement about the ban; zero: none yet
 }
 
-// fresh is how long ago a ban may have been made to count as made now: the log of bans knows whole seconds.
+// fresh is the greatest age of a ban that counts as new. It is not smaller because the log of bans has whole seconds.
 const fresh = 2 * time.Second
 
-// near is a difference of ends that are the same: the log of bans knows whole seconds.
+// near is the greatest difference between two ends that count as equal. It is not smaller because the log of bans has whole seconds.
 const near = 2 * time.Second
 
-// Local takes changes of the bans of this host; with whole, all bans that it has, of which some may be known.
+// Local processes changes of this host's bans. If whole is true, the list contains all bans of this host, and some of them may be known already.
 func (a *Agent) Local(list []Local, whole bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,13 +47,13 @@ func (a *Agent) Local(list []Local, whole bool) {
 	a.poke()
 }
 
-// found takes a ban of another node that this host has from before. It stays until the fleet says something else of the prefix.
+// found processes another node's ban that this host had before a restart. The ban stays until a record of the fleet changes it.
 func (a *Agent) found(l Local) {
 	if a.prefixes.of(l.Prefix).entered || l.End.IsZero() || !l.End.After(time.Now()) {
 		return
 	}
 	a.prefixes.enter(l.Prefix, time.Now().Add(time.Until(l.End.Round(0))))
-	a.share.take(l.Prefix, wire.Controller) // it is in the set, and its node is told with the next record
+	a.share.take(l.Prefix, wire.Controller) // the ban is in the set; the next record tells which node made it
 	a.prefixes.dirty.add(l.Prefix)
 }
 
@@ -65,18 +65,18 @@ func (a *Agent) banned(l Local, whole bool) {
 		return
 	}
 	b := &ownBan{Local: l}
-	if whole { // it may have been said before the daemon was started again
+	if whole { // the statement about the ban may be from before a restart
 		b.statement, _ = a.ledger.statement(b, a.file.Name)
 	}
 	a.prefixes.setOwn(l.Prefix, b)
-	a.prefixes.dirty.add(l.Prefix) // it may have been lifted while nobody looked, or the fleet's end may be later than this one
+	a.prefixes.dirty.add(l.Prefix) // somebody may have lifted the ban while the daemon did not run, or the fleet's ban may end later
 	if !whole {
 		a.forget(l.Prefix)
 	}
 }
 
-// gone takes the end of a ban that somebody on this host has lifted. The fleet is told when the ban is this node's. A ban of others no longer
-// holds on this host.
+// gone processes the end of a ban that was lifted on this host. If the ban is this node's, the node offers the lift to the fleet. If the ban is of
+// other nodes, it no longer applies on this host.
 func (a *Agent) gone(l Local) {
 	if a.prefixes.undoneTold(l.Prefix) {
 		return
@@ -95,19 +95,19 @@ func (a *Agent) gone(l Local) {
 	a.table.Merge(wire.Record{Prefix: l.Prefix, Statements: []wire.Statement{s}})
 }
 
-// spoke tells whether the fleet may have a ban of a prefix that this node has said: no other ban ends by its lift.
+// spoke reports whether the fleet may have this node's ban of a prefix. If not, the node need not offer a lift, because its lift ends no other ban.
 func (a *Agent) spoke(p netip.Prefix) bool {
 	b := a.prefixes.of(p).own
 	return b != nil && b.statement.Seq > 0 || a.table.Get(p).Last(a.file.Name) > 0 || !a.stream.synced
 }
 
-// next is the number of a statement that is made at a time.
+// next returns the number of the next statement. at is the time of the statement.
 func (a *Agent) next(at time.Time) uint64 {
 	a.last = wire.NextSequence(at, a.last)
 	return a.last
 }
 
-// say makes the statement of an own ban. It is made when it is first sent: before, the hub's time may not be known.
+// say returns the statement about an own ban. It makes the statement when the ban is first sent, because the hub's time may be unknown before.
 func (a *Agent) say(b *ownBan) wire.Statement {
 	if b.statement.Seq != 0 {
 		return b.statement
@@ -127,16 +127,16 @@ func (a *Agent) say(b *ownBan) wire.Statement {
 	if at.Equal(now) || seq <= a.table.Get(b.Prefix).Last(a.file.Name) {
 		seq = a.next(now)
 	}
-	a.last = max(a.last, seq) // a lift of it comes later, also when the hub's time goes back
+	a.last = max(a.last, seq) // a lift must have a greater number, even if the hub's time goes back
 	b.statement = wire.Statement{Origin: a.file.Name, Seq: seq, Until: until.UnixMilli(), Reason: short(b.Why)}
 	a.ledger.said(b)
 	return b.statement
 }
 
-// short is what the fleet keeps of a reason.
+// short returns the part of a reason that the fleet stores.
 func short(why string) string { return why[:min(len(why), wire.MaxReason)] }
 
-// sweepOwn forgets bans of this host that have ended. The fleet's ban of the same prefix may go on.
+// sweepOwn removes this host's bans that have ended. The fleet's ban of the same prefix may continue.
 func (a *Agent) sweepOwn() {
 	now := time.Now()
 	for p := range a.prefixes.own {
@@ -147,7 +147,8 @@ func (a *Agent) sweepOwn() {
 	}
 }
 
-// offerAgain offers own bans of which the hub's record says nothing: its stream may have been lost, or enough others have ended theirs.
+// offerAgain offers own bans again that are missing in the hub's record. Either the stream was lost, or the bans of other nodes that sufficed before
+// have ended.
 func (a *Agent) offerAgain() {
 	now := a.clock.now().UnixMilli()
 	for p := range a.prefixes.own {

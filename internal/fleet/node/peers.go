@@ -10,19 +10,19 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// peers are the addresses of the other nodes, sorted. No ban of the fleet has effect on them.
+// peers contains the addresses of the other nodes, sorted. Bans of the fleet do not apply to them.
 type peers struct {
 	list  []netip.Addr
 	asked time.Time
 }
 
-// in tells whether a prefix has an address of a node.
+// in reports whether a prefix contains an address of a node.
 func (s *peers) in(p netip.Prefix) bool {
 	at, _ := slices.BinarySearchFunc(s.list, p.Masked().Addr(), netip.Addr.Compare)
 	return at < len(s.list) && p.Contains(s.list[at])
 }
 
-// askPeers asks a hub for the addresses of the nodes, when it is due.
+// askPeers requests the addresses of the nodes from a hub, when a request is due.
 func (a *Agent) askPeers() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -31,10 +31,10 @@ func (a *Agent) askPeers() {
 	}
 	a.peers.asked = time.Now()
 	a.number++
-	_ = a.conn.PublishRequest(wire.PeersSubject(a.file.Name), a.inbox("peers", a.number), nil) // else it is asked again
+	_ = a.conn.PublishRequest(wire.PeersSubject(a.file.Name), a.inbox("peers", a.number), nil) // after an error, the request is sent again
 }
 
-// tellPeers takes the addresses of the nodes.
+// tellPeers processes the addresses of the nodes.
 func (a *Agent) tellPeers(m *nats.Msg) {
 	p, err := wire.ParsePeers(m.Data)
 	if err != nil {
@@ -47,7 +47,7 @@ func (a *Agent) tellPeers(m *nats.Msg) {
 	}
 }
 
-// Fleet are the addresses of the hubs and of the other nodes, sorted.
+// Fleet returns the addresses of the hubs and of the other nodes, sorted.
 func (a *Agent) Fleet() []netip.Addr {
 	a.mu.Lock()
 	defer a.mu.Unlock()

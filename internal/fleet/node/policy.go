@@ -18,10 +18,10 @@ import (
 // askWait is how long a hub may take to answer.
 const askWait = 5 * time.Second
 
-// ErrAway says that no hub can be asked now.
+// ErrAway is the error when no hub can be reached now.
 var ErrAway = errors.New("no hub can be reached")
 
-// Trust has the node of a state directory take policies that are signed by a key; "" has it take none. The daemon sees it within a second.
+// Trust sets the key whose policies the node of a state directory accepts; "": none. The daemon reads the change within a second.
 func Trust(state, key string) error {
 	f, err := Read(state)
 	if err != nil {
@@ -34,7 +34,7 @@ func Trust(state, key string) error {
 	return f.write(Path(state))
 }
 
-// checkPolicyKey tells why a key cannot sign policies.
+// checkPolicyKey returns an error for a key that cannot sign policies.
 func checkPolicyKey(key string) error {
 	if key != "" && !nkeys.IsValidPublicAccountKey(key) {
 		return wording.Hinted(fmt.Sprintf("%q is no public key for policies", key), "it begins with A: `floodwall-hub fleet key FILE` prints it")
@@ -62,17 +62,17 @@ func (a *Agent) connection() *nats.Conn {
 	return a.conn
 }
 
-// Order asks a hub for the order that counts. It is empty when there is none. Nothing of it is verified.
+// Order returns the current order of a hub. It is empty when there is none. The order is not verified.
 func (a *Agent) Order(ctx context.Context) ([]byte, error) {
 	return a.ask(ctx, a.connection(), wire.Part{})
 }
 
-// Part asks a hub for a part of a file. Nothing of it is verified.
+// Part returns a part of a file of a hub. The part is not verified.
 func (a *Agent) Part(ctx context.Context, sum string, part int) ([]byte, error) {
 	return a.ask(ctx, a.connection(), wire.Part{Sum: sum, Part: part})
 }
 
-// Orders is told each order that hubs publish, until the agent ends.
+// Orders sets the function that is called with each order that hubs publish, until the agent ends.
 func (a *Agent) Orders(take func(order []byte)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,7 +88,7 @@ func (a *Agent) ordered(m *nats.Msg) {
 	}
 }
 
-// Tell tells the hubs which policy this node has. Without a hub it is lost: it is told again.
+// Tell sends this node's policy state to the hubs. If no hub is connected, the state is lost, and the caller must send it again later.
 func (a *Agent) Tell(s wire.PolicyState) {
 	a.mu.Lock()
 	a.policy = &s
@@ -98,8 +98,8 @@ func (a *Agent) Tell(s wire.PolicyState) {
 	}
 }
 
-// Reach makes sure that this node reaches a hub now: by a new connection, as a policy may drop those alone, and by what the hub sends over
-// the connection that there is.
+// Reach returns an error unless this node can reach a hub now, both by a new connection and by the existing one. It needs both, because a policy may
+// drop only new connections.
 func (a *Agent) Reach(ctx context.Context) error {
 	began := time.Now()
 	o, err := a.access()

@@ -7,28 +7,28 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// prefixState is what an agent knows of one prefix beside the record of the hub. Its zero value says nothing.
+// prefixState is an agent's state of one prefix, in addition to the record of the hub. Its zero value is the empty state.
 type prefixState struct {
 	own         *ownBan         // the ban of this host; nil: none
-	lift        *wire.Statement // by this node, to be offered; nil: none
-	until       time.Time       // end of the entered ban by this host's monotonic clock; zero: the enforcer is still to end it
-	undone      int             // bans that this agent ended itself, which the log of bans is still to tell
+	lift        *wire.Statement // a lift by this node that must still be sent; nil: none
+	until       time.Time       // end of the entered ban by this host's monotonic clock; zero: the enforcer must still end it
+	undone      int             // number of bans that this agent ended itself, and whose ends the log of bans has not reported yet
 	entered     bool            // this host has a ban of another node
-	pending     bool            // own is to be offered
-	owed        bool            // lifted, but the enforcer could not end it yet
+	pending     bool            // `own` must still be offered to a hub
+	owed        bool            // the ban was lifted, but the enforcer could not end it yet
 	allowlisted bool            // a ban of another node was not entered because of Agent.never
-	kept        bool            // a ban of another node was not entered beside one of this host
+	kept        bool            // a ban of another node was not entered because this host has its own ban
 }
 
-// prefixTable has the states of all prefixes. Only change writes states and what is derived from them.
+// prefixTable contains the states of all prefixes. Only its method change writes states, and the sets that are derived from them.
 type prefixTable struct {
-	states  map[netip.Prefix]prefixState // those that say something
-	entered int                          // how many are entered
-	own     prefixSet                    // those with an own ban
-	pending prefixSet                    // those whose own ban is to be offered
-	lifts   prefixSet                    // those whose lift is to be offered
-	kept    prefixSet                    // those of which a ban of another node was not entered beside one of this host
-	dirty   prefixSet                    // the queue of those that are to be compared with their records
+	states  map[netip.Prefix]prefixState // non-empty states
+	entered int                          // number of prefixes with `entered`
+	own     prefixSet                    // prefixes with an own ban
+	pending prefixSet                    // prefixes whose own ban must still be offered
+	lifts   prefixSet                    // prefixes whose lift must still be offered
+	kept    prefixSet                    // prefixes with `kept`
+	dirty   prefixSet                    // the queue of prefixes to compare with their records
 }
 
 type prefixSet map[netip.Prefix]struct{}
@@ -39,7 +39,7 @@ func newPrefixTable() prefixTable {
 
 func (s prefixSet) add(p netip.Prefix) { s[p] = struct{}{} }
 
-// put adds a prefix, or deletes it.
+// put adds a prefix if in is true, and otherwise removes the prefix.
 func (s prefixSet) put(p netip.Prefix, in bool) {
 	if in {
 		s.add(p)
@@ -48,10 +48,10 @@ func (s prefixSet) put(p netip.Prefix, in bool) {
 	}
 }
 
-// of is the state of a prefix.
+// of returns the state of a prefix.
 func (t *prefixTable) of(p netip.Prefix) prefixState { return t.states[p] }
 
-// change has by change the state of a prefix. A state that says nothing any more is deleted.
+// change changes the state of a prefix by the function by. It deletes a state that has become empty.
 func (t *prefixTable) change(p netip.Prefix, by func(*prefixState)) {
 	was := t.states[p]
 	s := was
@@ -76,32 +76,32 @@ func (t *prefixTable) change(p netip.Prefix, by func(*prefixState)) {
 	t.kept.put(p, s.kept)
 }
 
-// enter notes that this host has a ban of another node. With a zero end, the enforcer is still to end it.
+// enter records that this host has a ban of another node. If the end is zero, the enforcer must still end the ban.
 func (t *prefixTable) enter(p netip.Prefix, until time.Time) {
 	t.change(p, func(s *prefixState) { s.entered, s.until = true, until })
 }
 
-// leave notes that this host has no ban of another node.
+// leave records that this host has no ban of another node.
 func (t *prefixTable) leave(p netip.Prefix) {
 	t.change(p, func(s *prefixState) { s.entered, s.until = false, time.Time{} })
 }
 
-// setOwn notes a ban of this host, which is to be offered. nil: it has none.
+// setOwn records a ban of this host, which must then be offered. If b is nil, this host has no ban.
 func (t *prefixTable) setOwn(p netip.Prefix, b *ownBan) {
 	t.change(p, func(s *prefixState) { s.own, s.pending = b, b != nil && wire.Shared(p) })
 }
 
-// offerOwn has an own ban offered, unless it is of a length that nodes may not ban: that holds on this host alone.
+// offerOwn marks an own ban to be offered. It does not if nodes must not ban prefixes of this length: such a ban applies only to this host.
 func (t *prefixTable) offerOwn(p netip.Prefix) {
 	t.change(p, func(s *prefixState) { s.pending = s.own != nil && wire.Shared(p) })
 }
 
-// offerLift has a lift by this node offered.
+// offerLift marks a lift by this node to be offered.
 func (t *prefixTable) offerLift(p netip.Prefix, lift wire.Statement) {
 	t.change(p, func(s *prefixState) { s.lift = &lift })
 }
 
-// decided notes that the hub has decided on a statement of this node. It reports whether the statement was still to be offered.
+// decided records that the hub has decided on a statement of this node. It reports whether the statement was still pending.
 func (t *prefixTable) decided(p netip.Prefix, seq uint64) (was bool) {
 	t.change(p, func(s *prefixState) {
 		if s.lift != nil && s.lift.Seq == seq {
@@ -114,17 +114,17 @@ func (t *prefixTable) decided(p netip.Prefix, seq uint64) (was bool) {
 	return was
 }
 
-// setOwed notes whether the enforcer is still to end what was lifted.
+// setOwed records whether the enforcer must still end a lifted ban.
 func (t *prefixTable) setOwed(p netip.Prefix, owed bool) {
 	t.change(p, func(s *prefixState) { s.owed = owed })
 }
 
-// undo notes that this agent ends a ban itself. The log of bans will tell of it.
+// undo records that this agent ends a ban itself. The log of bans will report it.
 func (t *prefixTable) undo(p netip.Prefix) {
 	t.change(p, func(s *prefixState) { s.undone++ })
 }
 
-// undoneTold takes one back: the log of bans has told of it, or there was no ban to end. It reports whether there was one to take back.
+// undoneTold reverses one call of undo, because the log of bans has reported the end or there was no ban. It reports whether there was such a call.
 func (t *prefixTable) undoneTold(p netip.Prefix) (was bool) {
 	t.change(p, func(s *prefixState) {
 		if was = s.undone > 0; was {
@@ -134,12 +134,12 @@ func (t *prefixTable) undoneTold(p netip.Prefix) (was bool) {
 	return was
 }
 
-// setAllowlisted notes whether a ban of another node was not entered because of Agent.never.
+// setAllowlisted records whether a ban of another node was not entered because of Agent.never.
 func (t *prefixTable) setAllowlisted(p netip.Prefix, allowlisted bool) {
 	t.change(p, func(s *prefixState) { s.allowlisted = allowlisted })
 }
 
-// setKept notes whether a ban of another node was not entered beside one of this host.
+// setKept records whether a ban of another node was not entered because this host has its own ban.
 func (t *prefixTable) setKept(p netip.Prefix, kept bool) {
 	t.change(p, func(s *prefixState) { s.kept = kept })
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// maxPrefixes is how many prefixes an agent remembers.
+// maxPrefixes is the largest number of prefixes that an agent stores.
 const maxPrefixes = 1_200_000
 
-// live takes records that were just kept.
+// live receives records that were just stored.
 func (a *Agent) live(m *nats.Msg) {
 	b, err := wire.ParseBatch(m.Data)
 	if err != nil {
-		return // the numbers that it had are missed, and asked for
+		return // the numbers of its records are then missing, and the records are requested again
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -26,7 +26,7 @@ func (a *Agent) live(m *nats.Msg) {
 	}
 }
 
-// take takes records, live or those that were asked for. It reports false when they are too many at once.
+// take processes new records or requested records. It returns false when there are too many at once.
 func (a *Agent) take(b wire.Batch, live bool) bool {
 	a.heard(anyHub, b.Now)
 	a.epochIs(b.Epoch)
@@ -43,7 +43,7 @@ func (a *Agent) take(b wire.Batch, live bool) bool {
 	return true
 }
 
-// record takes what the hub knows of a prefix, but for what nobody may say.
+// record processes the hub's record of a prefix. It removes statements that their origins must not make.
 func (a *Agent) record(r wire.Record) {
 	before := a.table.Get(r.Prefix)
 	if len(before.Statements) == 0 && a.table.Len() >= maxPrefixes {
@@ -63,19 +63,20 @@ func (a *Agent) record(r wire.Record) {
 	}
 }
 
-// may tells whether a statement is one that its origin may make. The hub has looked too, and is not believed.
+// may reports whether the origin of a statement may make it. The hub also checks this, but nodes do not trust the hub.
 func (a *Agent) may(before, r wire.Record, s *wire.Statement) bool {
 	if err := wire.CheckStatement(r.Prefix, s, a.clock.now()); err != nil && !errors.Is(err, wire.ErrEnded) {
 		return false
 	}
 	if s.Origin != wire.Controller || before.Holds(s) {
-		return true // the signature was verified when it came
+		return true // the signature was verified when the record arrived
 	}
 	return a.verify != nil && a.verify.Verify(wire.Signed(r.Prefix, s), s.Sig) == nil
 }
 
-// heard notes the time in a message of a hub, and reports whether the fleet's time has leapt. The first messages after a connection was lost can be
-// late by seconds. Bans that were entered by them end late. So when a later message corrects the time, their ends are looked at again.
+// heard records the time in a message of a hub. It reports whether the fleet's time has leapt. The first messages after a lost connection can be late
+// by seconds, and bans that are entered by these messages would end too late. So when a later message corrects the time, the ends of these bans are
+// checked again.
 func (a *Agent) heard(hub uint64, at time.Time) (leapt bool) {
 	before := a.clock.ahead
 	leapt = a.clock.heard(hub, at)
@@ -91,7 +92,7 @@ func (a *Agent) heard(hub uint64, at time.Time) (leapt bool) {
 	return leapt
 }
 
-// pulse takes the time of a hub, and the number of the last record.
+// pulse processes a pulse of a hub: its time and the number of the last record.
 func (a *Agent) pulse(m *nats.Msg) {
 	p, err := wire.ParsePulse(m.Data)
 	if err != nil {
@@ -103,7 +104,7 @@ func (a *Agent) pulse(m *nats.Msg) {
 	leapt := a.heard(p.Hub, p.Now)
 	a.epochIs(p.Epoch)
 	if leapt {
-		a.stream.again() // with the time before, records may have been refused as said in the future, or forgotten as ended
+		a.stream.again() // while the time was wrong, records may have been refused as future ones, or removed as ended
 	}
 	if a.stream.told(p.Through) {
 		a.poke()

@@ -24,8 +24,8 @@ func newAgent(t *testing.T, key string) *Agent {
 	return a
 }
 
-// TestForgedController has a hub that gives a signed ban another end, makes it a lift, and takes the signature away. The node keeps the
-// ban as it was signed.
+// TestForgedController uses a hub that changes the end of a signed ban, turns the ban into a lift, and removes the signature. The node must keep the
+// ban as the controller signed it.
 func TestForgedController(t *testing.T) {
 	t.Parallel()
 	key, _ := nkeys.CreateUser()
@@ -34,7 +34,7 @@ func TestForgedController(t *testing.T) {
 	s := wire.Statement{Origin: wire.Controller, Seq: wire.NextSequence(time.Now(), 0), Until: time.Now().Add(time.Hour).UnixMilli()}
 	s.Sig, _ = key.Sign(wire.Signed(one, &s))
 	a.record(wire.Record{Prefix: one, Statements: []wire.Statement{s}})
-	for range 2 { // what is known is not verified again
+	for range 2 { // the second time, the node does not verify the known statements again
 		longer, lift, unsigned := s, s, s
 		longer.Until += 1000
 		lift.Until = 0
@@ -46,7 +46,7 @@ func TestForgedController(t *testing.T) {
 	}
 }
 
-// TestLiftWaits has a lift that waits for the enforcer for longer than a minute.
+// TestLiftWaits uses a lift that waits for the enforcer for more than a minute.
 func TestLiftWaits(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "")
@@ -62,7 +62,8 @@ func TestLiftWaits(t *testing.T) {
 	}
 }
 
-// TestOwnLength has bans of this host of lengths that nodes may not ban. The hub is not asked to take them, also not after it has lost all.
+// TestOwnLength uses bans of this host with prefix lengths that nodes must not ban. These bans must not be offered to the hub, not even after the hub
+// has lost its data.
 func TestOwnLength(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "")
@@ -81,8 +82,8 @@ func TestOwnLength(t *testing.T) {
 	}
 }
 
-// TestShare has a node ban more than its share of a set, and others more than theirs. The controller's ban is entered. When bans end, those
-// that were left out are entered.
+// TestShare makes one node, and then all nodes together, ban more prefixes than their shares of a set. The controller's ban must be entered. When
+// bans end, the bans that were not entered before must be entered.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "")
@@ -132,8 +133,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestKept has a host with a ban of its own, of which the agent has not heard, refuse one of the fleet. The agent does not count it as its
-// own, and bans when the host's has ended.
+// TestKept uses a host that has its own ban, which the agent does not know, and refuses the fleet's ban. The agent must not count the host's ban as
+// entered by the fleet, and must enter the fleet's ban when the host's ban has ended.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "")
@@ -157,7 +158,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// keeper is a host that keeps its own bans while it says so.
+// keeper is a host that keeps its own bans while the function returns true.
 type keeper func() bool
 
 func (k keeper) Block(_ context.Context, bans []Ban) (map[netip.Prefix]error, error) {
@@ -173,8 +174,8 @@ func (keeper) Never(context.Context) (func(netip.Prefix) bool, error) { return n
 
 func (keeper) Capacity() int { return 0 }
 
-// TestLateTime has the first beat of a hub come 4 s late, as after a partition. A ban that is entered meanwhile gets its right end when the next
-// beat is in time.
+// TestLateTime delays the first pulse of a hub by 4 s, as after a partition. A ban that is entered with the late time must get its right end when the
+// next pulse arrives in time.
 func TestLateTime(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "")
@@ -198,7 +199,7 @@ func TestLateTime(t *testing.T) {
 	}
 }
 
-// recorder is a host that notes the ends of bans.
+// recorder is a host that records the ends of bans.
 type recorder map[netip.Prefix]time.Time
 
 func (r recorder) Block(_ context.Context, bans []Ban) (map[netip.Prefix]error, error) {

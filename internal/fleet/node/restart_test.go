@@ -11,9 +11,9 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/node"
 )
 
-// TestRestart ends an agent and starts it again, as a daemon that is killed. What its host has lifted stays lifted there, also when the
-// file has a line that was cut short. A ban of its own that the controller lifted meanwhile is not said again, though the log of bans was
-// written anew: it has a later start then. A ban that was made after the lift goes out.
+// TestRestart ends an agent and starts it again, as if the daemon were killed. Lifts on the agent's host must stay, even when the file has an
+// incomplete line. One own ban was lifted by the controller in the meantime. It must not be offered again, although the log of bans was rewritten,
+// which gives the ban a later start. A ban that was made after the lift must be offered.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -49,7 +49,7 @@ func TestRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.run(a, file)
-	own.Start, forever.Start = time.Now(), time.Now() // as after the log was written anew
+	own.Start, forever.Start = time.Now(), time.Now() // the log was rewritten, so the bans have a later start
 	again := node.Local{Prefix: netip.MustParsePrefix("198.51.100.4/32"), Start: time.Now(), End: time.Now().Add(time.Hour)}
 	a.agent.Local([]node.Local{own, forever, again}, true)
 	b.ban("198.51.100.9/32", time.Hour)
@@ -64,7 +64,7 @@ func TestRestart(t *testing.T) {
 	eventually(t, "b drops what a has banned again", func() bool { return b.drops("198.51.100.2/32") })
 }
 
-// forget takes a ban out of the host's set, as a command does.
+// forget removes a ban from the host's set, as a command does.
 func (h *host) forget(p string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

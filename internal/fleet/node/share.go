@@ -6,20 +6,20 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// share bounds how much of the set bans of other nodes take: all of them 3/8, and those of one node 3/16. Programs have 3/4 of a set
-// (addrs.DynamicSet), so half of their share stays with the programs of this host. Bans of the controller are always entered.
+// share limits the part of the set that bans of other nodes may use: 3/8 for all nodes together, and 3/16 for one node. Programs may use 3/4 of a set
+// (addrs.DynamicSet), so half of that remains for the programs of this host. Bans of the controller are always entered.
 type share struct {
-	capacity int // entries of the set; 0: not known, and nothing is bounded
+	capacity int // largest number of entries of the set; 0: unknown, no limit
 	origin   map[netip.Prefix]string
 	of       map[string]int
-	crowded  map[netip.Prefix]struct{} // not entered because of the bounds
+	crowded  map[netip.Prefix]struct{} // prefixes that are not entered because of the limits
 }
 
 func newShare() share {
 	return share{origin: map[netip.Prefix]string{}, of: map[string]int{}, crowded: map[netip.Prefix]struct{}{}}
 }
 
-// take notes that a ban by an origin is entered. It reports false when there is no more space for it.
+// take records that a ban of an origin is entered. It returns false when there is no more space for the ban.
 func (s *share) take(p netip.Prefix, origin string) bool {
 	_, has := s.origin[p]
 	full := len(s.origin) >= s.capacity*3/8 || s.of[origin] >= s.capacity*3/16
@@ -33,13 +33,13 @@ func (s *share) take(p netip.Prefix, origin string) bool {
 	return true
 }
 
-// refuse notes that the set had no space: this host's own bans have it. It is tried again.
+// refuse records that the set had no space, because this host's own bans use the space. The ban is tried again later.
 func (s *share) refuse(p netip.Prefix) {
 	s.free(p)
 	s.crowded[p] = struct{}{}
 }
 
-// free notes that a ban is in the set no more, or is not wanted there.
+// free records that a ban has left the set, or is no longer wanted there.
 func (s *share) free(p netip.Prefix) {
 	delete(s.crowded, p)
 	origin, has := s.origin[p]

@@ -8,13 +8,13 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// view is what the fleet saw last.
+// view is the last view of the fleet.
 type view struct {
 	*wire.View
-	at time.Time // when it came
+	at time.Time // when the view arrived
 }
 
-// Report tells the hubs what this node sees. Without a hub it is lost: the next one tells more.
+// Report sends a summary of this node to the hubs. If no hub is connected, the summary is lost; the next one follows soon.
 func (a *Agent) Report(s *wire.Summary) {
 	a.mu.Lock()
 	conn := a.conn
@@ -24,7 +24,7 @@ func (a *Agent) Report(s *wire.Summary) {
 	}
 }
 
-// View is what the fleet sees. It is nil when no hub has said so for 30 seconds.
+// View returns the last view of the fleet. It is nil when no hub has sent a view for 30 seconds.
 func (a *Agent) View() *wire.View {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -34,7 +34,7 @@ func (a *Agent) View() *wire.View {
 	return a.sees.View
 }
 
-// viewed takes the view of a hub.
+// viewed processes a view from a hub.
 func (a *Agent) viewed(m *nats.Msg) {
 	v, err := wire.ParseView(m.Data)
 	if err != nil {

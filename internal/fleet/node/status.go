@@ -12,25 +12,25 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// Status is how a node stands in its fleet.
+// Status is the state of a node in its fleet.
 type Status struct {
 	Node       string        `json:"node"`
 	Connected  bool          `json:"connected"`
-	Hub        string        `json:"hub,omitempty"`          // to which it is connected
-	Synced     bool          `json:"synced"`                 // it has all that the hub has
+	Hub        string        `json:"hub,omitempty"`          // name of the hub to which the node is connected
+	Synced     bool          `json:"synced"`                 // the node has received all records of the hub
 	Entered    int           `json:"entered"`                // bans of other nodes that this host has
-	Crowded    int           `json:"crowded"`                // bans of other nodes that are not entered, as those take their share of the set
+	Crowded    int           `json:"crowded"`                // bans of other nodes that are not entered, because such bans have used up their share of the set
 	Own        int           `json:"own"`                    // bans of this host
-	Waiting    int           `json:"waiting"`                // of them, and lifts, that no hub has heard of yet
-	Refusing   string        `json:"refusing,omitempty"`     // why the hub takes none of those that wait, as it says
-	KeyRefused time.Time     `json:"refused_since,omitzero"` // since when the hubs refuse the key of this node
-	Offset     time.Duration `json:"offset"`                 // how far the time of the fleet is ahead, in nanoseconds
+	Waiting    int           `json:"waiting"`                // own bans and lifts that no hub has received yet
+	Refusing   string        `json:"refusing,omitempty"`     // the hub's reason for refusing the waiting bans and lifts
+	KeyRefused time.Time     `json:"refused_since,omitzero"` // since when the hubs have refused this node's key
+	Offset     time.Duration `json:"offset"`                 // how far the time of the fleet is ahead of this host's, in nanoseconds
 	Counts
-	Policy *wire.PolicyState `json:"policy,omitempty"` // absent when this node takes no policies of the fleet
+	Policy *wire.PolicyState `json:"policy,omitempty"` // absent when this node accepts no policies of the fleet
 	Time   time.Time         `json:"time"`
 }
 
-// Status is how the node stands now.
+// Status returns the present state of the node.
 func (a *Agent) Status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,10 +47,10 @@ func (a *Agent) Status() Status {
 	return s
 }
 
-// outAtMost is more than a hub keeps a node out that sent too much.
+// outAtMost is longer than the time for which a hub refuses a node that sent too much.
 const outAtMost = 90 * time.Second
 
-// Away says why a node goes on by itself.
+// Away returns the reason why a node works without hubs.
 func (s *Status) Away() string { return awayText(s.KeyRefused) }
 
 func awayText(refused time.Time) string {
@@ -65,7 +65,7 @@ func awayText(refused time.Time) string {
 
 func statusPath(state string) string { return filepath.Join(state, "fleet.status") }
 
-// Save writes the status where ReadStatus finds it.
+// Save writes the status to the file that ReadStatus reads.
 func (s Status) Save(state string) error {
 	text, err := json.Marshal(s)
 	if err != nil {
@@ -74,8 +74,8 @@ func (s Status) Save(state string) error {
 	return writeFile(statusPath(state), text, 0o644)
 }
 
-// News reports whether a status is to be saved after another one: it tells something else, or the other would soon say nothing any more. How
-// far the fleet's time is ahead changes a little with each message.
+// News reports whether a status must be saved again. This is the case when it differs from the saved one, or when the saved one soon expires. Small
+// changes of the time offset do not count, because the offset changes with each message.
 func (s *Status) News(saved *Status) bool {
 	if s.Time.Sub(saved.Time).Abs() >= staleAfter/2 || (s.Offset-saved.Offset).Abs() >= 100*time.Millisecond {
 		return true
@@ -85,10 +85,10 @@ func (s *Status) News(saved *Status) bool {
 	return !reflect.DeepEqual(*s, before)
 }
 
-// staleAfter is when a saved status says nothing any more.
+// staleAfter is the age at which a saved status expires.
 const staleAfter = 15 * time.Second
 
-// ReadStatus reads the status that the daemon saved last. It is nil when this host is of no fleet. A node whose daemon does not run is not
+// ReadStatus returns the status that the daemon saved last. It is nil when this host is in no fleet. A node whose daemon does not run counts as not
 // connected.
 func ReadStatus(state string) (*Status, error) {
 	f, err := Read(state)

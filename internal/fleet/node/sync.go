@@ -7,32 +7,32 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// stream is how much of the hub's stream an agent has.
+// stream is the part of the hub's stream that an agent has received.
 type stream struct {
 	epoch   uint64
-	through uint64              // all records up to this number were received,
-	ahead   map[uint64]struct{} // and these
-	known   uint64              // the number of the last record of which a hub has told
-	behind  time.Time           // since when records are missing; zero: none is known to
-	synced  bool                // all that there was has been received once in this epoch
-	request uint64              // the request that waits for an answer, 0 for none
-	asked   time.Time           // when records last came for it
-	wait    time.Time           // until when not to ask
+	through uint64              // all records up to this number have been received
+	ahead   map[uint64]struct{} // received records with greater numbers, beyond a gap
+	known   uint64              // the number of the last record that a hub has announced
+	behind  time.Time           // since when records are missing; zero: no missing record is known
+	synced  bool                // all existing records of this epoch were received once
+	request uint64              // number of the request that has no complete answer yet; 0: none
+	asked   time.Time           // when records last arrived for this request
+	wait    time.Time           // no request before this time
 	swept   int
 }
 
-// maxAhead is how many numbers beyond a gap are remembered.
+// maxAhead is the largest number of record numbers beyond a gap that are stored.
 const maxAhead = 100_000
 
-// How long to wait for records that are late, for an answer, and at most before asking after a reconnect: so that nodes do not all ask
-// at once.
+// How long to wait for late records, how long for an answer, and the longest wait before a request after a reconnect. The last wait is random, so
+// that nodes do not all send requests at the same time.
 const (
 	lateWait  = 500 * time.Millisecond
 	syncWait  = 10 * time.Second
 	stormWait = 2 * time.Second
 )
 
-// epochIs begins anew when the hub has another stream than before, and says again all that this node has said.
+// epochIs starts from the beginning when the hub has a new stream. The node then offers all of its statements again.
 func (a *Agent) epochIs(epoch uint64) {
 	s := &a.stream
 	if epoch == s.epoch {
@@ -51,7 +51,7 @@ func (a *Agent) epochIs(epoch uint64) {
 	*s = stream{epoch: epoch, ahead: map[uint64]struct{}{}, wait: s.wait, behind: time.Now(), swept: s.swept}
 }
 
-// have notes that a record was received.
+// have records that a record was received.
 func (s *stream) have(number uint64) {
 	if number <= s.through {
 		return
@@ -63,7 +63,7 @@ func (s *stream) have(number uint64) {
 	s.told(number)
 }
 
-// advance goes on to the first gap.
+// advance increases through up to the next gap.
 func (s *stream) advance() {
 	for {
 		if _, ok := s.ahead[s.through+1]; !ok {
@@ -74,7 +74,7 @@ func (s *stream) advance() {
 	}
 }
 
-// told notes that there is a record of this number. It reports whether records are missing.
+// told records that the hub has a record with this number. It reports whether records are missing.
 func (s *stream) told(number uint64) bool {
 	s.known = max(s.known, number)
 	switch {
@@ -87,7 +87,7 @@ func (s *stream) told(number uint64) bool {
 	return true
 }
 
-// lost notes that records may be missing, after a connection was.
+// lost records that records may be missing, because a connection was lost.
 func (s *stream) lost() {
 	s.behind, s.request = time.Now(), 0
 	if s.synced {
@@ -96,13 +96,13 @@ func (s *stream) lost() {
 	s.synced = false
 }
 
-// again notes that all records are to be asked for.
+// again makes the agent request all records again.
 func (s *stream) again() {
 	s.through, s.ahead = 0, map[uint64]struct{}{}
 	s.lost()
 }
 
-// complete notes that all up to a number was received.
+// complete records that all records up to a number were received.
 func (s *stream) complete(through uint64) {
 	s.through, s.synced, s.request = max(s.through, through), true, 0
 	for n := range s.ahead {
@@ -117,7 +117,7 @@ func (s *stream) complete(through uint64) {
 	}
 }
 
-// sync asks for what is missing, when it is due.
+// sync requests missing records when a request is due.
 func (a *Agent) sync() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,5 +133,5 @@ func (a *Agent) sync() {
 	a.number++
 	s.request, s.asked = a.number, now
 	s.wait = now.Add(look)
-	_ = a.conn.PublishRequest(wire.SyncSubject(a.file.Name), a.inbox("sync", a.number), wire.After(s.through).Bytes()) // else it is asked again
+	_ = a.conn.PublishRequest(wire.SyncSubject(a.file.Name), a.inbox("sync", a.number), wire.After(s.through).Bytes()) // after an error, the request is sent again
 }

@@ -55,7 +55,8 @@ func manifestOf(t testing.TB, dir string) (*Manifest, map[string][]byte) {
 	return &Manifest{Version: 7, Stage: All, Confirm: 60, Made: time.Unix(1, 0).UTC(), Files: files}, content
 }
 
-// TestOrder changes every byte of an order, cuts it at every byte, and has another key sign it. Only the whole order of the key is opened.
+// TestOrder changes every byte of an order, truncates the order at every byte, and signs it with another key. Open must accept only the complete
+// order with the key's signature.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t)
@@ -93,7 +94,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestManifest has manifests that are signed and yet none: paths that lead out, files twice, too large, too many, without a policy.
+// TestManifest uses signed but invalid manifests: with paths outside, duplicate files, too large, too many, without a policy.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t)
@@ -143,7 +144,7 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// TestReadDir has directories that are no bundle. Each error names the file.
+// TestReadDir uses directories that are no bundle. Each error must name the file.
 func TestReadDir(t *testing.T) {
 	t.Parallel()
 	with := func(add string) string { return strings.Replace(plain, "rules:\n", add+"rules:\n", 1) }
@@ -191,7 +192,7 @@ func TestReadDir(t *testing.T) {
 	}
 }
 
-// TestWrite has a hub give other bytes than those of the manifest, fewer, more, and none. Nothing is left of it.
+// TestWrite uses a hub that serves wrong bytes, fewer bytes, more bytes, and no bytes. No file of the bundle may remain.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	m, content := manifestOf(t, writeDir(t, map[string]string{Policy: plain, "lists/bad.txt": "198.51.100.7\n"}))
@@ -225,7 +226,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// FuzzOpen reads any bytes as an order, and as a manifest that is signed. What is taken holds to the limits, and is signed again to the same.
+// FuzzOpen parses any bytes as an order, and as a signed manifest. An accepted manifest must keep the limits, and signing it must give the same
+// order.
 func FuzzOpen(f *testing.F) {
 	key, public := newKey(f)
 	m, _ := manifestOf(f, writeDir(f, map[string]string{Policy: plain, "lists/bad.txt": "198.51.100.7\n"}))

@@ -11,15 +11,16 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// The directories that a policy of a bundle may name files in, besides the bundle itself: secrets and certificates of the node, and what
-// other programs of the node write.
+// Directories in which the policy of a bundle may name files, in addition to the bundle's own. They are for secrets and certificates of the node, and
+// for files that other programs on the node write.
 const (
 	Secrets = "/etc/floodwall/"
 	Logs    = "/var/log/"
 )
 
-// CheckPolicy tells which file a policy of a bundle must not name, and which file of the bundle it does not name. A holder of the key could
-// else have a node send its secrets to a server of the policy (crowdsec's key_file), or take a file of the host for a list.
+// CheckPolicy returns an error in two cases: the policy names a file that a bundle's policy must not name, or the bundle has a file that the policy
+// does not name. Otherwise the key's holder could make a node send its secrets to a server that the policy names (crowdsec's key_file), or use any
+// file of the host as a list.
 func CheckPolicy(p *policy.Policy, names []string) error {
 	used := map[string]bool{Policy: true}
 	for _, ref := range p.Files() {
@@ -51,7 +52,7 @@ func CheckPolicy(p *policy.Policy, names []string) error {
 
 type nodeFile struct{ what, name, dir string }
 
-// filesOfNode are the files of a node that the daemon's part of a policy names.
+// filesOfNode returns the node's own files that the daemon settings of a policy name.
 func filesOfNode(d *policy.Daemon) (list []nodeFile) {
 	if t := d.TLS; t != nil {
 		list = append(list, nodeFile{"tls: cert", t.Cert, Secrets}, nodeFile{"tls: key", t.Key, Secrets}, nodeFile{"tls: client_ca", t.ClientCA, Secrets})
@@ -73,7 +74,7 @@ func filesOfNode(d *policy.Daemon) (list []nodeFile) {
 	return list
 }
 
-// within refuses a file that is not below a directory.
+// within returns an error for a file outside a directory.
 func within(name, dir, what string) error {
 	if name == "" || strings.HasPrefix(path.Clean(name), dir) {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// ReadDir reads a directory to be signed: its files, and their content by SHA-256. The policy is checked.
+// ReadDir reads a directory for signing. It returns the directory's files, and their content by SHA-256. It checks the policy.
 func ReadDir(dir string) (files []File, content map[string][]byte, err error) {
 	const what = "a bundle is a directory with a " + Policy + " and the lists that it names"
 	switch info, err := os.Stat(dir); {
@@ -55,7 +55,7 @@ func ReadDir(dir string) (files []File, content map[string][]byte, err error) {
 	return files, content, nil
 }
 
-// list lists the files of a directory by name, but for those that begin with a dot.
+// list lists the files of a directory by name, except for those whose names begin with a dot.
 func list(dir string) (names []string, err error) {
 	err = filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
 		if err != nil || at == dir {
@@ -80,7 +80,7 @@ func list(dir string) (names []string, err error) {
 	return names, err
 }
 
-// readRegular reads a file that is no link and not too large.
+// readRegular reads a regular file of limited size. It does not follow a link.
 func readRegular(name string) ([]byte, error) {
 	info, err := os.Lstat(name)
 	if err != nil {
@@ -101,8 +101,8 @@ func readRegular(name string) ([]byte, error) {
 	return b, err
 }
 
-// Write writes the files of a manifest into a directory that must not be there. get returns the content of a file; what it returns need not
-// be true. With an error, nothing is left.
+// Write writes the files of a manifest into a new directory. get returns the content of a file, and Write verifies the content. After an error, no
+// file remains.
 func Write(dir string, m *Manifest, get func(File) ([]byte, error)) (err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return fmt.Errorf("bundle: %w", err)
@@ -135,7 +135,7 @@ func Write(dir string, m *Manifest, get func(File) ([]byte, error)) (err error) 
 	return nil
 }
 
-// ContentOf is Manifest.Content of the files that a directory has now.
+// ContentOf returns the Manifest.Content of the files that are in a directory now.
 func ContentOf(dir string) (string, error) {
 	names, err := list(dir)
 	if err != nil {

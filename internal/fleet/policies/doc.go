@@ -1,5 +1,5 @@
-// Package policies has the policies of a fleet, signed with a key that no hub has, and brings them to the nodes: to the
-// canaries first, and to the rest when these are well. A node applies them in package daemon.
+// Package policies distributes the policies of a fleet to the nodes, signed with a key that no hub has. The canaries get a version first. The other
+// nodes get the version when the canaries work well with it. Package daemon applies the policies on a node.
 //
 //	key, last, took, err := policies.ReadKey(file)
 //	order, err := policies.Sign(&policies.Manifest{Version: last + 1}, key)

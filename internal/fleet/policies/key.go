@@ -14,12 +14,12 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// versionSuffix is of the file that has the last version that a key has signed: the hubs could hide it.
+// versionSuffix is the suffix of the file that stores the last version that a key has signed. The version is stored because the hubs could hide it.
 const versionSuffix = ".version"
 
-// NewKey makes a key in a file that must not be there. It returns the public half.
+// NewKey makes a key in a new file. It returns the public key.
 func NewKey(file string) (public string, err error) {
-	key, err := nkeys.CreateAccount() // ed25519; the kind tells it from keys of users, as the controller's
+	key, err := nkeys.CreateAccount() // ed25519; the type differs from that of users' keys and the controller's
 	if err != nil {
 		return "", fmt.Errorf("key: %w", err)
 	}
@@ -40,7 +40,7 @@ func NewKey(file string) (public string, err error) {
 	return key.PublicKey()
 }
 
-// ReadKey reads a key, and the last version that it has signed. took notes the next one.
+// ReadKey reads a key, and the last version that the key has signed. The function took records the next version.
 func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) error, err error) {
 	text, err := safefile.Key(file).Read(file)
 	var exposed *safefile.ExposedError
@@ -73,7 +73,7 @@ func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) err
 	return key, last, func(v uint64) error { return note(kept, v) }, nil
 }
 
-// note writes a version in one step.
+// note writes a version atomically.
 func note(file string, version uint64) error {
 	if err := safefile.Replace(file, fmt.Appendf(nil, "%d\n", version), 0o600); err != nil {
 		return fmt.Errorf("the version cannot be noted: %w", err)

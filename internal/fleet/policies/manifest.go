@@ -1,8 +1,8 @@
-// This file is a policy for a fleet with the files that it names, signed by a key that no hub has. In: a directory, or what a hub
-// hands out. Out: a manifest that is known to be of the key's holder, and files that are known to be those of the manifest.
+// This file defines a fleet's policy with its files, signed by a key that no hub has. In: a directory, or bytes from a hub. Out: a manifest that the
+// key's holder has signed, and files that match the manifest.
 //
-// Read manifest.go first: what is signed. dir.go reads a directory to be signed, and writes files that were received. check.go says which
-// files a policy of a bundle may name.
+// Read manifest.go first: it is the signed part. dir.go reads a directory for signing, and writes received files. check.go says which files a
+// bundle's policy may name.
 
 package policies
 
@@ -22,10 +22,10 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Policy is the name of the policy in a bundle.
+// Policy is the file name of the policy in a bundle.
 const Policy = "policy.yaml"
 
-// What a bundle has at most.
+// The limits of a bundle.
 const (
 	MaxFiles  = 64
 	MaxFile   = 16 << 20 // bytes of one file
@@ -34,13 +34,13 @@ const (
 	MaxNote   = 200      // bytes
 )
 
-// The bounds of Manifest.Confirm.
+// The limits of Manifest.Confirm.
 const (
 	ShortestTrial = 10 * time.Second
 	LongestTrial  = 10 * time.Minute
 )
 
-// Stage says which nodes a manifest is for.
+// Stage is the set of nodes that a manifest is for.
 type Stage string
 
 // The stages of a version, in their order.
@@ -49,15 +49,15 @@ const (
 	All    Stage = "all"    // every node
 )
 
-// Manifest says which files a version has, and which nodes apply them.
+// Manifest lists the files of a version, and names the nodes that must apply the version.
 type Manifest struct {
-	Version uint64    `json:"version"` // of the policies of a fleet: it only grows
+	Version uint64    `json:"version"` // of the fleet's policies: it only grows
 	Stage   Stage     `json:"stage"`
 	Canary  []string  `json:"canary,omitempty"` // names of nodes
-	Confirm int       `json:"confirm"`          // seconds in which a node must reach a hub after it has applied the policy
+	Confirm int       `json:"confirm"`          // seconds after applying the version in which a node must reach a hub
 	Made    time.Time `json:"made"`
 	Note    string    `json:"note,omitempty"`
-	Files   []File    `json:"files"` // by name
+	Files   []File    `json:"files"` // sorted by name
 }
 
 // File is a file of a bundle.
@@ -67,28 +67,28 @@ type File struct {
 	Sum  string `json:"sha256"`
 }
 
-// Sum is the SHA-256 of bytes as the manifest has it.
+// Sum is the SHA-256 of bytes, in the manifest's format.
 func Sum(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// Content tells the files of a version from those of any other.
+// Content identifies the files of a version.
 func (m *Manifest) Content() string {
-	text, _ := json.Marshal(m.Files) // of strings and numbers
+	text, _ := json.Marshal(m.Files) // cannot fail for strings and numbers
 	return Sum(text)
 }
 
-// Trial is Confirm as a time.
+// Trial returns Confirm as a duration.
 func (m *Manifest) Trial() time.Duration { return time.Duration(m.Confirm) * time.Second }
 
-// For tells whether a node applies the version.
+// For reports whether a node must apply the version.
 func (m *Manifest) For(node string) bool { return m.Stage == All || slices.Contains(m.Canary, node) }
 
-// name is a path of at most four names, none of which begins with a dot: so none leads out of the directory.
+// name is a path of at most four names, none of which begins with a dot: so it cannot leave the directory.
 var name = wording.Regexp(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}(/[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}){0,3}$`)
 
-// check tells why a manifest is none.
+// check returns an error for an invalid manifest.
 func (m *Manifest) check() error {
 	switch {
 	case m.Version == 0:
@@ -130,13 +130,13 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// begin is before what is signed, so that the signature is of nothing else.
+// begin is prepended to the signed text, so that the signature is valid for no other purpose.
 const begin = "floodwall fleet policy 1\n"
 
 // sigSize is the size of an ed25519 signature, in bytes.
 const sigSize = 64
 
-// Sign makes the order of a manifest: the signature (RFC 8032), and the manifest in JSON.
+// Sign makes the order for a manifest: the signature (RFC 8032), followed by the manifest as JSON.
 func Sign(m *Manifest, key nkeys.KeyPair) ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
@@ -155,10 +155,10 @@ func Sign(m *Manifest, key nkeys.KeyPair) ([]byte, error) {
 	return append(sig, text...), nil
 }
 
-// ErrNotSigned says that an order is not of the holder of the key.
+// ErrNotSigned is the error when an order is not signed by the key's holder.
 var ErrNotSigned = errors.New("the policy is not signed by the key that this fleet trusts")
 
-// Open reads an order, if it is signed by the holder of a public key. It looks at nothing that is not signed.
+// Open parses an order if the order has a valid signature of a public key. It parses nothing before it has verified the signature.
 func Open(order []byte, public string) (*Manifest, error) {
 	if !nkeys.IsValidPublicAccountKey(public) {
 		return nil, errors.New("the key for policies is no public key")
@@ -183,7 +183,7 @@ func sized(order []byte) error {
 	return nil
 }
 
-// Whole tells why an order cannot be one, whoever has signed it. It verifies nothing: hubs have no key.
+// Whole returns an error for an order with an invalid format. It verifies no signature: hubs have no key.
 func Whole(order []byte) error {
 	if err := sized(order); err != nil {
 		return err
@@ -192,7 +192,7 @@ func Whole(order []byte) error {
 	return err
 }
 
-// parse reads a manifest. A key that it does not know may say something that matters: the manifest is refused.
+// parse parses a manifest. It refuses a manifest with an unknown field, because the field may be important.
 func parse(text []byte) (*Manifest, error) {
 	m := &Manifest{}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -209,7 +209,7 @@ func parse(text []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// Fingerprint is a public key as people compare it: the first 80 bits of its SHA-256.
+// Fingerprint returns a short form of a public key for people to compare: the first 80 bits of the key's SHA-256.
 func Fingerprint(public string) string {
 	sum, parts := Sum([]byte(public)), []string{}
 	for i := 0; i < 20; i += 4 {

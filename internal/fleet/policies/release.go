@@ -1,7 +1,7 @@
-// This file brings a policy to the nodes of a fleet: to the canaries first, and to the rest when these are well. In: a directory or an
-// earlier version, and the key. Out: orders that the hubs hand out, and what became of them.
+// This file releases a policy to the nodes of a fleet: first to the canaries, and to the other nodes when the canaries work well. In: a directory or
+// an earlier version, and the key. Out: orders that the hubs distribute, and the results.
 //
-// The key stays with whoever releases. A release ends with its command: a version that the canaries have got goes to no other node then.
+// The key stays on the host that releases. A release needs the running command: if the command ends early, only the canaries have the version.
 
 package policies
 
@@ -30,30 +30,30 @@ type Hubs interface {
 	States(ctx context.Context) (map[string]wire.PolicyState, error)
 }
 
-// Plan says how a policy is brought to the nodes.
+// Plan describes how to release a policy.
 type Plan struct {
 	Key    nkeys.KeyPair
-	Canary []string // none: all nodes at once
+	Canary []string // names of nodes; none: all nodes at once
 	Trial  time.Duration
-	Pause  time.Duration // how long the canaries are watched before the rest follows
+	Pause  time.Duration // how long the canaries are watched before the other nodes follow
 	Note   string
-	Least  uint64 // the version is greater: the hubs may hide the last one
-	NewKey bool   // the order that counts may be of another key, whose place this one takes
+	Least  uint64 // the new version is greater than this one; it is stored because the hubs may hide the last version
+	NewKey bool   // the current order may be signed by another key, which this key replaces
 
 	Tell func(text string)
-	Took func(version uint64) error // is told the version before a hub is
+	Took func(version uint64) error // records the version before a hub gets it
 }
 
-// patience is how long nodes may take beyond a trial: to load the files, and to say so.
+// patience is the time that nodes may need in addition to a trial, to load the files and to report.
 const patience = 2 * time.Minute
 
-// lookEvery is how often the nodes are looked at.
+// lookEvery is the time between two reads of the nodes' states.
 const lookEvery = time.Second
 
-// stale is how old the state of a canary may be that is well.
+// stale is the greatest age of a canary's state that counts as a report.
 const stale = 30.0 // seconds
 
-// Push brings a directory to the nodes. It returns the version.
+// Push releases a directory. It returns the version.
 func Push(ctx context.Context, h Hubs, dir string, p Plan) (uint64, error) {
 	files, content, err := ReadDir(dir)
 	if err != nil {
@@ -66,8 +66,8 @@ func Push(ctx context.Context, h Hubs, dir string, p Plan) (uint64, error) {
 	return p.release(ctx, h, was, head, files, content)
 }
 
-// Rollback brings the files of an earlier version to the nodes, as a new version. version is 0 for the last one that has other files than
-// the one that counts. After a rollback that would be the version that was left by it: then somebody must name one.
+// Rollback releases the files of an earlier version, as a new version. With version 0, it uses the last version whose files differ from the current
+// files. After a rollback, this would be the version before the rollback; the caller must then name a version.
 func Rollback(ctx context.Context, h Hubs, version uint64, p Plan) (uint64, error) {
 	was, head, err := p.head(ctx, h)
 	if err != nil {
@@ -95,7 +95,7 @@ func Rollback(ctx context.Context, h Hubs, version uint64, p Plan) (uint64, erro
 	return p.release(ctx, h, was, head, m.Files, content)
 }
 
-// maxBack is how many versions are looked at for the last one with other files.
+// maxBack is the number of versions that are searched for the last one with other files.
 const maxBack = 50
 
 func (p *Plan) earlier(ctx context.Context, h Hubs, head *Manifest, version uint64) (*Manifest, error) {
@@ -129,7 +129,8 @@ func (p *Plan) earlier(ctx context.Context, h Hubs, head *Manifest, version uint
 	return found, nil
 }
 
-// signed opens the order of an earlier version. It is nil when there is none, or one of a key that this one has replaced.
+// signed opens the order of an earlier version. It returns nil when there is no order, or when the order is signed by a key that this key has
+// replaced.
 func (p *Plan) signed(order []byte) (*Manifest, error) {
 	if order == nil {
 		return nil, nil
@@ -156,8 +157,8 @@ func (p *Plan) open(order []byte) (*Manifest, error) {
 var errOtherKey = wording.Hinted("the policy at the hubs is signed by another key",
 	"name the key of this fleet with --key; if that is lost, give each node a new one (`floodwall fleet trust`), and push with --new-key")
 
-// head is the order that counts, and its manifest, nil when there is none. One that this key has not signed is passed by when the hubs have an
-// earlier version that it has: somebody has published at the hubs who has not the key.
+// head returns the current order and its manifest, or nil when there is none. It ignores an order that this key has not signed, if this key has
+// signed an earlier version at the hubs: such an order was published at the hubs without the key.
 func (p *Plan) head(ctx context.Context, h Hubs) (order []byte, m *Manifest, err error) {
 	if order, err = h.Order(ctx, 0); err != nil || order == nil {
 		return nil, nil, err
@@ -181,7 +182,7 @@ func (p *Plan) head(ctx context.Context, h Hubs) (order []byte, m *Manifest, err
 	return nil, nil, err
 }
 
-// unsigned says why an order does not count.
+// unsigned returns the reason why an order is ignored.
 func unsigned(err error) string {
 	if err == errOtherKey {
 		return "it is changed, or of another key"
@@ -189,7 +190,7 @@ func unsigned(err error) string {
 	return err.Error()
 }
 
-// last is the greatest version that this key has signed and the hubs have.
+// last returns the manifest with the greatest version at the hubs that this key has signed.
 func (p *Plan) last(ctx context.Context, h Hubs) (*Manifest, error) {
 	for v := p.Least; v > 0 && v+maxBack > p.Least; v-- {
 		order, err := h.Order(ctx, v)
@@ -206,7 +207,7 @@ func (p *Plan) last(ctx context.Context, h Hubs) (*Manifest, error) {
 	return nil, nil
 }
 
-// release brings files to the nodes, in stages.
+// release releases files in stages.
 func (p *Plan) release(ctx context.Context, h Hubs, was []byte, head *Manifest, files []File, content map[string][]byte) (uint64, error) {
 	m := &Manifest{Version: p.Least + 1, Stage: All, Confirm: int(p.Trial / time.Second), Made: time.Now().UTC().Truncate(time.Second), Note: p.Note, Files: files}
 	if head != nil {
@@ -258,7 +259,7 @@ func (p *Plan) put(ctx context.Context, h Hubs, was []byte, m *Manifest, content
 	return order, nil
 }
 
-// haltError is the end of a release by what its canaries say. It says where the version stays.
+// haltError is the error when the canaries' state ends a release. It names the nodes that have the version.
 type haltError struct{ *wording.HintError }
 
 func halted(version uint64, format string, args ...any) error {
@@ -266,7 +267,7 @@ func halted(version uint64, format string, args ...any) error {
 		"mend the policy and push it; `floodwall-hub fleet rollback` releases the files of the version before")}
 }
 
-// left says where a version stays when the release ends for another reason than the canaries.
+// left adds the names of the nodes that have a version to an error. It is for a release that ends for another reason than the canaries.
 func (p *Plan) left(m *Manifest, err error) error {
 	if !errors.As(err, new(haltError)) {
 		p.Tell(fmt.Sprintf("version %d stays at the canaries, and goes to no other node: %s", m.Version, strings.Join(m.Canary, ", ")))
@@ -274,7 +275,7 @@ func (p *Plan) left(m *Manifest, err error) error {
 	return err
 }
 
-// each looks at the states until done says so.
+// each reads the states of the nodes periodically, until done returns true.
 func each(ctx context.Context, h Hubs, done func(map[string]wire.PolicyState) (bool, error)) error {
 	for {
 		states, err := h.States(ctx)
@@ -290,7 +291,7 @@ func each(ctx context.Context, h Hubs, done func(map[string]wire.PolicyState) (b
 	}
 }
 
-// await waits until the version runs on all canaries.
+// await waits until all canaries run the version.
 func (p *Plan) await(ctx context.Context, h Hubs, m *Manifest) error {
 	end := time.Now().Add(p.Trial + patience)
 	return each(ctx, h, func(states map[string]wire.PolicyState) (bool, error) {
@@ -314,7 +315,7 @@ func (p *Plan) await(ctx context.Context, h Hubs, m *Manifest) error {
 	})
 }
 
-// watch makes sure that the canaries stay well during the pause, and are heard at its end.
+// watch returns an error unless the canaries stay well during the pause, and have reported at its end.
 func (p *Plan) watch(ctx context.Context, h Hubs, m *Manifest) error {
 	end := time.Now().Add(p.Pause)
 	return each(ctx, h, func(states map[string]wire.PolicyState) (bool, error) {
@@ -327,7 +328,7 @@ func (p *Plan) watch(ctx context.Context, h Hubs, m *Manifest) error {
 	})
 }
 
-// well tells why a canary is not well.
+// well returns an error if a canary does not work well with the version.
 func well(s wire.PolicyState, m *Manifest) error {
 	switch {
 	case s.Age > stale:
@@ -342,7 +343,7 @@ func well(s wire.PolicyState, m *Manifest) error {
 	return nil
 }
 
-// Await waits until every node that reports has taken or refused a version. It returns those where it does not run.
+// Await waits until every node that reports has accepted or refused a version. It returns the nodes that do not run the version.
 func Await(ctx context.Context, h Hubs, version uint64, trial time.Duration) (without []string, err error) {
 	end := time.Now().Add(trial + patience)
 	err = each(ctx, h, func(states map[string]wire.PolicyState) (bool, error) {

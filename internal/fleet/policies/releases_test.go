@@ -15,7 +15,8 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// hubs are hubs that keep orders, and nodes that do at once what become says. TestFleetPolicies has real ones.
+// hubs are fake hubs that store orders, with fake nodes whose state changes at once to the result of become. TestFleetPolicies uses real hubs and
+// nodes.
 type hubs struct {
 	t      *testing.T
 	key    string
@@ -25,8 +26,8 @@ type hubs struct {
 	states map[string]wire.PolicyState
 	become func(name string, m *Manifest) wire.PolicyState
 	looked int
-	change func(looked int) // is called before each look at the states
-	lost   error            // of each look at the states; nil: they are there
+	change func(looked int) // called before each read of the states
+	lost   error            // the error of each read of the states; nil: the hubs are reachable
 }
 
 func (h *hubs) Order(_ context.Context, version uint64) ([]byte, error) {
@@ -89,7 +90,7 @@ func writePolicy(t *testing.T, dir, name string) {
 	}
 }
 
-// TestStages releases versions, and has canaries that fail, are silent, or are changed by hand during the pause. No other node gets those.
+// TestStages releases versions to canaries that fail, are silent, or are changed by hand during the pause. No other node may get these versions.
 func TestStages(t *testing.T) {
 	t.Parallel()
 	h, p, dir := newHubs(t)
@@ -141,8 +142,8 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// TestRollbackGrows has a rollback, which is a new version with the files of an earlier one, hubs that hide the last versions, that have
-// other files than were signed, and that have an order of another key.
+// TestRollbackGrows rolls back, which makes a new version with the files of an earlier one. It uses hubs that hide the last versions, that serve
+// other files than the signed ones, and that have an order of another key.
 func TestRollbackGrows(t *testing.T) {
 	t.Parallel()
 	h, p, dir := newHubs(t)
@@ -187,8 +188,8 @@ func TestRollbackGrows(t *testing.T) {
 	}
 }
 
-// TestReleaseEnds has releases that end during the pause: a person ends one, and another one loses the hubs, whose error has a remedy. Both
-// say where the version stays, and no other node gets it. One that its canary ends says so itself.
+// TestReleaseEnds ends two releases during the pause: a person ends the first one, and the second one loses the hubs, whose error has a remedy. Both
+// errors must name the nodes that have the version, and no other node may get the version. If a canary ends a release, the error must say so.
 func TestReleaseEnds(t *testing.T) {
 	t.Parallel()
 	const stays = "version 1 stays at the canaries, and goes to no other node: a\n"
@@ -226,7 +227,7 @@ func TestReleaseEnds(t *testing.T) {
 	}
 }
 
-// TestKey keeps a key and its last version, and refuses keys of another kind and those that others may read.
+// TestKey checks that a key and its last version are stored, and that keys of another type and keys that other users may read are refused.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")

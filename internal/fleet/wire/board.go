@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxNodes is how many nodes a board has at most. It is more than one hub serves.
+// maxNodes is the most nodes of a board. It is more than one hub serves.
 const maxNodes = 1 << 15
 
 // heard is the latest summary of a node.
@@ -14,13 +14,13 @@ type heard struct {
 	at time.Time
 }
 
-// Board has the latest summary of each node.
+// Board contains the latest summary of each node.
 type Board struct {
 	mu   sync.Mutex
 	rows map[string]heard
 }
 
-// Put notes the summary of a node. It returns false when there are too many nodes.
+// Put stores the summary of a node. It returns false when there are too many nodes.
 func (b *Board) Put(node string, s Summary, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,14 +41,14 @@ func (b *Board) Forget(node string) {
 	delete(b.rows, node)
 }
 
-// Empty tells whether there is no summary.
+// Empty reports whether there is no summary.
 func (b *Board) Empty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.rows) == 0
 }
 
-// View merges the summaries, and drops those that are stale.
+// View merges the summaries into a view. It drops stale summaries.
 func (b *Board) View(now time.Time, most Most) *View {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"net/netip"
 )
 
-// errShort says that a message ends too early.
+// errShort is the error for a message that ends too early.
 var errShort = errors.New("the message ends too early")
 
-// cursor reads a message from its start. The first error stays, and all that is read after it is zero.
+// cursor reads a message from its start. After the first error, the error stays, and all further values are zero.
 type cursor struct {
 	rest []byte
 	err  error
@@ -50,7 +50,7 @@ func (c *cursor) number() uint64 {
 	return n
 }
 
-// count reads how many things follow, of which each takes at least one byte.
+// count reads the number of the following items. Each item has at least one byte, so the count cannot exceed the rest of the message.
 func (c *cursor) count(most int) int {
 	n := c.number()
 	if n > uint64(most) {
@@ -66,7 +66,7 @@ func (c *cursor) count(most int) int {
 
 func (c *cursor) text(most int) string { return string(c.bytes(c.count(most))) }
 
-// version reads the version of a message's form.
+// version reads the version of the message format.
 func (c *cursor) version() {
 	if v := c.byte(); c.err == nil && v != version {
 		c.fail(fmt.Errorf("form %d of messages, this program knows %d", v, version))
@@ -96,7 +96,7 @@ func (c *cursor) prefix() netip.Prefix {
 	return p
 }
 
-// end is the error of a message that must be over.
+// end returns the error of a message. Remaining bytes are an error.
 func (c *cursor) end() error {
 	if c.err == nil && len(c.rest) > 0 {
 		return fmt.Errorf("%d bytes after the message", len(c.rest))

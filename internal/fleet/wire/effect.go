@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Effect is a ban that holds.
+// Effect is a ban in force.
 type Effect struct {
 	Until  time.Time
-	Origin string // of the statement with the latest end
+	Origin string // origin of the statement with the latest end
 	Reason string
 }
 
-// Effect tells until when a node is to drop the prefix, and false when it is not. Statements of the node itself do not count: it has
-// entered those without the fleet. A lift by the node itself makes all earlier statements void at this node. It takes as many origins
-// as reporters to ban a prefix, or the controller alone: the ban ends when fewer are left.
+// Effect returns the ban by which a node must drop the prefix; false when there is none. Statements of the node itself do not count, because the node
+// enters its own bans without the fleet. A lift by the node itself voids all earlier statements, but only at this node. A ban is in force if at least
+// `reporters` origins ban the prefix, or the controller alone does. It ends when fewer origins are left.
 func (r Record) Effect(now time.Time, self string, reporters int) (Effect, bool) {
-	var longest []*Statement // of each origin
+	var longest []*Statement // the ban with the latest end, of each origin
 	lifted := r.LiftedBy(self)
 	for i := range r.Statements {
 		s := &r.Statements[i]
@@ -50,12 +50,12 @@ func (r Record) Effect(now time.Time, self string, reporters int) (Effect, bool)
 	return Effect{time.UnixMilli(until), longest[0].Origin, longest[0].Reason}, true
 }
 
-// Lifted tells whether a statement of that number by an origin was lifted, by the origin or by the controller.
+// Lifted reports whether an origin's statement with that number was lifted, by the origin or by the controller.
 func (r Record) Lifted(origin string, seq uint64) bool {
 	return seq <= max(r.LiftedBy(origin), r.LiftedBy(Controller))
 }
 
-// LiftedBy is the number of the last lift by an origin, 0 when there is none.
+// LiftedBy returns the number of an origin's last lift, 0 when there is none.
 func (r Record) LiftedBy(origin string) (seq uint64) {
 	for i := range r.Statements {
 		if s := &r.Statements[i]; s.Lift() && s.Origin == origin {
@@ -65,7 +65,7 @@ func (r Record) LiftedBy(origin string) (seq uint64) {
 	return seq
 }
 
-// Last is the number of the last statement of an origin, 0 when there is none.
+// Last returns the number of an origin's last statement, 0 when there is none.
 func (r Record) Last(origin string) (seq uint64) {
 	for i := range r.Statements {
 		if r.Statements[i].Origin == origin {
@@ -75,7 +75,7 @@ func (r Record) Last(origin string) (seq uint64) {
 	return seq
 }
 
-// Has tells whether a statement, or one of the same origin that beats it, is in the record.
+// Has reports whether the record has a statement, or another statement of the same origin that beats it.
 func (r Record) Has(s *Statement) bool {
 	for i := range r.Statements {
 		if o := &r.Statements[i]; o.Origin == s.Origin && (o.Seq == s.Seq || o.beats(s)) {
@@ -85,7 +85,7 @@ func (r Record) Has(s *Statement) bool {
 	return false
 }
 
-// Holds tells whether exactly this statement is in the record, with its signature.
+// Holds reports whether the record has exactly this statement, with its signature.
 func (r Record) Holds(s *Statement) bool {
 	return slices.ContainsFunc(r.Statements, func(o Statement) bool { return order(o, *s) == 0 })
 }

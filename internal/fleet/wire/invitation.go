@@ -8,29 +8,30 @@ import (
 	"fmt"
 )
 
-// Invitation is what a host needs to join a fleet once. Whoever has its text can join in the host's place until it ends.
+// Invitation allows a host to join a fleet once. Anybody who has the text of the invitation can join instead of the host until the invitation
+// expires.
 type Invitation struct {
 	Name   string   `json:"n"`
 	Secret string   `json:"s"`
-	CA     []byte   `json:"c"` // SHA-256 of the certificate that signs those of hubs
+	CA     []byte   `json:"c"` // SHA-256 of the certificate that signs the hubs' certificates
 	Hubs   []string `json:"h"` // addresses, as tls://HOST:PORT
 }
 
 // NewSecret makes the secret of an invitation.
 func NewSecret() string { return rand.Text() }
 
-// Token is the invitation as one word.
+// Token returns the invitation as one word.
 func (i Invitation) Token() string {
-	text, _ := json.Marshal(i) // of strings and bytes
+	text, _ := json.Marshal(i) // cannot fail for strings and bytes
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// maxToken is how long the word of an invitation may be, in bytes.
+// maxToken is the greatest length of a token, in bytes.
 const maxToken = 8 << 10
 
 var errToken = errors.New("it is no invitation, or not whole: copy all of what `floodwall-hub invite` printed")
 
-// ParseInvitation reads the word of an invitation.
+// ParseInvitation parses the token of an invitation.
 func ParseInvitation(token string) (i Invitation, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(token) > maxToken || json.Unmarshal(text, &i) != nil {

@@ -13,7 +13,7 @@ var (
 	one  = netip.MustParsePrefix("192.0.2.1/32")
 )
 
-// ban is a statement so many seconds after noon, with an end so many seconds after noon; an end of 0 is a lift.
+// ban returns a statement. Its time and its end are in seconds after noon; an end of 0 makes a lift.
 func ban(origin string, at, until int) Statement {
 	s := Statement{Origin: origin, Seq: NextSequence(noon.Add(time.Duration(at)*time.Second), 0)}
 	if until != 0 {
@@ -30,7 +30,7 @@ func recordOf(list ...Statement) Record {
 	return r
 }
 
-// TestEffect has rows of statements, and the second after noon until which node "me" is to drop; 0 for not at all.
+// TestEffect has rows of statements. Each row has the second after noon until which node "me" must drop the prefix; 0 means never.
 func TestEffect(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -65,7 +65,7 @@ func TestEffect(t *testing.T) {
 	}
 }
 
-// TestCheck has statements that nobody may make.
+// TestCheck uses statements that no origin may make.
 func TestCheck(t *testing.T) {
 	for _, test := range []struct {
 		prefix string
@@ -74,17 +74,17 @@ func TestCheck(t *testing.T) {
 	}{
 		{"192.0.2.0/24", ban("a", 0, 60), true},
 		{"192.0.2.0/23", ban("a", 0, 60), false},
-		{"192.0.2.0/25", ban("a", 0, 60), false}, // a set has 8 lengths
+		{"192.0.2.0/25", ban("a", 0, 60), false}, // nodes may not ban this length, because a set has only 8 lengths
 		{"192.0.2.0/25", ban(Controller, 0, 60), true},
 		{"2001:db8::/56", ban("a", 0, 60), true},
 		{"2001:db8::/60", ban("a", 0, 60), false},
 		{"192.0.0.0/16", ban(Controller, 0, 60), true},
 		{"2001:db8::/48", ban("a", 0, 60), true},
 		{"2001:db8::/47", ban("a", 0, 60), false},
-		{"192.0.2.1/32", ban("a", 60, 90), false},                       // from the future
-		{"192.0.2.1/32", ban("a", 0, int(Longest.Seconds())+1), false},  // too long
-		{"192.0.2.1/32", ban("a", -60, -1), false},                      // over
-		{"192.0.2.1/32", ban("a", -int(Longest.Seconds())-1, 0), false}, // an old lift
+		{"192.0.2.1/32", ban("a", 60, 90), false},                       // the statement is from the future
+		{"192.0.2.1/32", ban("a", 0, int(Longest.Seconds())+1), false},  // the ban is too long
+		{"192.0.2.1/32", ban("a", -60, -1), false},                      // the ban is over
+		{"192.0.2.1/32", ban("a", -int(Longest.Seconds())-1, 0), false}, // the lift is old
 		{"192.0.2.1/32", ban("a", 0, 0), true},
 		{"::ffff:192.0.2.1/128", ban("a", 0, 60), false},
 	} {
@@ -98,7 +98,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestAdmit fills a record: one origin with ends that grow shorter, and many origins.
+// TestAdmit fills a record: with one origin whose ends become earlier, and with many origins.
 func TestAdmit(t *testing.T) {
 	r, refused := Record{Prefix: one}, 0
 	for i := range 10 {
@@ -122,8 +122,8 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
-// TestAdmitLifts has a lift come before its ban, which is void then. Then nodes ban and lift in turn, and lift what they have not banned. They do
-// not keep a node from its ban, until the record is as large as it may be.
+// TestAdmitLifts sends a lift before its ban. The ban must then be void. After that, nodes ban and lift in turn, and lift prefixes that they have not
+// banned. None of this may prevent a node's ban until the record has its greatest size.
 func TestAdmitLifts(t *testing.T) {
 	r, _ := Admit(Record{Prefix: one}, ban("a", 0, 1000))
 	early, err := Admit(r, ban("b", 2, 0))
@@ -155,7 +155,7 @@ func TestAdmitLifts(t *testing.T) {
 	}
 }
 
-// TestMergeAnyOrder merges any three of a few statements in both groupings. Some differ in their reason or signature alone.
+// TestMergeAnyOrder merges any three statements of a list, grouped in both ways. Some statements differ only in their reason or signature.
 func TestMergeAnyOrder(t *testing.T) {
 	var list []Record
 	for _, origin := range []string{"a", "b", Controller} {
@@ -182,7 +182,7 @@ func TestMergeAnyOrder(t *testing.T) {
 	}
 }
 
-// TestAllowance spends an allowance of 10 a second, and 20 at once.
+// TestAllowance uses an allowance of 10 statements a second, with bursts of 20.
 func TestAllowance(t *testing.T) {
 	a := Allowance{Rate: 10, Burst: 2}
 	taken := func(at time.Duration) (n int) {

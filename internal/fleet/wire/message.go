@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// version is of the form of messages.
+// version is the version of the message format.
 const version = 1
 
-// What one message has at most.
+// The limits of a message.
 const (
 	MaxItems   = 4096
 	MaxMessage = 1 << 20 // bytes; NATS's own limit
@@ -48,7 +48,7 @@ func (c *cursor) statement() (s Statement) {
 	return s
 }
 
-// time reads milliseconds. The year 9999 is the last.
+// time reads a time in milliseconds, up to the year 9999.
 func (c *cursor) time() int64 {
 	n := c.number()
 	if n > 253402300799999 {
@@ -58,7 +58,7 @@ func (c *cursor) time() int64 {
 	return int64(n)
 }
 
-// Offer is what a node says. Its subject says which node.
+// Offer contains the statements that a node sends. The subject of the message names the node.
 type Offer []Said
 
 // Bytes is the message.
@@ -71,7 +71,7 @@ func (o Offer) Bytes() []byte {
 	return to
 }
 
-// ParseOffer reads what an origin says.
+// ParseOffer parses an offer of an origin.
 func ParseOffer(b []byte, origin string) (o Offer, err error) {
 	c := cursor{rest: b}
 	c.version()
@@ -85,22 +85,22 @@ func ParseOffer(b []byte, origin string) (o Offer, err error) {
 	return o, c.end()
 }
 
-// Outcome is what became of a statement.
+// Outcome is the hub's decision about a statement.
 type Outcome byte
 
 // The outcomes.
 const (
 	Taken   Outcome = iota
-	Enough          // enough nodes ban the prefix: offer it again when they no longer do
-	Refused         // the text says why; offered again it is looked at anew
-	Later           // too much at once: offer it again soon
+	Enough          // enough nodes ban the prefix; the node must offer the ban again when fewer nodes do
+	Refused         // the answer's text has the reason; a repeated offer is checked again
+	Later           // the hub has too much to do; the node must offer the statement again soon
 )
 
 // Answer is a hub's answer to an offer: its time, and an outcome for each statement.
 type Answer struct {
 	Now      time.Time
 	Outcomes []Outcome
-	Text     string // why the first that was refused is
+	Text     string // why the first refused statement was refused
 }
 
 // Bytes is the message.
@@ -125,11 +125,11 @@ func ParseAnswer(b []byte) (a Answer, err error) {
 	return a, c.end()
 }
 
-// Batch is records from a hub: what was just kept, or a part of what a node has missed.
+// Batch contains records from a hub: either new records, or some of the records that a node has missed.
 type Batch struct {
 	Now     time.Time // of the hub
-	Epoch   uint64    // tells the stream from one that is made after it was lost
-	Through uint64    // of an answer to a node: with this message it has all up to this number; 0: more messages come
+	Epoch   uint64    // identifies the stream: a stream that replaces a lost one has another epoch
+	Through uint64    // in an answer to a node's request: the node now has all records up to this number; 0: more messages follow
 	Records []Stored
 }
 
@@ -145,7 +145,7 @@ func (b Batch) Bytes() []byte {
 	return to
 }
 
-// ParseBatch reads records. It leaves out those that are too large or name nobody: the others are not lost with them.
+// ParseBatch parses records. It skips records that are too large or have an invalid origin, so that the other records are not lost.
 func ParseBatch(p []byte) (b Batch, err error) {
 	c := cursor{rest: p}
 	c.version()
@@ -173,7 +173,7 @@ func appendRecord(to []byte, r *Record) []byte {
 	return to
 }
 
-// record reads a record. It returns an error of the record alone when the message can be read on after it.
+// record reads a record. bad is an error that concerns only this record; the rest of the message can still be read.
 func (c *cursor) record() (r Record, bad error) {
 	r.Prefix = c.prefix()
 	n := c.count(MaxMessage)
@@ -196,10 +196,10 @@ func (c *cursor) record() (r Record, bad error) {
 	return r, bad
 }
 
-// EncodeRecord is the message that the stream keeps of a prefix.
+// EncodeRecord returns the message for a prefix in the stream.
 func EncodeRecord(r Record) []byte { return appendRecord([]byte{version}, &r) }
 
-// ParseRecord reads a message of the stream.
+// ParseRecord parses a message of the stream.
 func ParseRecord(b []byte) (Record, error) {
 	c := cursor{rest: b}
 	c.version()
@@ -207,12 +207,12 @@ func ParseRecord(b []byte) (Record, error) {
 	return r, cmp.Or(c.end(), bad)
 }
 
-// Pulse is what a hub tells all nodes every BeatEvery.
+// Pulse is the message that a hub sends to all nodes every BeatEvery.
 type Pulse struct {
-	Hub     uint64    // tells the hub from others: a random number that it draws at its start, not 0
+	Hub     uint64    // identifies the hub: a random number, not 0, that the hub chooses when it starts
 	Now     time.Time // of the hub
 	Epoch   uint64    // of the stream
-	Through uint64    // the number of the last record that it knows
+	Through uint64    // the number of the last record that the hub knows
 }
 
 // BeatEvery is the time between two pulses of a hub.
@@ -233,7 +233,7 @@ func ParsePulse(b []byte) (p Pulse, err error) {
 	return p, c.end()
 }
 
-// After is a node's request for all records with greater numbers.
+// After is a node's request for all records with numbers greater than this one.
 type After uint64
 
 // Bytes is the message.

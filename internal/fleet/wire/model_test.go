@@ -11,14 +11,14 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// The model: nodes whose clocks are wrong by up to a minute, hubs, and messages between them that are lost, doubled and reordered.
-// A spec holds the whole history in one list. The model compares them at every step, and after it has healed.
+// The model has nodes whose clocks are wrong by up to a minute, hubs, and messages between them that are lost, duplicated and reordered. A spec
+// contains the whole history in one list. The model compares the nodes with the spec at every step, and after the network is repaired.
 
 const (
 	modelNodes    = 4
 	modelHubs     = 3
 	modelPrefixes = 5
-	clockError    = 50 * time.Millisecond // that remains of a clock that was corrected
+	clockError    = 50 * time.Millisecond // error that remains after a clock was corrected
 )
 
 // said is one line of the plain specification's history.
@@ -27,10 +27,10 @@ type said struct {
 	Statement
 }
 
-// spec knows everything that was ever said, at once.
+// spec contains all statements of the history.
 type spec []said
 
-// until is the end of the latest ban of a prefix that no lift after it has ended; 0 for none.
+// until returns the latest end of a ban of a prefix that no later lift has ended; 0 when there is none.
 func (all spec) until(prefix int, now time.Time, self string) (until int64) {
 	for _, b := range all {
 		if b.prefix != prefix || b.Lift() || b.Until <= now.UnixMilli() || b.Origin == self || all.lifted(b, self) {
@@ -41,7 +41,7 @@ func (all spec) until(prefix int, now time.Time, self string) (until int64) {
 	return until
 }
 
-// lifted tells whether a lift has ended a ban for a node.
+// lifted reports whether a lift has ended a ban for a node.
 func (all spec) lifted(b said, self string) bool {
 	for _, l := range all {
 		if l.prefix == b.prefix && l.Lift() && l.Seq >= b.Seq && (l.Origin == b.Origin || l.Origin == self || l.Origin == Controller) {
@@ -57,9 +57,9 @@ type model struct {
 	now     time.Time // the true time
 	history spec
 	tables  []Table         // of nodes, then of hubs
-	skew    []time.Duration // how wrong the clock of each is, after correction
-	last    []uint64        // number of the last statement of each; the controller speaks at hubs
-	cut     []bool          // who is cut off
+	skew    []time.Duration // remaining error of each clock after the correction
+	last    []uint64        // number of the last statement of each node and hub; the controller makes its statements at hubs
+	cut     []bool          // the nodes and hubs that are cut off from the network
 	flying  []flight
 	prefix  []netip.Prefix
 }
@@ -72,7 +72,7 @@ type flight struct {
 func newModel(t *testing.T, r *rand.Rand) *model {
 	m := &model{t: t, r: r, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	for range modelNodes + modelHubs {
-		// A clock that is wrong by up to a minute is corrected by an exchange with a hub, and the error of that remains.
+		// A clock that is wrong by up to a minute is corrected by an exchange with a hub. The error of that exchange remains.
 		wrong := time.Duration(m.r.Int64N(int64(2*time.Minute))) - time.Minute
 		measured := -wrong + time.Duration(m.r.Int64N(int64(2*clockError))) - clockError
 		m.skew = append(m.skew, wrong+measured)
@@ -88,7 +88,7 @@ func (m *model) clock(i int) time.Time { return m.now.Add(m.skew[i]) }
 
 func (m *model) name(i int) string { return string(rune('a' + i)) }
 
-// say has one of them ban a prefix or lift bans of it.
+// say makes a random origin ban a prefix or lift its bans.
 func (m *model) say() {
 	i, prefix := m.r.IntN(len(m.tables)), m.r.IntN(modelPrefixes)
 	s := Statement{Origin: m.name(i)}
@@ -106,7 +106,7 @@ func (m *model) say() {
 	m.send(i, prefix)
 }
 
-// send puts what one knows of a prefix on its way to all.
+// send sends the record of a prefix, as one node or hub knows it, to all others.
 func (m *model) send(from, prefix int) {
 	if m.cut[from] {
 		return
@@ -118,7 +118,7 @@ func (m *model) send(from, prefix int) {
 	}
 }
 
-// deliver has any message arrive, get lost, or arrive and come again.
+// deliver takes any message on its way. It delivers the message, loses it, or delivers it and keeps a duplicate.
 func (m *model) deliver() {
 	if len(m.flying) == 0 {
 		return
@@ -134,7 +134,7 @@ func (m *model) deliver() {
 	}
 }
 
-// enforced looks at one node: it drops nothing that nobody has banned, and nothing for longer than was said.
+// enforced checks one node: it must drop only banned prefixes, and none for longer than its ban.
 func (m *model) enforced() {
 	i, prefix := m.r.IntN(modelNodes), m.r.IntN(modelPrefixes)
 	e, ok := m.tables[i].Get(m.prefix[prefix]).Effect(m.clock(i), m.name(i), 1)
@@ -149,16 +149,16 @@ func (m *model) enforced() {
 	}
 }
 
-// heal joins all, and compares what each enforces with the specification.
+// heal reconnects all nodes and hubs, and compares the bans that each node enforces with the spec.
 func (m *model) heal() {
 	for i := range m.cut {
 		m.cut[i] = false
 	}
-	for _, f := range m.flying { // duplicates, late
+	for _, f := range m.flying { // late duplicates
 		m.tables[f.to].Merge(f.Record)
 	}
 	m.flying = m.flying[:0]
-	for range 2 { // to a hub, and from it
+	for range 2 { // first to a hub, and then from the hub
 		for i := range m.tables {
 			for r := range m.tables[i].All() {
 				m.tables[modelNodes].Merge(r)

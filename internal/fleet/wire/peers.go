@@ -6,10 +6,10 @@ import (
 	"net/netip"
 )
 
-// maxPeers is how many addresses one message names.
+// maxPeers is the most addresses in a message.
 const maxPeers = 16384
 
-// PeersSubject is where a node asks for the addresses of the other nodes.
+// PeersSubject is the subject on which a node requests the addresses of the other nodes.
 func PeersSubject(node string) string { return Nodes + "." + node + ".peers" }
 
 // Peers are the addresses from which nodes of the fleet have connected to hubs.
@@ -20,7 +20,7 @@ type Peers struct {
 // Bytes is the message.
 func (p Peers) Bytes() []byte {
 	p.Addresses = p.Addresses[:min(len(p.Addresses), maxPeers)]
-	text, _ := json.Marshal(p) // of addresses
+	text, _ := json.Marshal(p) // cannot fail for addresses
 	return text
 }
 

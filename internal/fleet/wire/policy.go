@@ -9,33 +9,33 @@ import (
 	"time"
 )
 
-// Subjects of policies. A hub keeps what is below Policy in a stream, and believes nothing of it: nodes verify it.
+// Subjects of policies. A hub stores messages below Policy in a stream. It does not verify the messages; nodes verify them.
 const (
 	Policy       = "fw.policy"
-	PolicyHead   = Policy + ".head" // the order that counts
+	PolicyHead   = Policy + ".head" // the current order
 	PolicyNumber = Policy + ".version"
 	PolicyFile   = Policy + ".file" // .SHA256.PART
-	Policies     = "fw.policies"    // the order that counts, to all nodes
+	Policies     = "fw.policies"    // the current order, to all nodes
 )
 
-// PolicyAskSubject is where a node asks for the order, or for a part of a file.
+// PolicyAskSubject is the subject on which a node requests the order, or a part of a file.
 func PolicyAskSubject(node string) string { return Nodes + "." + node + ".policy" }
 
-// StateSubject is where a node says which policy it has.
+// StateSubject is the subject on which a node reports its policy state.
 func StateSubject(node string) string { return Nodes + "." + node + ".state" }
 
-// FileSubject is where a part of a file is kept.
+// FileSubject is the subject under which a part of a file is stored.
 func FileSubject(sum string, part int) string {
 	return PolicyFile + "." + sum + "." + strconv.Itoa(part)
 }
 
-// PartSize is how large a part of a file is, but for the last one, in bytes.
+// PartSize is the size of a part of a file, except for the last one, in bytes.
 const PartSize = 256 << 10
 
-// Parts is how many parts a file of a size has.
+// Parts returns the number of parts of a file.
 func Parts(size int64) int { return int((size + PartSize - 1) / PartSize) }
 
-// Part is a request for a part of a file; its zero value asks for the order.
+// Part is a request for a part of a file. Its zero value requests the order.
 type Part struct {
 	Sum  string // SHA-256 in hexadecimal
 	Part int
@@ -43,7 +43,7 @@ type Part struct {
 
 // Bytes is the message.
 func (p Part) Bytes() []byte {
-	sum, _ := hex.DecodeString(p.Sum) // Parse refuses others
+	sum, _ := hex.DecodeString(p.Sum) // Parse refuses invalid digits
 	return append(append([]byte{version}, sum...), byte(p.Part>>8), byte(p.Part))
 }
 
@@ -59,7 +59,7 @@ func ParsePart(b []byte) (p Part, err error) {
 	return p, c.end()
 }
 
-// Phase is how far a node has come with a version.
+// Phase is the progress of a node with a version.
 type Phase string
 
 // The phases.
@@ -68,33 +68,33 @@ const (
 	Loading Phase = "loading"
 	Trial   Phase = "trial"
 	Runs    Phase = "runs"
-	Failed  Phase = "failed" // the policy before runs
+	Failed  Phase = "failed" // the previous policy runs
 )
 
-// PolicyState is which policy of the fleet a node has.
+// PolicyState is the state of a node's policy in relation to the policies of the fleet.
 type PolicyState struct {
-	Version uint64    `json:"version"`           // the last that it has seen
-	Runs    uint64    `json:"runs"`              // the last that it has confirmed
-	Content string    `json:"content,omitempty"` // SHA-256 of what runs; "": nothing of the fleet
+	Version uint64    `json:"version"`           // the last version that the node has received
+	Runs    uint64    `json:"runs"`              // the last version that the node has confirmed
+	Content string    `json:"content,omitempty"` // SHA-256 of the running version's files; "": no policy of the fleet runs
 	Phase   Phase     `json:"phase,omitempty"`
-	Problem string    `json:"problem,omitempty"` // why it failed, or cannot go on
-	Drift   string    `json:"drift,omitempty"`   // how the policy that runs is another than the fleet's
-	Healthy bool      `json:"healthy"`           // the policy that runs is in force
-	Age     float64   `json:"age,omitempty"`     // seconds since a hub heard it, in answers of hubs
-	Heard   time.Time `json:"-"`                 // at a hub
+	Problem string    `json:"problem,omitempty"` // why the version failed, or why the node cannot continue
+	Drift   string    `json:"drift,omitempty"`   // how the running policy differs from the policy of the fleet
+	Healthy bool      `json:"healthy"`           // the running policy is in force
+	Age     float64   `json:"age,omitempty"`     // seconds since a hub received this state; only in answers of hubs
+	Heard   time.Time `json:"-"`                 // when a hub received this state
 }
 
-// maxProblem is how long a text of a node's state may be, in bytes.
+// maxProblem is the greatest length of a text in a node's state, in bytes.
 const maxProblem = 400
 
 // Bytes is the message.
 func (s PolicyState) Bytes() []byte {
 	s.Problem, s.Drift = plain(s.Problem), plain(s.Drift)
-	text, _ := json.Marshal(s) // of strings and numbers
+	text, _ := json.Marshal(s) // cannot fail for strings and numbers
 	return text
 }
 
-// plain is a text of printable ASCII in one line.
+// plain converts a text to printable ASCII in one line.
 func plain(text string) string {
 	b := []byte(text[:min(len(text), maxProblem)])
 	for i, c := range b {
@@ -105,7 +105,7 @@ func plain(text string) string {
 	return string(b)
 }
 
-// ParsePolicyState reads what a node says of itself. Its texts are shown to people, so they are made plain.
+// ParsePolicyState parses a node's state. It converts the texts with plain, because they are shown to people.
 func ParsePolicyState(b []byte) (s PolicyState, err error) {
 	if len(b) > 4<<10 {
 		return s, errors.New("the state of a node is too long")

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Controller is the origin of statements that a controller key has signed. No node can have this name.
+// Controller is the origin of statements signed by a controller key. No node can have this name.
 const Controller = "@"
 
-// Statement is what one origin says of a prefix: that it is banned until a time, or that it no longer is.
+// Statement is a statement of one origin about a prefix: either the prefix is banned until a time, or it is no longer banned.
 type Statement struct {
 	Origin string // the name of a node, or Controller
 
@@ -23,12 +23,12 @@ type Statement struct {
 	Sig    []byte // the controller's signature; nil for nodes
 }
 
-// Lift tells whether the statement ends bans.
+// Lift reports whether the statement ends bans.
 func (s *Statement) Lift() bool { return s.Until == 0 }
 
-// beats tells whether s makes o void. A lift beats the earlier statements of its origin, and one of the controller beats those of
-// all. Among bans of one origin, a later one with a later end beats the others. Of two that differ in their text alone, order decides:
-// only one may beat the other.
+// beats reports whether s voids o. A lift beats earlier statements of its origin, and a lift by the controller beats earlier statements of all
+// origins. Of two bans by one origin, the later one beats the other if it has a later end. When two bans differ only in their text, the function
+// order decides, so that only one beats the other.
 func (s *Statement) beats(o *Statement) bool {
 	switch {
 	case s.Seq < o.Seq:
@@ -41,16 +41,16 @@ func (s *Statement) beats(o *Statement) bool {
 	return s.Origin == o.Origin && !o.Lift() && s.Until >= o.Until
 }
 
-// MaxReason is how long a reason is, in bytes: as many as the kernel's set keeps.
+// MaxReason is the greatest length of a reason, in bytes. It is the limit of the kernel's set.
 const MaxReason = 64
 
-// Record is all that was said of a prefix and still counts, ordered by origin and number. A Record is never changed.
+// Record is all valid statements about a prefix, ordered by origin and number. A Record is immutable.
 type Record struct {
 	Prefix     netip.Prefix
 	Statements []Statement
 }
 
-// Merge joins what two records say of the same prefix.
+// Merge merges two records of the same prefix.
 func Merge(a, b Record) Record {
 	all := slices.Concat(a.Statements, b.Statements)
 	slices.SortFunc(all, order)
@@ -64,13 +64,14 @@ func Merge(a, b Record) Record {
 	return Record{a.Prefix, kept}
 }
 
-// order is a total order. Equal statements differ in nothing that counts.
+// order compares two statements by a total order. Statements that compare as equal differ in nothing that matters.
 func order(a, b Statement) int {
 	return cmp.Or(cmp.Compare(a.Origin, b.Origin), cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Until, b.Until), cmp.Compare(a.Reason, b.Reason),
 		slices.Compare(a.Sig, b.Sig))
 }
 
-// Without leaves out what no longer counts at a time: bans that have ended, and lifts that are older than any ban that they beat.
+// Without returns the record without statements that are void at a time: bans that have ended, and lifts that are older than any ban that they could
+// beat.
 func (r Record) Without(now time.Time) Record {
 	gone := func(s Statement) bool {
 		if s.Lift() {
@@ -84,15 +85,15 @@ func (r Record) Without(now time.Time) Record {
 	return Record{r.Prefix, slices.DeleteFunc(slices.Clone(r.Statements), gone)}
 }
 
-// Equal tells whether two records say the same.
+// Equal reports whether two records have the same statements.
 func (r Record) Equal(o Record) bool {
 	return r.Prefix == o.Prefix && slices.EqualFunc(r.Statements, o.Statements, func(a, b Statement) bool { return order(a, b) == 0 })
 }
 
-// SequenceTime is the time that a number stands for.
+// SequenceTime returns the time of a statement with a number.
 func SequenceTime(seq uint64) time.Time { return time.UnixMicro(int64(seq)) }
 
-// NextSequence is the number of a statement at a time that comes after the one numbered last.
+// NextSequence returns the number of a statement at a time. The number is greater than last.
 func NextSequence(now time.Time, last uint64) uint64 {
 	return max(uint64(max(now.UnixMicro(), 0)), last+1)
 }

@@ -9,37 +9,37 @@ import (
 	"time"
 )
 
-// Longest is how long a ban of the fleet lasts at most, from when it is said. It bounds how long a lift must be remembered.
+// Longest is the longest duration of a fleet's ban. It limits how long a lift must be stored.
 const Longest = 30 * 24 * time.Hour
 
-// Ahead is how far in the future a statement may be: clocks are corrected to less.
+// Ahead is how far in the future the time of a statement may be. Corrected clocks differ by less.
 const Ahead = 5 * time.Second
 
-// The lengths of the prefixes that nodes may ban. They are few, as a set of the kernel takes 8 lengths of a family: a node must not use
-// them up. The controller may ban any.
+// The prefix lengths that nodes may ban. There are few, because a set of the kernel can have 8 prefix lengths of a family, and nodes must not use up
+// all of them. The controller may ban any length.
 var (
 	lengths4 = []int{24, 32}
 	lengths6 = []int{48, 56, 64, 128}
 )
 
-// Limits of one record. Nodes that hold the same ban need not all be named, and one that says different ends in turn is at fault.
+// The limits of a record. The record of a ban need not name all nodes with the same ban. A node that states different ends again and again is faulty.
 const (
-	maxBans     = 32 // of a prefix
+	maxBans     = 32 // bans of a prefix
 	maxOfOrigin = 4  // of one origin
 
-	// maxEarlyLifts is how many statements a record has at most when a lift comes for which it has no ban. Such a lift is kept: its ban may
-	// be on its way through another hub, or in a write that is in doubt since the leader of the stream died.
+	// maxEarlyLifts is the number of statements up to which a record stores a lift without a ban. Such a lift is stored because its ban may still
+	// arrive through another hub. The ban may also be in a write with an unknown result, because the leader of the stream has failed.
 	maxEarlyLifts = 64
 
-	// MaxStatements is how many a record has at most, lifts included. Those of the controller are always taken.
+	// MaxStatements is the largest number of statements of a record, including lifts. Statements of the controller are always added.
 	MaxStatements = 128
 )
 
-// ErrEnough refuses a statement about a prefix of which enough nodes have spoken. It may be offered again later.
+// ErrEnough is the error for a statement about a prefix that enough nodes ban. The statement may be offered again later.
 var ErrEnough = errors.New("enough nodes ban this prefix")
 
-// Admit adds a statement to a record within the limits of a record. The hub alone does this, in one order for each prefix. All
-// others merge whole records, so the limits cannot make them differ.
+// Admit adds a statement to a record, within the record's limits. Only the hub calls Admit, for each prefix in one order. All other hosts merge whole
+// records, so the limits cannot make records differ between hosts.
 func Admit(r Record, s Statement) (Record, error) {
 	after := Merge(r, Record{r.Prefix, []Statement{s}})
 	if s.Lift() && s.Origin != Controller && !r.BannedBy(s) && len(after.Statements) > maxEarlyLifts {
@@ -60,7 +60,7 @@ func Admit(r Record, s Statement) (Record, error) {
 	return after, nil
 }
 
-// BannedBy tells whether a record has a ban that its own origin lifts.
+// BannedBy reports whether a record has a ban that a lift of the same origin ends.
 func (r Record) BannedBy(lift Statement) bool {
 	return slices.ContainsFunc(r.Statements, func(b Statement) bool { return b.Origin == lift.Origin && !b.Lift() && lift.beats(&b) })
 }
@@ -74,15 +74,15 @@ func (r Record) bans() (n int) {
 	return n
 }
 
-// Open tells whether a record takes the ban of one more node.
+// Open reports whether a record can take the ban of one more node.
 func (r Record) Open() bool {
 	return r.bans() < maxBans && len(r.Statements) < MaxStatements-maxOfOrigin
 }
 
-// ErrEnded refuses a ban whose end has passed. It is no fault of the sender: it may have waited for the hub.
+// ErrEnded is the error for a ban whose end has passed. This is no fault of the sender, because the ban may have waited for a hub.
 var ErrEnded = errors.New("the ban has ended")
 
-// CheckStatement tells why a statement cannot be true at a time, or may not be said by its origin. It does not check signatures.
+// CheckStatement returns an error for a statement that is impossible at a time, or that its origin must not make. It does not check signatures.
 func CheckStatement(p netip.Prefix, s *Statement, now time.Time) error {
 	at, until := SequenceTime(s.Seq), time.UnixMilli(s.Until)
 	switch {
@@ -106,7 +106,7 @@ func CheckStatement(p netip.Prefix, s *Statement, now time.Time) error {
 	return nil
 }
 
-// Shared tells whether nodes may ban prefixes of this length.
+// Shared reports whether nodes may ban prefixes of this length.
 func Shared(p netip.Prefix) bool {
 	if p.Addr().Is4() {
 		return slices.Contains(lengths4, p.Bits())
@@ -114,7 +114,7 @@ func Shared(p netip.Prefix) bool {
 	return slices.Contains(lengths6, p.Bits())
 }
 
-// Signed is the text that the controller signs for a statement.
+// Signed returns the bytes that the controller signs for a statement.
 func Signed(p netip.Prefix, s *Statement) []byte {
 	text := []byte("floodwall fleet statement 1\n" + p.String() + "\n")
 	text = binary.BigEndian.AppendUint64(text, s.Seq)
@@ -122,7 +122,7 @@ func Signed(p netip.Prefix, s *Statement) []byte {
 	return append(text, s.Reason...)
 }
 
-// Allowance bounds how much one origin may say: so many statements a second, and as many at once as come in Burst seconds.
+// Allowance is a token bucket for the statements of one origin. It allows Rate statements a second, and bursts of Burst seconds of that rate.
 type Allowance struct {
 	Rate  float64 // statements a second
 	Burst float64 // seconds
@@ -131,7 +131,7 @@ type Allowance struct {
 	at   time.Time
 }
 
-// Take takes n statements from the allowance, and reports whether it had them.
+// Take takes n statements from the allowance. It returns false when there are fewer.
 func (a *Allowance) Take(now time.Time, n int) bool {
 	if a.at.IsZero() {
 		a.left = a.Rate * a.Burst

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// The lengths of what is said about traffic, in bytes.
+// The size limits of messages about traffic, in bytes.
 const (
 	MaxSummary = 4 << 10
-	MaxView    = MaxMessage // of a command's; those for nodes are far shorter
+	MaxView    = MaxMessage // for commands; those for nodes are far shorter
 	maxWord    = 64
 )
 
-// EncodeSummary is the message of a node about its last seconds.
+// EncodeSummary is the message with a node's summary.
 func EncodeSummary(s *Summary) []byte {
 	to := binary.AppendUvarint([]byte{version}, uint64(s.Span.Milliseconds()))
 	to = binary.AppendUvarint(to, uint64(len(s.Decided)))
@@ -34,7 +34,7 @@ func EncodeSummary(s *Summary) []byte {
 	return binary.AppendUvarint(to, s.Missed)
 }
 
-// ParseSummary reads a summary, and refuses one that cannot be true.
+// ParseSummary parses a summary, and refuses impossible values.
 func ParseSummary(b []byte) (s Summary, err error) {
 	if len(b) > MaxSummary {
 		return s, fmt.Errorf("a summary of %d bytes, at most %d are taken", len(b), MaxSummary)
@@ -62,9 +62,9 @@ func ParseSummary(b []byte) (s Summary, err error) {
 	return s, s.Check()
 }
 
-// EncodeView is the message of a hub about the whole fleet.
+// EncodeView is the message with a hub's view of the fleet.
 func EncodeView(v *View) []byte {
-	text, _ := json.Marshal(v) // of texts and numbers
+	text, _ := json.Marshal(v) // cannot fail for texts and numbers
 	return text
 }
 

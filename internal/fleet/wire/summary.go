@@ -10,13 +10,13 @@ import (
 // Every is the time between two summaries of a node, and between two views of the fleet.
 const Every = 10 * time.Second
 
-// Stale is the age from which a summary, or a view, says nothing any more.
+// Stale is the age at which a summary, or a view, expires.
 const Stale = 30 * time.Second
 
-// Verdicts are those of packets, in the order in which a summary counts them.
+// Verdicts are the verdicts on packets, in the order of a summary's counts.
 var Verdicts = [...]string{"pass", "drop", "reject", "truncate"}
 
-// The most that one summary has, and the highest figures that are believed. No line of today is as fast.
+// The limits of a summary, and the highest accepted values. No present network is as fast as these values.
 const (
 	MaxTalkers = 16
 	MaxAttacks = 8
@@ -28,36 +28,35 @@ const (
 	maxOneIn   = 1 << 30
 )
 
-// Amount is packets, and the bytes of their frames.
+// Amount is a number of packets, and the bytes of their frames.
 type Amount struct{ Packets, Bytes uint64 }
 
-// Summary is what a node has seen in the last seconds. It does not say which node: its subject does.
+// Summary is a node's traffic in the last seconds. The subject of its message names the node.
 type Summary struct {
 	Span    time.Duration // in milliseconds
 	Decided [len(Verdicts)]Amount
-	Attacks []Attack // that go on
-	OneIn   uint32   // so many packets have one sample; 0: there are no samples, and no talkers
+	Attacks []Attack // active attacks
+	OneIn   uint32   // a sample stands for this many packets; 0: no samples, and no talkers
 	Talkers []Talker // the sources that sent most, at most MaxTalkers
-	Missed  uint64   // no source that is not among the talkers sent more packets than this
+	Missed  uint64   // largest number of packets that any source missing in Talkers has sent
 }
 
-// Attack is an attack that goes on at a node.
+// Attack is an active attack at a node.
 type Attack struct {
-	Kind    string // as "SYN flood"
-	Service string // that it is aimed at, as "tcp/443"; "": no single one
+	Kind    string // such as "SYN flood"
+	Service string // the attacked service, such as "tcp/443"; "": more than one service
 	Started int64  // milliseconds since 1970 in UTC
 	Packets uint64 // a second
 }
 
-// Talker is a source: an IPv4 address, or an IPv6 /64. It sent at most Packets, and at least Packets-Error, as far as the samples of
-// the node tell.
+// Talker is a source: an IPv4 address, or an IPv6 /64. According to the samples, the source sent at least Packets-Error and at most Packets packets.
 type Talker struct {
 	Prefix  netip.Prefix
 	Packets uint64
 	Error   uint64
 }
 
-// Check tells why a summary is not believed.
+// Check returns an error for a summary that cannot be true.
 func (s *Summary) Check() error {
 	if s.Span < time.Second || s.Span > maxSpan {
 		return fmt.Errorf("a summary of %v: want 1s to %v", s.Span, maxSpan)
@@ -99,7 +98,7 @@ func checkAttacks(list []Attack) error {
 	return nil
 }
 
-// plainText tells whether a text is printable ASCII: it is shown on terminals.
+// plainText reports whether a text is printable ASCII. The check is needed because terminals show the text.
 func plainText(text string) bool {
 	for _, b := range []byte(text) {
 		if b < ' ' || b > '~' {
@@ -132,7 +131,7 @@ func (s *Summary) checkTalkers(most uint64) error {
 	return nil
 }
 
-// SourcePrefix is what an address is counted as: an IPv6 host has a whole /64.
+// SourcePrefix returns the prefix that identifies the host of an address. It is a /64 for IPv6, because a host has a whole /64.
 func SourcePrefix(a netip.Addr) netip.Prefix {
 	bits := 64
 	if a.Is4() {

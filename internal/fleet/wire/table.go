@@ -9,16 +9,16 @@ import (
 // Table has the records of all prefixes. Its zero value is empty. It is not safe for concurrent use.
 type Table struct {
 	records map[netip.Prefix]Record
-	of      map[string]int // statements by origin
+	of      map[string]int // number of statements by origin
 }
 
-// Len is the number of prefixes of which something is known.
+// Len is the number of prefixes with a record.
 func (t *Table) Len() int { return len(t.records) }
 
-// Of is the number of statements that an origin has.
+// Of is the number of statements of an origin.
 func (t *Table) Of(origin string) int { return t.of[origin] }
 
-// Get is the record of a prefix. It is empty when nothing is known.
+// Get is the record of a prefix, empty when there is none.
 func (t *Table) Get(p netip.Prefix) Record {
 	if r, ok := t.records[p]; ok {
 		return r
@@ -26,7 +26,7 @@ func (t *Table) Get(p netip.Prefix) Record {
 	return Record{Prefix: p}
 }
 
-// Merge joins a record into the table. It reports whether the table knows more than before.
+// Merge merges a record into the table. It reports whether the table has changed.
 func (t *Table) Merge(r Record) (Record, bool) {
 	before := t.Get(r.Prefix)
 	after := Merge(before, r)
@@ -59,7 +59,7 @@ func (t *Table) count(r Record, by int) {
 	}
 }
 
-// Sweep forgets what no longer counts.
+// Sweep removes void statements.
 func (t *Table) Sweep(now time.Time) {
 	for _, r := range t.records {
 		if after := r.Without(now); len(after.Statements) < len(r.Statements) {

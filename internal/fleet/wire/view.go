@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Most bounds the lists of a view.
+// Most limits the lists of a view.
 type Most struct{ Nodes, Attacks, Talkers int }
 
-// ForNodes is what every node gets every ten seconds, and ForCommands what a command gets that asks.
+// ForNodes limits the view that every node gets every ten seconds. ForCommands limits the answer to a command.
 var (
 	ForNodes    = Most{Nodes: 32, Attacks: 16, Talkers: 16}
 	ForCommands = Most{Nodes: 1024, Attacks: 64, Talkers: 64}
 )
 
-// How many nodes an attack names, and how many attacks a node.
+// The most nodes listed for an attack, and the most attacks listed for a node.
 const (
 	mostNamed = 16
 	mostKinds = 3
@@ -29,55 +29,55 @@ type Rate struct {
 	Bits    uint64 `json:"bits"`
 }
 
-// View is what the fleet sees, merged at a hub.
+// View is the traffic of all nodes of a fleet, merged at a hub.
 type View struct {
-	Time     time.Time       `json:"time"` // of the hub
+	Time     time.Time       `json:"time"` // time of the hub
 	Hub      string          `json:"hub"`
-	Nodes    int             `json:"nodes"`    // that were heard of in the last 30 seconds
-	Attacked int             `json:"attacked"` // of them
+	Nodes    int             `json:"nodes"`    // nodes with a summary in the last 30 seconds
+	Attacked int             `json:"attacked"` // nodes under attack
 	Passed   Rate            `json:"passed"`
-	Dropped  Rate            `json:"dropped"` // all that did not pass
+	Dropped  Rate            `json:"dropped"` // all packets that did not pass
 	Verdicts map[string]Rate `json:"verdicts"`
 
-	Rows    []NodeRow      `json:"rows"`    // nodes: those under attack first, then by their packets
+	Rows    []NodeRow      `json:"rows"`    // nodes: attacked ones first, then by their packets
 	Attacks []SharedAttack `json:"attacks"` // the largest first
-	Talkers []SharedTalker `json:"talkers"` // those that sent most first
-	Missed  uint64         `json:"missed"`  // packets a second that any source sent at most to nodes where it is not among the talkers
+	Talkers []SharedTalker `json:"talkers"` // the most frequent first
+	Missed  uint64         `json:"missed"`  // largest number of packets a second that any source can have sent to nodes that do not list the source
 }
 
 // NodeRow is a node.
 type NodeRow struct {
 	Node     string   `json:"node"`
-	Age      float64  `json:"age"` // seconds since its summary came
+	Age      float64  `json:"age"` // seconds since the node's summary arrived
 	Attacked bool     `json:"attacked"`
 	Passed   Rate     `json:"passed"`
 	Dropped  Rate     `json:"dropped"`
-	Attacks  []string `json:"attacks,omitempty"` // kinds of the first three
+	Attacks  []string `json:"attacks,omitempty"` // kinds of the first three attacks
 }
 
-// SharedAttack is attacks of one kind on one service, at one node or more.
+// SharedAttack combines the attacks of one kind on one service at one or more nodes.
 type SharedAttack struct {
 	Kind    string    `json:"kind"`
 	Service string    `json:"service,omitempty"`
-	Started time.Time `json:"started"` // where it began first
+	Started time.Time `json:"started"` // the earliest start at any node
 	Packets uint64    `json:"packets"` // a second, at all nodes
-	Count   int       `json:"count"`   // of nodes
-	Nodes   []string  `json:"nodes"`   // at most 16 of them
+	Count   int       `json:"count"`   // number of nodes
+	Nodes   []string  `json:"nodes"`   // at most 16 of the nodes
 }
 
-// SharedTalker is a source, as the nodes saw it where it is among those that sent most: at most Packets a second, and at least
-// Packets-Error, as far as samples tell.
+// SharedTalker is a source with the rates at the nodes that list it. According to the samples, the source sent at least Packets-Error and at most
+// Packets packets a second to these nodes.
 type SharedTalker struct {
 	Prefix  netip.Prefix `json:"prefix"`
 	Packets uint64       `json:"packets"`
 	Error   uint64       `json:"error"`
-	Samples uint64       `json:"samples"` // that Packets stands for, about
-	Nodes   int          `json:"nodes"`   // that name it
-	Node    string       `json:"node"`    // that says most of it,
-	Here    uint64       `json:"here"`    // and how many packets a second
+	Samples uint64       `json:"samples"` // approximate number of samples behind Packets
+	Nodes   int          `json:"nodes"`   // number of nodes that list it
+	Node    string       `json:"node"`    // the node to which the source sends most
+	Here    uint64       `json:"here"`    // packets a second to that node
 }
 
-// merging is a view on its way.
+// merging is a view during the merge.
 type merging struct {
 	decided [len(Verdicts)]Rate
 	rows    []NodeRow
@@ -91,7 +91,7 @@ func newMerging() *merging {
 	return &merging{attacks: map[[2]string]*SharedAttack{}, talkers: map[netip.Prefix]*SharedTalker{}}
 }
 
-// perSecond is a rate, rounded down and up.
+// perSecond returns a rate, both rounded down and rounded up.
 func perSecond(n uint64, span time.Duration) (low, high uint64) {
 	ms := uint64(span.Milliseconds())
 	low = n / ms * 1000
@@ -144,7 +144,7 @@ func (m *merging) addAttack(node string, a *Attack) {
 	s.Nodes = append(s.Nodes, node)
 }
 
-// addTalker adds the bounds of what a node has seen of a source. Sums of bounds bound the sum (Agarwal et al., "Mergeable Summaries", PODS 2012).
+// addTalker adds a node's bounds for a source. The sums of the bounds are bounds of the sum (Agarwal et al., "Mergeable Summaries", PODS 2012).
 func (m *merging) addTalker(node string, h *heard, t *Talker) {
 	s := m.talkers[t.Prefix]
 	if s == nil {
@@ -162,7 +162,7 @@ func (m *merging) addTalker(node string, h *heard, t *Talker) {
 	}
 }
 
-// view lists what was merged. Its order does not depend on the order in which nodes were added.
+// view returns the view. Its order does not depend on the order in which nodes were added.
 func (m *merging) view(now time.Time, most Most) *View {
 	v := &View{Time: now.UTC().Round(time.Millisecond), Nodes: len(m.rows), Verdicts: map[string]Rate{}, Missed: m.missed}
 	for i, r := range m.decided {
@@ -209,5 +209,5 @@ func compareRows(a, b NodeRow) int {
 	return cmp.Or(cmp.Compare(b.Passed.Packets+b.Dropped.Packets, a.Passed.Packets+a.Dropped.Packets), cmp.Compare(a.Node, b.Node))
 }
 
-// first are the first n of a list, and an empty list for none.
+// first returns the first n items of a list. The result is never nil.
 func first[T any](list []T, n int) []T { return append([]T{}, list[:min(n, len(list))]...) }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestOneAttack has three nodes see one attack, and one of them another. It is one line with its nodes, until they say no more.
+// TestOneAttack lets three nodes report one attack, and one of them a second attack. Each attack must be one line with the names of its nodes, until
+// the nodes no longer report it.
 func TestOneAttack(t *testing.T) {
 	var b Board
 	start := time.Now()
@@ -35,7 +36,7 @@ func TestOneAttack(t *testing.T) {
 		t.Errorf("rows: %+v", v.Rows)
 	}
 	b.Forget("a")
-	if v = b.View(start.Add(Stale+time.Second), ForNodes); v.Nodes != 2 || v.Attacks[0].Count != 1 { // b alone is still fresh
+	if v = b.View(start.Add(Stale+time.Second), ForNodes); v.Nodes != 2 || v.Attacks[0].Count != 1 { // only the summary of b is still valid
 		t.Errorf("after 31 s: %+v", v)
 	}
 	if v = b.View(start.Add(Stale+2*time.Second), ForNodes); v.Nodes != 0 || v.Attacked != 0 || len(v.Attacks)+len(v.Rows)+len(v.Talkers) != 0 || !b.Empty() {
@@ -43,7 +44,7 @@ func TestOneAttack(t *testing.T) {
 	}
 }
 
-// TestManyNodes fills a board, of which every node says as much as it may. The view is bounded, and so is the board.
+// TestManyNodes fills a board with summaries of the greatest size. The view and the board must keep their limits.
 func TestManyNodes(t *testing.T) {
 	var b Board
 	now := time.Now()

@@ -35,7 +35,7 @@ func sampleView() *View {
 	return b.View(now, ForNodes)
 }
 
-// decoders read a message, and write it again.
+// decoders parse a message, and encode it again.
 var decoders = map[string]func([]byte) ([]byte, error){
 	"offer":   func(b []byte) ([]byte, error) { m, err := ParseOffer(b, "a"); return m.Bytes(), err },
 	"answer":  func(b []byte) ([]byte, error) { m, err := ParseAnswer(b); return m.Bytes(), err },
@@ -47,7 +47,7 @@ var decoders = map[string]func([]byte) ([]byte, error){
 	"view":    func(b []byte) ([]byte, error) { m, err := ParseView(b); return EncodeView(m), err },
 }
 
-// loose are decoders of messages of which a part can be another message.
+// loose are decoders for which a part of a message can be another valid message.
 var loose = map[string]func([]byte) ([]byte, error){
 	"part":       func(b []byte) ([]byte, error) { m, err := ParsePart(b); return m.Bytes(), err },
 	"state":      func(b []byte) ([]byte, error) { m, err := ParsePolicyState(b); return m.Bytes(), err },
@@ -81,7 +81,7 @@ func sampleMessages() map[string][]byte {
 	}
 }
 
-// TestMessages reads what was written, and no message that is cut short or has more behind it.
+// TestMessages parses encoded messages. It must refuse each message that is truncated or has additional bytes.
 func TestMessages(t *testing.T) {
 	for kind, message := range sampleMessages() {
 		again, err := decoders[kind](message)
@@ -107,7 +107,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestBadRecord has a record that is too large, and one that names nobody, between two others. Those are read.
+// TestBadRecord puts a record that is too large, and one with an invalid origin, between two valid records. The two valid records must be read.
 func TestBadRecord(t *testing.T) {
 	good := Record{Prefix: samples[0].Prefix, Statements: []Statement{{Origin: "a", Seq: 1}}}
 	large, nobody := Record{Prefix: samples[1].Prefix}, Record{Prefix: samples[1].Prefix, Statements: []Statement{{Origin: "A"}}}
@@ -120,7 +120,7 @@ func TestBadRecord(t *testing.T) {
 	}
 }
 
-// TestSubjects has names that would be other subjects.
+// TestSubjects uses node names that would change the subject of a message. They must be refused.
 func TestSubjects(t *testing.T) {
 	for _, name := range []string{"", "a.b", "*", ">", "a b", "A", "-a", "a-", "@", "a\n"} {
 		if CheckName(name) == nil {
@@ -137,7 +137,7 @@ func TestSubjects(t *testing.T) {
 	}
 }
 
-// FuzzMessages reads any bytes as each kind of message. What is taken is written and read again as the same.
+// FuzzMessages parses any bytes as each kind of message. An accepted message must be the same after it is encoded and parsed again.
 func FuzzMessages(f *testing.F) {
 	for _, message := range sampleMessages() {
 		f.Add(message)
@@ -164,7 +164,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// TestSummaryRefused has summaries that cannot be true, or that would do something to a terminal. None is taken.
+// TestSummaryRefused uses impossible summaries, and summaries with control characters for a terminal. None may be accepted.
 func TestSummaryRefused(t *testing.T) {
 	for name, spoil := range map[string]func(*Summary){
 		"no time":              func(s *Summary) { s.Span = 0 },

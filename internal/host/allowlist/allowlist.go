@@ -11,14 +11,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// List is who is spared at the moment at which it was made.
+// List has the prefixes that no program may ban. It is a snapshot.
 type List struct {
 	never *addrs.Set
-	nets  []facts.Lifeline // those of links
-	hosts []facts.Lifeline // single addresses, sorted: a fleet has thousands
+	nets  []facts.Lifeline // prefixes of links
+	hosts []facts.Lifeline // single addresses, sorted for a binary search: a fleet has thousands
 }
 
-// Now is the list of this host, with prefixes of which no part may be banned.
+// Now returns the present list of this host. `never` are prefixes that must not be banned, not even in part.
 func Now(never []netip.Prefix) *List {
 	var b addrs.Builder
 	for _, p := range never {
@@ -36,7 +36,8 @@ func Now(never []netip.Prefix) *List {
 	return l
 }
 
-// Why says why a prefix is not to be banned, "" when it may be. A prefix inside that of a link may: it is a neighbor.
+// Why returns the reason why a prefix may not be banned. It returns "" when the prefix may be banned. A prefix inside the prefix of a link may be
+// banned, because it is a neighbor.
 func (l *List) Why(p netip.Prefix) string {
 	if !l.never.IsEmpty() {
 		var b addrs.Builder
@@ -59,7 +60,7 @@ func (l *List) Why(p netip.Prefix) string {
 	return fmt.Sprintf("has in it %s, %s", addrs.PrefixText(line.Prefix), what)
 }
 
-// lifeline is the first one that a prefix has in it.
+// lifeline returns the first lifeline that the prefix p contains.
 func (l *List) lifeline(p netip.Prefix) (facts.Lifeline, bool) {
 	at, _ := slices.BinarySearchFunc(l.hosts, p.Masked().Addr(), func(l facts.Lifeline, a netip.Addr) int { return l.Prefix.Addr().Compare(a) })
 	if at < len(l.hosts) && p.Contains(l.hosts[at].Prefix.Addr()) {
@@ -73,8 +74,8 @@ func (l *List) lifeline(p netip.Prefix) (facts.Lifeline, bool) {
 	return facts.Lifeline{}, false
 }
 
-// Prefixes are the addresses of which no packet is to be dropped that the policy passes: those that are never banned, and each single
-// address that this host cannot do without.
+// Prefixes returns the addresses whose packets temporary rules must not drop: the addresses that are never banned, and each single address that this
+// host needs.
 func (l *List) Prefixes() (list []netip.Prefix) {
 	list = slices.Collect(l.never.Prefixes())
 	for _, line := range l.hosts {

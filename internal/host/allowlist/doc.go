@@ -1,5 +1,5 @@
-// Package allowlist knows whom no program may ban on this host: prefixes that the policy never has banned, and what the host cannot do
-// without. It bans nobody itself.
+// Package allowlist determines which prefixes no program may ban on this host: prefixes that the policy never bans, and prefixes that the host needs.
+// The package bans nothing.
 //
 //	list := allowlist.Now(never)
 //	if why := list.Why(prefix); why != "" { // it is a lifeline, an own address, or in `never`

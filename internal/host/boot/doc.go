@@ -1,15 +1,15 @@
-// Package boot keeps the policy that comes back after a reboot, and installs the systemd units that bring it back. It
-// applies nothing: daemon/operate does.
+// Package boot stores the policy that is loaded after a reboot, and installs the systemd units that load it. It applies no policy: daemon/operate
+// does.
 //
-// What comes back is a copy of what was applied and confirmed, never the operator's file: an edit that nobody has
-// applied must not come up with the machine. A copy holds the policy's text, byte for byte, its list files and the
-// options of the apply. Copies are directories in `boot` of the state directory, and links say what each is for:
+// The stored policy is a copy of the policy that was applied and confirmed, never the operator's file. So an edit that nobody has applied cannot come
+// into force by a reboot. A copy has the policy's text without any change, its list files and the options of the apply. Copies are directories in
+// `boot` of the state directory. Symbolic links give them their roles:
 //
-//	boot/current -> c5f0…   comes back after a reboot
-//	boot/previous -> c21b…  did so before, and does again after a rollback
+//	boot/current -> c5f0…   is loaded after a reboot
+//	boot/previous -> c21b…  was the current one before, and becomes it again after a rollback
 //	boot/trial -> ce93…     waits to be confirmed; nothing reads it at boot
 //
-// A link changes by rename, so power loss at any time leaves the old copy or the new one, each whole.
+// A link is replaced by rename, so after a power failure at any time it names the old copy or the new one, and both are complete.
 //
 //	store := boot.Open(state)
 //	staged, err := store.Stage(ctx, boot.Source{Policy: p, Text: text})

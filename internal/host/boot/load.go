@@ -11,19 +11,19 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Saved is the policy that comes back.
+// Saved is the policy that is loaded after a reboot.
 type Saved struct {
 	ID      string
-	File    string // that the operator applied; for messages, as it may have changed or be gone
-	Text    []byte // of the policy
+	File    string // the operator's file, only for messages: it may have changed or be gone
+	Text    []byte // the text of the policy
 	Time    time.Time
 	Options Options
 
 	format int
-	lists  map[string]string // as the policy names them, to the path of their copy
+	lists  map[string]string // the paths of the copies, by the file name in the policy
 }
 
-// Load reads the copy that comes back. It is ErrNone when there is none.
+// Load reads the current copy. It returns ErrNone when there is none.
 func (s Store) Load() (*Saved, error) {
 	if err := s.check(); errors.Is(err, os.ErrNotExist) {
 		return nil, ErrNone
@@ -37,13 +37,13 @@ func (s Store) Load() (*Saved, error) {
 		}
 		saved, err := s.load(id)
 		if err != nil && s.target(current) != id {
-			continue // another process has replaced and removed it
+			continue // another process has replaced and removed the copy
 		}
 		return saved, err
 	}
 }
 
-// LoadPrevious reads the copy that came back before the one of Load, which was confirmed too. It is ErrNone when there is none.
+// LoadPrevious reads the previous copy, which was also confirmed. It returns ErrNone when there is none.
 func (s Store) LoadPrevious() (*Saved, error) {
 	if err := s.check(); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (s Store) load(id string) (*Saved, error) {
 	return saved, nil
 }
 
-// intact makes sure that a file of a copy is what was saved.
+// intact checks the SHA-256 of a file in a copy.
 func intact(path, sum string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -98,9 +98,9 @@ func intact(path, sum string) error {
 	return err
 }
 
-// Policy reads the policy, in which copies stand for the files that it names. Its own name is the operator's file. A copy of
-// format 1 has only the files of address sets: of the others the operator's are taken, as the version did that made it, until a
-// policy is applied again.
+// Policy parses the saved policy, and replaces the files that it names by their copies. The policy's own name stays that of the operator's file. A
+// copy of format 1 has only the files of address sets. For its other files the operator's files are used, as the version that made the copy did,
+// until a policy is applied again.
 func (s *Saved) Policy() (*policy.Policy, error) {
 	p, err := policy.Parse(s.File, s.Text)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// others are services of an ordinary host, in the words of their own units, between which ours has to find its place.
+// others are services of a usual host, with the ordering of their own units. Floodwall's unit must fit into this order.
 var others = map[string]string{
 	"firewalld": "Before=network-pre.target\nWants=network-pre.target\nAfter=dbus.service",
 	"nftables":  "DefaultDependencies=no\nBefore=network-pre.target shutdown.target\nWants=network-pre.target",
@@ -21,8 +21,8 @@ var others = map[string]string{
 	"NetworkManager": "Wants=network.target\nAfter=network-pre.target dbus.service\nBefore=network.target",
 }
 
-// TestBootOrder has systemd work out how a host with many firewalls would boot. It does no more than that. There must be
-// a start job for our unit, and no cycle that systemd would break by leaving out one of the jobs.
+// TestBootOrder makes systemd compute the boot transaction of a host with many firewalls, without booting. The transaction must have a start job for
+// Floodwall's unit. It must have no ordering cycle, which systemd would break by dropping one of the jobs.
 func TestBootOrder(t *testing.T) {
 	const systemd = "/lib/systemd/systemd"
 	testutil.RequireTool(t, systemd)
@@ -39,8 +39,8 @@ func TestBootOrder(t *testing.T) {
 	cmd := exec.Command(systemd, "--system", "--test", "--unit=multi-user.target", "--log-target=console")
 	cmd.Env = []string{"SYSTEMD_UNIT_PATH=" + dir + ":/lib/systemd/system", "SYSTEMD_GENERATOR_PATH=" + t.TempDir(),
 		"XDG_RUNTIME_DIR=" + t.TempDir()}
-	if os.Geteuid() == 0 { // which systemd does not like for this
-		testutil.RequireRoot(t) // which may become another user
+	if os.Geteuid() == 0 { // systemd refuses to do this as root
+		testutil.RequireRoot(t) // root may become another user
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		os.Chmod(filepath.Dir(u.Root), 0o755)
 		os.Chmod(u.Root, 0o755)

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// Directories of units. A unit of the operator hides one of a package that has the same name, and additions in NAME.d go to
-// whichever of them is in force (systemd.unit(5)).
+// Directories of systemd units. A unit of the operator overrides a package's unit of the same name. Additions in NAME.d apply to the unit that is in
+// force (systemd.unit(5)).
 const operatorUnits = "/etc/systemd/system"
 
 var packageUnits = []string{"/usr/lib/systemd/system", "/lib/systemd/system"}
 
-// additionName is our file of additions to a package's unit.
+// additionName is the name of our file with additions to a package's unit.
 const additionName = "50-floodwall.conf"
 
 func (u Units) additionFile(name string) string {
 	return u.inRoot(operatorUnits, name+".d", additionName)
 }
 
-// HasDaemonUnit reports whether systemd has the unit of the daemon on this host, from a package or from `apply --boot`.
+// HasDaemonUnit reports whether this host has the systemd unit of the daemon, from a package or from `apply --boot`.
 func HasDaemonUnit() bool {
 	for _, dir := range append([]string{operatorUnits}, packageUnits...) {
 		if _, err := os.Stat(filepath.Join(dir, DaemonUnit)); err == nil {
@@ -32,8 +32,8 @@ func HasDaemonUnit() bool {
 	return false
 }
 
-// packaged reports whether a package has a unit that runs this program for this instance. A program that was built by hand and
-// stands beside a package gets units of its own, which hide those of the package.
+// packaged reports whether a package has a unit that runs this program for this instance. A hand-built program on a host with the package gets its
+// own units, which override those of the package.
 func (u Units) packaged(name string) bool {
 	for _, dir := range packageUnits {
 		text, err := os.ReadFile(u.inRoot(dir, name))
@@ -44,7 +44,7 @@ func (u Units) packaged(name string) bool {
 	return false
 }
 
-// exec is the command line of a unit.
+// exec returns the command line of a unit.
 func (u Units) exec(name string) string {
 	switch name {
 	case DaemonUnit:
@@ -55,8 +55,8 @@ func (u Units) exec(name string) string {
 	return u.Restore()
 }
 
-// addition is what a package's unit lacks on this host: the devices of the policy, and what the legacy iptables needs. Settings that
-// are lists add up. Units that devices start are wanted by them through links, as systemd reads no [Install] here: enable makes them.
+// addition returns the additions that a package's unit needs on this host: the devices of the policy, and rights for iptables-legacy. Settings that
+// are lists are appended. systemd ignores [Install] in additions, so enable creates the links for units that devices start.
 func (u Units) addition(name string) string {
 	var text strings.Builder
 	if name != DaemonUnit {
@@ -73,7 +73,7 @@ func (u Units) addition(name string) string {
 	return text.String()
 }
 
-// enable has systemd start units as they say, and as the devices of the policy appear.
+// enable enables units as their text says. It also makes systemd start them when a device of the policy appears.
 func (u Units) enable(ctx context.Context, names ...string) error {
 	if err := u.systemctl(ctx, append([]string{"reenable"}, names...)...); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (u Units) enable(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// want links a unit where systemd looks for what a device wants. `systemctl add-wants` refuses devices, as they have no files;
+// want links a unit into the directory of units that a device starts. `systemctl add-wants` refuses devices, because they have no unit files.
 // `systemctl disable` removes the link.
 func (u Units) want(device, name string) error {
 	dir := u.inRoot(operatorUnits, device+".wants")

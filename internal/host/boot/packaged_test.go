@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// inPackage puts units of a package on the host.
+// inPackage puts the units of a package on the host.
 func inPackage(t *testing.T, u boot.Units) {
 	t.Helper()
 	of := boot.Units{Binary: u.Binary, State: u.State, BPFFS: u.BPFFS, Daemon: true, Group: "floodwall", Packaged: true}
@@ -22,8 +22,8 @@ func inPackage(t *testing.T, u boot.Units) {
 	}
 }
 
-// TestUnitsBesidePackage applies with --boot where a package has the units: only the devices of the policy are added to them, and
-// unload leaves them alone.
+// TestUnitsBesidePackage applies with --boot on a host on which a package has the units. Only the devices of the policy may be added to the units,
+// and unload must not change the units.
 func TestUnitsBesidePackage(t *testing.T) {
 	testutil.RequireTool(t, "systemctl")
 	ctx, u := context.Background(), units(t)
@@ -70,8 +70,8 @@ func TestUnitsBesidePackage(t *testing.T) {
 	}
 }
 
-// TestPackageTakesOver has a package come to a host with units that a program wrote which was built by hand. They stay in force until
-// the package's program applies, and the other way round.
+// TestPackageTakesOver installs a package on a host with units that a locally built program wrote. These units must stay in force until the package's
+// program applies a policy. The test also covers the reverse order.
 func TestPackageTakesOver(t *testing.T) {
 	testutil.RequireTool(t, "systemctl")
 	ctx, byPackage := context.Background(), units(t)
@@ -107,7 +107,7 @@ func TestPackageTakesOver(t *testing.T) {
 	wantNames(t, byHand)
 }
 
-// TestForeignAdditions refuses a file at the place of ours that somebody else has made.
+// TestForeignAdditions checks that Floodwall reports an error if a file of another owner has the path of its own file.
 func TestForeignAdditions(t *testing.T) {
 	testutil.RequireTool(t, "systemctl")
 	u := units(t)
@@ -120,7 +120,7 @@ func TestForeignAdditions(t *testing.T) {
 	}
 }
 
-// TestRenamedUnits takes over the units of a version that had other names for them: its floodwall.service brought the policy back.
+// TestRenamedUnits has units of an earlier version with other names: its floodwall.service restored the policy. Floodwall must replace these units.
 func TestRenamedUnits(t *testing.T) {
 	testutil.RequireTool(t, "systemctl")
 	for _, enabled := range []bool{true, false} {
@@ -147,7 +147,7 @@ func TestRenamedUnits(t *testing.T) {
 			want = append(want, "multi-user.target.wants/floodwall.service", "sysinit.target.wants/floodwall-boot.service",
 				"sys-subsystem-net-devices-eth0.device.wants/floodwall-boot.service")
 		}
-		// While a unit of the operator has the new name, the old ones stay: the host has its policy after a boot.
+		// While a unit of the operator has the new name, the old units must stay, so that the policy is loaded at boot.
 		foreign := filepath.Join(dir, "floodwall-boot.service")
 		if err := os.WriteFile(foreign, []byte("[Service]\nExecStart=/bin/true\n"), 0o644); err != nil {
 			t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// saverVar holds, in the environment of a process that TestKilled starts, the directory where it saves.
+// saverVar is the name of an environment variable. It has the directory in which a process started by TestKilled saves policies.
 const saverVar = "FLOODWALL_TEST_SAVER"
 
 func TestMain(m *testing.M) {
@@ -30,9 +30,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// saveForEver saves one version after the other, and prints those that are done. Every third is a trial first.
+// saveForEver saves one version after the other, and prints each saved version. Every third version is first on trial.
 func saveForEver(dir string) {
-	t := &testing.B{} // whose methods are called only when something fails
+	t := &testing.B{} // its methods are called only if something fails
 	s := boot.Open(filepath.Join(dir, "state"))
 	for i := 0; ; i++ {
 		st := stage(t, s, source(t, filepath.Join(dir, "etc"), fmt.Sprint("v", i)))
@@ -49,14 +49,14 @@ func saveForEver(dir string) {
 	}
 }
 
-// TestKilled kills processes that save, at random points. What comes back is whole each time, and either what was saved
-// last or what was about to be saved; the next process goes on from there.
+// TestKilled kills processes that save policies, at random points. Each time the restored policy must be complete. It must be the last saved one or
+// the one that was being saved. The next process continues with the version after it.
 func TestKilled(t *testing.T) {
 	random := testutil.Random(t)
 	dir := t.TempDir()
 	s := boot.Open(filepath.Join(dir, "state"))
 	last, kills := "", testutil.Scaled(40, 100)
-	for n := 0; n < kills || last == "" && n < 5*kills; n++ { // a busy machine starts processes late
+	for n := 0; n < kills || last == "" && n < 5*kills; n++ { // on a busy machine a process may start late
 		done := saveAndDie(t, dir, time.Duration(random.Int64N(int64(40*time.Millisecond)))*time.Duration(1+n/kills))
 		got, err := comesBack(s)
 		if err != nil {
@@ -76,12 +76,12 @@ func TestKilled(t *testing.T) {
 		t.Fatalf("none of %d processes came as far as to save", kills)
 	}
 	entries, _ := os.ReadDir(filepath.Join(dir, "state", "boot"))
-	if len(entries) > 8 { // four copies, three links, a passing one
+	if len(entries) > 8 { // four copies, three links, a temporary one
 		t.Errorf("killed processes left %d names behind", len(entries))
 	}
 }
 
-// saveAndDie starts a process that saves, kills it, and returns the last version that it said was saved.
+// saveAndDie starts a process that saves, kills it after a time, and returns the last version that it reported as saved.
 func saveAndDie(t *testing.T, dir string, after time.Duration) string {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -89,12 +89,12 @@ func saveAndDie(t *testing.T, dir string, after time.Duration) string {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
-	runtime.LockOSThread() // the kernel would kill it with the thread that started it
+	runtime.LockOSThread() // the kernel kills the process when the thread that started it ends
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(10*time.Millisecond + after) // the first is how long a process takes to begin
+	time.Sleep(10*time.Millisecond + after) // a process takes about 10 ms to start
 	cmd.Process.Kill()
 	cmd.Wait()
 	if cmd.ProcessState.Exited() {
@@ -107,8 +107,7 @@ func saveAndDie(t *testing.T, dir string, after time.Duration) string {
 	return lines[len(lines)-1]
 }
 
-// TestFullDisk leaves from none to all of the space that saving needs. It either works, or nothing has changed and
-// nothing is left behind.
+// TestFullDisk saves with different amounts of free space, from none to enough. Saving must either succeed, or change nothing and leave no files.
 func TestFullDisk(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -149,7 +148,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fill leaves so many bytes of a file system free.
+// fill fills a file system until the given number of bytes is free.
 func fill(t *testing.T, dir string, free int64) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")
@@ -163,7 +162,7 @@ func fill(t *testing.T, dir string, free int64) {
 	}
 }
 
-// TestHugeList saves and loads a list of 64 MB: both take next to no memory.
+// TestHugeList saves and loads a list of 64 MB. Both must need almost no memory.
 func TestHugeList(t *testing.T) {
 	dir, s := t.TempDir(), boot.Open(t.TempDir())
 	src := source(t, dir, "one")
@@ -197,7 +196,7 @@ func TestHugeList(t *testing.T) {
 	}
 }
 
-// TestInterrupted ends the copying of a list: nothing is left of it.
+// TestInterrupted cancels the copying of a list. No part of the copy may remain.
 func TestInterrupted(t *testing.T) {
 	state := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())

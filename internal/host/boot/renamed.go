@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// oldDaemonUnit ran the daemon until floodwall.service did, which until then brought the policy back.
+// oldDaemonUnit is the old name of the daemon's unit. At that time the unit that loads the policy had the name floodwall.service, which is now the
+// daemon's.
 const oldDaemonUnit = "floodwall-daemon.service"
 
-// rename gives units the names that they have now, where a version before wrote them under others. Without this, the old
-// floodwall.service would bring the policy back wherever the daemon is meant. What was enabled or ran stays so. Nothing changes in
-// the kernel, although the old floodwall.service unloads the policy when it stops (its ExecStop): it is stopped only when systemd
-// has read the unit that has its name now.
+// rename renames units that an earlier version wrote under other names. Without it the old floodwall.service would load the policy when the daemon
+// should start. Units stay enabled and running. The old floodwall.service unloads the policy when it stops (its ExecStop). So it is stopped only
+// after systemd has read the new unit of that name, and nothing changes in the kernel.
 func (u Units) rename(ctx context.Context) error {
 	old, err := u.read(DaemonUnit)
 	if err != nil || !strings.Contains(old, " --boot-restore ") {
-		return nil // and what is foreign is reported by those who write
+		return nil // the functions that write units report units of other owners
 	}
 	oldDaemon, _ := u.read(oldDaemonUnit)
 	enabled := map[string]bool{}
@@ -23,7 +23,7 @@ func (u Units) rename(ctx context.Context) error {
 		enabled[now] = (before != oldDaemonUnit || oldDaemon != "") && u.systemctl(ctx, "--quiet", "is-enabled", before) == nil
 	}
 	active := u.running() && oldDaemon != "" && u.systemctl(ctx, "--quiet", "is-active", oldDaemonUnit) == nil
-	// The units that bring the policy back come first. Whatever fails below, or ends this process, the host has them at its next boot.
+	// The units that load the policy come first, so that the host has them at its next boot if a later step fails or this process ends.
 	if err := u.put(ctx, enabled, filterUnit, deviceUnit); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (u Units) rename(ctx context.Context) error {
 	return u.systemctl(ctx, "stop", DaemonUnit)
 }
 
-// put writes units, and enables those that are to be.
+// put writes the named units, and enables those for which enabled is true.
 func (u Units) put(ctx context.Context, enabled map[string]bool, names ...string) error {
 	if err := u.write(names...); err != nil {
 		return err

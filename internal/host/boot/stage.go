@@ -17,61 +17,61 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Options are the choices of the apply that comes back, as its flags have them.
+// Options are the options of the apply, in the form of its flags.
 type Options struct {
 	Target  string   `json:"target,omitempty"`
 	Mode    string   `json:"mode,omitempty"`
-	Devices []string `json:"devices,omitempty"` // in place of the policy's
-	BPFFS   string   `json:"bpffs,omitempty"`   // the instance; a store is that of one
+	Devices []string `json:"devices,omitempty"` // replace the devices of the policy
+	BPFFS   string   `json:"bpffs,omitempty"`   // identifies the instance; a store belongs to one instance
 }
 
-// Source is what a copy is made of.
+// Source is the data from which a copy is made.
 type Source struct {
 	Policy   *policy.Policy
-	Text     []byte // that Policy was read from
+	Text     []byte // the text from which Policy was parsed
 	Options  Options
-	Failsafe string // as NewFailsafe has made it
+	Failsafe string // the result of NewFailsafe
 }
 
-// Staged is a new copy that is whole and on the disk, but that nothing reads yet. Until Commit, Hold or Discard no
-// other process changes the store, so copies follow each other as applies do.
+// Staged is a new copy that is complete on the disk but not in use yet. Until Commit, Hold or Discard no other process can change the store. So
+// copies are made in the same order as applies.
 type Staged struct {
 	store  Store
 	id     string
 	source Source
-	lists  map[string]savedList // all files, by the name that the policy has for them
-	unlock func()               // nil when it is done
+	lists  map[string]savedList // all files, by their names in the policy
+	unlock func()               // nil after Commit, Hold or Discard
 }
 
-// The files of a copy, besides those of the lists.
+// The files of a copy, besides the copies of list files.
 const (
 	policyFile   = "policy.yaml"
 	manifestFile = "boot.json"
 	failsafeFile = "failsafe.yaml"
 )
 
-// format changes when a copy can no longer be read by who knew only the format before. Format 1, which is still read, has
-// only the files of address sets, and no fail-safe.
+// format is the version of the format of copies. It increases when a program that knows only the previous format cannot read a copy. Format 1, which
+// is still supported, has only the files of address sets, and no fail-safe.
 const format = 2
 
-// manifest is what boot.json holds.
+// manifest is the content of boot.json.
 type manifest struct {
 	Format  int                  `json:"format"`
-	Policy  string               `json:"policy"` // the operator's file
+	Policy  string               `json:"policy"` // the path of the operator's file
 	Saved   time.Time            `json:"saved"`
 	SHA256  string               `json:"sha256"`
 	Lists   map[string]savedList `json:"lists,omitempty"`
 	Options Options              `json:"options"`
 }
 
-// savedList is the copy of a list file. A disk that lost a part of it must not become a policy with less in it.
+// savedList is the copy of a list file. The checksum detects a damaged file, which could otherwise become a policy with fewer entries.
 type savedList struct {
-	Copy   string `json:"copy"` // its name
+	Copy   string `json:"copy"` // the file name of the copy
 	SHA256 string `json:"sha256"`
 }
 
-// Stage copies a policy and the files that it names. It comes before anything is changed in the kernel, as it is what can fail
-// for want of space; the caller then applies and calls Commit or, for a trial, Hold. An error leaves the store as it was.
+// Stage copies a policy and the files that it names. It can fail for lack of disk space, so the caller runs it before any change in the kernel. The
+// caller then applies the policy, and calls Commit or, for a trial, Hold. After an error the store is unchanged.
 func (s Store) Stage(ctx context.Context, src Source) (*Staged, error) {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -86,18 +86,18 @@ func (s Store) Stage(ctx context.Context, src Source) (*Staged, error) {
 	return st, nil
 }
 
-// ID names the copy in Use. It belongs into what describes the generation, so that confirm and rollback know the copy
-// of the generation that they leave running.
+// ID returns the id of the copy, for Use. The caller stores the id with the generation. With this id confirm and rollback find the copy of the
+// generation that they keep.
 func (st *Staged) ID() string { return st.id }
 
-// Commit makes the copy the one that comes back after a reboot.
+// Commit makes the copy the current one, which is loaded after a reboot.
 func (st *Staged) Commit() error {
 	defer st.release()
 	return st.store.use(st.id)
 }
 
-// Hold keeps the copy for Use, in place of an earlier one that was never confirmed. Until then the one before comes
-// back after a reboot.
+// Hold keeps the copy for Use after a trial. It replaces an earlier copy that was never confirmed. Until Use the present copy is loaded after a
+// reboot.
 func (st *Staged) Hold() error {
 	defer st.release()
 	if err := st.store.link(trial, st.id); err != nil {
@@ -117,7 +117,7 @@ func (st *Staged) Discard() {
 		os.RemoveAll(st.store.path(st.id))
 	}
 	if !st.store.Enabled() && st.store.target(trial) == "" {
-		os.Remove(st.store.dir) // only when it is empty
+		os.Remove(st.store.dir) // succeeds only if the directory is empty
 	}
 }
 
@@ -128,7 +128,7 @@ func (st *Staged) release() {
 	}
 }
 
-// write makes the copy, and returns when the disk has it.
+// write writes the copy, and returns when the copy is on the disk.
 func (st *Staged) write(ctx context.Context) error {
 	if err := st.store.ownedBy(st.source.Options.BPFFS); err != nil {
 		return err
@@ -163,23 +163,23 @@ func (st *Staged) write(ctx context.Context) error {
 	)
 }
 
-// ownedBy is an error when the copy that comes back is that of another instance.
+// ownedBy returns an error when the current copy belongs to another instance.
 func (s Store) ownedBy(bpffs string) error {
 	saved, err := s.Load()
 	if err != nil || saved.Options.BPFFS == bpffs {
-		return nil // what cannot be read is replaced
+		return nil // a copy that cannot be read may be replaced
 	}
 	return &OtherInstanceError{Dir: filepath.Dir(s.dir), BPFFS: saved.Options.BPFFS}
 }
 
-// OtherInstanceError says that what comes back at boot belongs to another instance.
+// OtherInstanceError says that the policy for boot belongs to another instance.
 type OtherInstanceError struct{ Dir, BPFFS string }
 
 func (e *OtherInstanceError) Error() string {
 	return fmt.Sprintf("the policy for boot in %s is that of the instance %s", e.Dir, e.BPFFS)
 }
 
-// Hint says how to go on.
+// Hint returns the remedy.
 func (e *OtherInstanceError) Hint() string {
 	return fmt.Sprintf("one instance of a host comes back at boot; `floodwall unload --bpffs %s --state %s` makes space for another",
 		e.BPFFS, e.Dir)
@@ -187,7 +187,7 @@ func (e *OtherInstanceError) Hint() string {
 
 func newID() string {
 	var random [8]byte
-	rand.Read(random[:]) // never fails, says its documentation
+	rand.Read(random[:]) // never fails according to its documentation
 	return fmt.Sprintf("c%x", random)
 }
 
@@ -198,7 +198,7 @@ func (st *Staged) writeFile(name string, content []byte) error {
 	return nil
 }
 
-// copyList copies a file that the policy names, once.
+// copyList copies a file that the policy names, unless it has already been copied.
 func (st *Staged) copyList(ctx context.Context, ref policy.FileRef) error {
 	if st.lists[*ref.Name].Copy != "" {
 		return nil
@@ -217,7 +217,7 @@ func (st *Staged) copyList(ctx context.Context, ref policy.FileRef) error {
 	return nil
 }
 
-// copyFile makes a file of what is in from, and returns the SHA-256 of what it reads back.
+// copyFile copies a file. It reads the copy back, and returns the SHA-256 of the copy.
 func copyFile(ctx context.Context, path string, from *os.File) (sum string, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -236,13 +236,13 @@ func copyFile(ctx context.Context, path string, from *os.File) (sum string, err 
 	return sumOf(ctx, file)
 }
 
-// openList opens a file that the policy names, which must be one that can be read again.
+// openList opens a file that the policy names. The file must be a regular file, because it is read more than once.
 func (st *Staged) openList(ref policy.FileRef) (*os.File, error) {
 	path := *ref.Name
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(filepath.Dir(st.source.Policy.File), path)
 	}
-	info, err := os.Stat(path) // before it is opened: to open a pipe waits for its other end
+	info, err := os.Stat(path) // before the open, which for a pipe would wait for the other end
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is not a regular file, so it cannot be saved for boot", path)
 	}

@@ -19,7 +19,7 @@ var (
 	ErrBusy = errors.New("another floodwall is saving its policy for boot")
 )
 
-// The links of a store, and a name that passes into one of them.
+// The links in a store, and the temporary name of a new link.
 const (
 	current  = "current"
 	previous = "previous"
@@ -27,23 +27,23 @@ const (
 	passing  = ".link"
 )
 
-// lockWait is how long a command waits for another one that changes the store.
+// lockWait is the time that a command waits for another command that changes the store.
 const lockWait = 10 * time.Second
 
-// copyName is what the directories of copies are called.
+// copyName matches the names of directories of copies.
 var copyName = wording.Regexp(`^c[0-9a-f]{16}$`)
 
-// Store is the directory of copies. It need not exist.
+// Store is the directory of copies. The directory need not exist.
 type Store struct{ dir string }
 
-// Open names the store in a state directory.
+// Open returns the store in a state directory.
 func Open(state string) Store { return Store{filepath.Join(state, "boot")} }
 
-// Enabled reports whether a policy comes back after a reboot: from the first one that was saved until Remove.
+// Enabled reports whether a policy is loaded after a reboot. This is so from the first saved copy until Remove.
 func (s Store) Enabled() bool { return s.target(current) != "" }
 
-// Use makes the copy with this id the one that comes back, and no other: after a trial was confirmed, or after a
-// rollback to the policy that the copy is of. It is ErrGone when there is no such copy.
+// Use makes the copy with an id the current one. It is called when a trial was confirmed, or after a rollback to the policy of the copy. It returns
+// ErrGone when there is no such copy.
 func (s Store) Use(ctx context.Context, id string) error {
 	unlock, err := s.lock(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s Store) Use(ctx context.Context, id string) error {
 	return s.use(id)
 }
 
-// Remove forgets all copies: nothing comes back.
+// Remove removes all copies. After that no policy is loaded after a reboot.
 func (s Store) Remove(ctx context.Context) error {
 	if _, err := os.Lstat(s.dir); errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -82,7 +82,7 @@ func (s Store) path(names ...string) string {
 	return filepath.Join(append([]string{s.dir}, names...)...)
 }
 
-// target is the copy that a link names, or "".
+// target returns the id of the copy to which a link points. It returns "" if there is none.
 func (s Store) target(link string) string {
 	id, err := os.Readlink(s.path(link))
 	if err != nil || !copyName().MatchString(id) {
@@ -91,7 +91,7 @@ func (s Store) target(link string) string {
 	return id
 }
 
-// use is Use for who holds the lock. A trial ends with it, whether it is the one that was confirmed or another.
+// use is Use with the lock held. It also ends a trial, which may be the trial of this copy or of another one.
 func (s Store) use(id string) error {
 	if was := s.target(current); was != id {
 		if was != "" {
@@ -110,7 +110,7 @@ func (s Store) use(id string) error {
 	return syncDir(s.dir)
 }
 
-// link makes a link name the copy.
+// link makes a link point to a copy.
 func (s Store) link(name, id string) error {
 	if err := s.unlink(passing); err != nil {
 		return err
@@ -131,8 +131,8 @@ func (s Store) unlink(name string) error {
 	return nil
 }
 
-// prune removes the copies that no link names, except for one: remains of processes that died, and what is obsolete.
-// A copy that stays costs only space, so that errors are left to the next one who prunes.
+// prune removes the copies to which no link points, except the copy `except`. These are copies of processes that died, and old copies. prune ignores
+// errors: a remaining copy only takes space, and the next call removes it.
 func (s Store) prune(except string) {
 	entries, _ := os.ReadDir(s.dir)
 	for _, e := range entries {
@@ -145,7 +145,7 @@ func (s Store) prune(except string) {
 	}
 }
 
-// lock keeps others from changing the store until unlock is called, or this process ends.
+// lock prevents other processes from changing the store until unlock is called or this process ends.
 func (s Store) lock(ctx context.Context) (unlock func(), err error) {
 	limited, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
@@ -159,7 +159,7 @@ func (s Store) lock(ctx context.Context) (unlock func(), err error) {
 	return nil, ErrBusy
 }
 
-// make makes the directory, closed to all but its owner: policies say whom the operator trusts.
+// make creates the directory. Only its owner can open it, because policies contain the addresses that the operator trusts.
 func (s Store) make() error {
 	if err := os.MkdirAll(filepath.Dir(s.dir), 0o755); err != nil {
 		return fmt.Errorf("state directory: %w", err)
@@ -169,7 +169,7 @@ func (s Store) make() error {
 	}
 	err := s.check()
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // removed by another process; the lock sees it
+		return nil // another process has removed the directory; the lock detects that
 	}
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (s Store) make() error {
 	return nil
 }
 
-// check makes sure that nobody else could have written what is in the directory: it becomes this host's firewall.
+// check returns an error if another user could have written into the directory, because its content becomes this host's firewall.
 func (s Store) check() error {
 	info, err := os.Lstat(s.dir)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s Store) check() error {
 	if !info.IsDir() {
 		return fmt.Errorf("%s is not a directory", s.dir)
 	}
-	rule := safefile.Rule{Owners: []int{os.Geteuid()}, Closed: safefile.ToWriters} // not root for another user: make gives it its mode
+	rule := safefile.Rule{Owners: []int{os.Geteuid()}, Closed: safefile.ToWriters} // not root for another user: make sets the mode
 	if cause := rule.Breach(info); cause != "" {
 		return fmt.Errorf("%s %s", s.dir, cause)
 	}

@@ -18,10 +18,11 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// listLines is long enough for a list to need several writes, and short enough for quick tests.
+// listLines is the number of lines of a list. It is large enough for several writes, and small enough for quick tests.
 const listLines = 4000
 
-// source writes a policy with a list, each of which says its version everywhere, and returns what apply knows of it.
+// source writes a policy and its list. Both contain the version, the list in every line. It returns them in the form in which apply passes them to
+// the store.
 func source(t testing.TB, dir, version string) boot.Source {
 	t.Helper()
 	list := strings.Repeat("192.0.2.1 # "+version+"\n", listLines)
@@ -35,7 +36,7 @@ rules:
 `)
 }
 
-// read writes a policy and reads it.
+// read writes a policy to a file and parses it.
 func read(t testing.TB, file, text string) boot.Source {
 	t.Helper()
 	write(t, file, text)
@@ -65,7 +66,7 @@ func stage(t testing.TB, s boot.Store, src boot.Source) *boot.Staged {
 	return st
 }
 
-// save makes a policy the one that comes back, and returns its copy's name.
+// save saves a policy as the current one, and returns the name of its copy.
 func save(t testing.TB, s boot.Store, src boot.Source) string {
 	t.Helper()
 	st := stage(t, s, src)
@@ -75,8 +76,8 @@ func save(t testing.TB, s boot.Store, src boot.Source) string {
 	return st.ID()
 }
 
-// comesBack is the version of the policy that comes back, "" when none does. It is an error when policy or list are not
-// whole, or of different versions.
+// comesBack returns the version of the policy that would be loaded at boot, or "" if there is none. It returns an error if the policy or the list is
+// incomplete, or if their versions differ.
 func comesBack(s boot.Store) (string, error) {
 	saved, err := s.Load()
 	if errors.Is(err, boot.ErrNone) {
@@ -136,10 +137,10 @@ func TestCopyOutlivesEdits(t *testing.T) {
 	}
 }
 
-// TestNamesOfLists saves lists that are named in every way in which a policy can.
+// TestNamesOfLists saves lists with all forms of names that a policy can use.
 func TestNamesOfLists(t *testing.T) {
 	dir, s := t.TempDir(), boot.Open(t.TempDir())
-	files := map[string]string{ // as the policy has it, to where it is
+	files := map[string]string{ // name in the policy: path of the file
 		"here.txt":                         "etc/here.txt",
 		"./dotted.txt":                     "etc/dotted.txt",
 		"below/list.txt":                   "etc/below/list.txt",
@@ -147,7 +148,7 @@ func TestNamesOfLists(t *testing.T) {
 		"a name, with: spaces.txt":         "etc/a name, with: spaces.txt",
 		"link.txt":                         "etc/behind-link.txt",
 		filepath.Join(dir, "absolute.txt"): "absolute.txt",
-		"boot.json":                        "etc/boot.json", // names of ours
+		"boot.json":                        "etc/boot.json", // names that the store itself uses
 		"list1":                            "etc/list1",
 	}
 	text := "devices: [eth0]\nsets:\n"
@@ -181,7 +182,8 @@ func TestNamesOfLists(t *testing.T) {
 	}
 }
 
-// TestTrial follows policies that have to be confirmed. Each line does something and says what comes back then.
+// TestTrial makes a sequence of changes with policies that must be confirmed. Each line has a change, and the policy that would be loaded at boot
+// after it.
 func TestTrial(t *testing.T) {
 	dir, s := t.TempDir(), boot.Open(t.TempDir())
 	ids := map[string]string{}
@@ -190,21 +192,21 @@ func TestTrial(t *testing.T) {
 		"use A: A",
 		"hold B: A",
 		"use A: A", // rolled back
-		"use B: A", // too late: it is gone
+		"use B: A", // too late: B has been removed
 		"hold C: A",
 		"hold D: A", // instead of C
 		"use C: A",
 		"use D: D",
 		"use A: A", // rolled back after it was confirmed
-		"use D: D", // and forth
+		"use D: D", // and forward again
 		"commit E: E",
 		"commit F: F",
-		"use D: F", // gone
+		"use D: F", // D has been removed
 		"hold G: F",
 		"commit H: H", // ends the trial
 		"use G: H",
 		"hold I: H",
-		"discard J: H", // an apply that does not get through leaves the trial
+		"discard J: H", // a failed apply does not change the trial
 		"use I: I",
 	} {
 		what, want, _ := strings.Cut(line, ": ")
@@ -227,7 +229,7 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// TestSpace makes many copies: those that can no longer be of use do not stay.
+// TestSpace makes many copies. Copies that are no longer needed must be removed.
 func TestSpace(t *testing.T) {
 	dir, state := t.TempDir(), t.TempDir()
 	s := boot.Open(state)
@@ -250,7 +252,7 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// TestUse refuses what names no copy: it is a part of a path.
+// TestUse checks that Use refuses a text that is not the name of a copy, because the name becomes part of a path.
 func TestUse(t *testing.T) {
 	s := boot.Open(t.TempDir())
 	save(t, s, source(t, t.TempDir(), "one"))
@@ -262,7 +264,7 @@ func TestUse(t *testing.T) {
 	wantBack(t, s, "one")
 }
 
-// TestOneAtATime: from Stage to its end nobody else changes what comes back.
+// TestOneAtATime checks that between Stage and the end of a change, no other process can change the current copy.
 func TestOneAtATime(t *testing.T) {
 	dir, s := t.TempDir(), boot.Open(t.TempDir())
 	one := stage(t, s, source(t, dir, "one"))
@@ -287,7 +289,7 @@ func TestOneAtATime(t *testing.T) {
 	wantBack(t, s, "two")
 }
 
-// TestLoadWhileItChanges reads all the time while others save.
+// TestLoadWhileItChanges loads continuously while other processes save.
 func TestLoadWhileItChanges(t *testing.T) {
 	dir, s := t.TempDir(), boot.Open(t.TempDir())
 	save(t, s, source(t, dir, "0"))
@@ -341,7 +343,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestNoList has policies whose lists cannot be copied: the error says where, and nothing has changed.
+// TestNoList has policies whose lists cannot be copied. The error must name the place, and the store must not change.
 func TestNoList(t *testing.T) {
 	state, dir := t.TempDir(), t.TempDir()
 	s := boot.Open(state)
@@ -372,7 +374,7 @@ func TestNoList(t *testing.T) {
 	}
 }
 
-// TestOthersCannotWrite refuses a directory into which another user may have put a policy.
+// TestOthersCannotWrite checks that a directory is refused if another user may have written a policy into it.
 func TestOthersCannotWrite(t *testing.T) {
 	for name, open := range map[string]func(dir string) error{
 		"can be written by others": func(dir string) error { return os.Chmod(dir, 0o777) },
@@ -405,7 +407,7 @@ func TestOthersCannotWrite(t *testing.T) {
 	}
 }
 
-// TestOtherInstance keeps two instances from taking each other's place.
+// TestOtherInstance checks that an instance cannot replace the saved policy of another instance.
 func TestOtherInstance(t *testing.T) {
 	s, src := boot.Open(t.TempDir()), source(t, t.TempDir(), "one")
 	save(t, s, src)
@@ -418,7 +420,7 @@ func TestOtherInstance(t *testing.T) {
 	wantBack(t, s, "one")
 }
 
-// TestDamaged has copies that a failing disk or a person has changed: that is an error, never a policy with less in it.
+// TestDamaged changes copies, as a failing disk or a person may do. Loading them must return an error, and never an incomplete policy.
 func TestDamaged(t *testing.T) {
 	for name, damage := range map[string]func(copy string) error{
 		"no list":      func(copy string) error { return os.Remove(filepath.Join(copy, "list1")) },
@@ -440,7 +442,7 @@ func TestDamaged(t *testing.T) {
 			if saved, err := s.Load(); err == nil || errors.Is(err, boot.ErrNone) {
 				t.Errorf("load: %v, %v, want an error", saved, err)
 			}
-			save(t, s, src) // replaces it
+			save(t, s, src) // replaces the damaged copy
 			wantBack(t, s, "one")
 		})
 	}

@@ -15,23 +15,23 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// systemctlWait is how long systemctl may take: at times systemd is busy, but nobody waits for ever. It is twice what systemd itself waits for a
-// unit (DefaultTimeoutStartSec).
+// systemctlWait is the longest time that systemctl may take, because systemd may be busy. It is twice the time that systemd waits for a unit
+// (DefaultTimeoutStartSec).
 const systemctlWait = 3 * time.Minute
 
-// NoSystemdError says that nothing here starts units.
+// NoSystemdError says that this host has no systemd that can start units.
 type NoSystemdError struct{ Restore string }
 
 func (e *NoSystemdError) Error() string {
 	return "there is no systemd on this host (no systemctl), so nothing brings the saved policy back after a reboot"
 }
 
-// Hint says what to do instead.
+// Hint returns the remedy.
 func (e *NoSystemdError) Hint() string {
 	return fmt.Sprintf("have the host's init run `%s` as root, before the network comes up", e.Restore)
 }
 
-// Check finds out whether Install can work, and changes nothing. Commands call it before they change anything else.
+// Check returns an error if Install cannot work. It changes nothing. Commands call it before they make any change.
 func (u Units) Check() error {
 	for what, path := range map[string]string{"state directory": u.State, "BPF file system": u.BPFFS, "binary": u.Binary} {
 		if !filepath.IsAbs(path) || strings.ContainsFunc(path, unicode.IsControl) {
@@ -55,8 +55,8 @@ func (u Units) Check() error {
 	return nil
 }
 
-// Install writes the units and enables them; it starts none, as what they would do is done. Files that are right are
-// not written again. The notes are for the operator.
+// Install writes the units and enables them. It does not start them, because the work of the units is already done. It does not write files that are
+// up to date. The notes are for the operator.
 func (u Units) Install(ctx context.Context) (notes []string, err error) {
 	if err := u.Check(); err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func (u Units) Install(ctx context.Context) (notes []string, err error) {
 	return u.notes(), nil
 }
 
-// Refresh brings units that are installed up to date with the policy's devices and with this version of Floodwall. Units
-// that the operator has disabled stay so. Without floodwall-boot.service there is nothing to do.
+// Refresh updates installed units to the policy's devices and to this version of Floodwall. Units that the operator has disabled stay disabled. If
+// floodwall-boot.service is not installed, Refresh does nothing.
 func (u Units) Refresh(ctx context.Context) error {
 	if err := u.rename(ctx); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (u Units) Refresh(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		removed := text == "" && name == DaemonUnit && !u.packaged(name) // by the operator
+		removed := text == "" && name == DaemonUnit && !u.packaged(name) // the operator has removed it
 		if text == u.text(name) || removed {
 			continue
 		}
@@ -110,16 +110,16 @@ func (u Units) Refresh(ctx context.Context) error {
 	if u.systemctl(ctx, "--quiet", "is-enabled", filterUnit) != nil {
 		return nil
 	}
-	hangs := slices.DeleteFunc(changed, func(name string) bool { return name == DaemonUnit }) // on devices
+	hangs := slices.DeleteFunc(changed, func(name string) bool { return name == DaemonUnit }) // units that devices start
 	if len(hangs) == 0 {
 		return nil
 	}
 	return u.enable(ctx, hangs...)
 }
 
-// Remove disables, stops and removes the units of this instance, as far as they are there. The caller has unloaded.
+// Remove disables, stops and removes the existing units of this instance. The caller must unload the policy first.
 func (u Units) Remove(ctx context.Context) error {
-	boot, _ := u.read(filterUnit) // which is removed last
+	boot, _ := u.read(filterUnit) // the unit filterUnit is removed last
 	for _, name := range []string{DaemonUnit, deviceUnit, filterUnit} {
 		text, err := u.read(name)
 		if ours := text != "" || boot != "" && u.packaged(name); err != nil || !ours {
@@ -144,7 +144,7 @@ func (u Units) Remove(ctx context.Context) error {
 	return nil
 }
 
-// running reports whether systemd runs here; sd_booted(3) tells it by this directory.
+// running reports whether systemd runs here. It checks the same directory as sd_booted(3).
 func (u Units) running() bool {
 	if u.Root != "" {
 		return false
@@ -153,7 +153,7 @@ func (u Units) running() bool {
 	return err == nil && info.IsDir()
 }
 
-// reload tells systemd to read its units again, if it runs.
+// reload makes systemd read its units again, if systemd runs.
 func (u Units) reload(ctx context.Context) error {
 	if !u.running() {
 		return nil
@@ -180,7 +180,7 @@ func (u Units) systemctl(ctx context.Context, words ...string) error {
 	return nil
 }
 
-// notes is what an operator should know of the units.
+// notes returns notes for the operator about the units.
 func (u Units) notes() (notes []string) {
 	if !u.running() {
 		notes = append(notes, "systemd does not run here: the policy comes back when this system is booted with it")
@@ -195,7 +195,7 @@ func (u Units) notes() (notes []string) {
 	return notes
 }
 
-// writable is the file or the directory above it that others than root can write.
+// writable reports whether users other than root can write a file or a directory above it. It returns the path that they can write.
 func writable(path string) (string, bool) {
 	rule := safefile.Rule{Owners: []int{0}, Closed: safefile.ToWriters, Sticky: true}
 	for {
@@ -213,7 +213,7 @@ func writable(path string) (string, bool) {
 	}
 }
 
-// hostNetwork reports whether this process is in the network namespace of the host's first one. Unknown counts as yes.
+// hostNetwork reports whether this process is in the network namespace of process 1. It returns true if that is unknown.
 func hostNetwork() bool {
 	ours, err := os.Readlink("/proc/self/ns/net")
 	first, errFirst := os.Readlink("/proc/1/ns/net")

@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// units are those of a host in a directory: eth0 and eth1 are of its hardware, and udev runs.
+// units are the units of a host that consists of a directory. eth0 and eth1 are hardware devices, and udev runs.
 func units(t *testing.T) boot.Units {
 	t.Helper()
 	root := t.TempDir()
@@ -41,8 +41,7 @@ func install(t *testing.T, u boot.Units) {
 	}
 }
 
-// settings are the lines of a unit, with its section before each: "Unit.After". It is an error when a line is nothing
-// that systemd knows.
+// settings returns the settings of a unit, by section and name: "Unit.After". The test fails if systemd does not know a line.
 func settings(t *testing.T, u boot.Units, name string) map[string]string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(u.Root, unitDir, name))
@@ -57,7 +56,7 @@ func settings(t *testing.T, u boot.Units, name string) map[string]string {
 		case line == "", strings.HasPrefix(line, "#"):
 		case line == "[Unit]", line == "[Service]", line == "[Install]":
 			section = strings.Trim(line, "[]")
-		case ok && key == "SystemCallFilter": // several lines of it add up
+		case ok && key == "SystemCallFilter": // lines with this key add up
 			found[section+"."+key] = strings.TrimSpace(found[section+"."+key] + " " + value)
 		case !ok, value == "", strings.TrimSpace(line) != line, found[section+"."+key] != "":
 			t.Errorf("%s: bad line %q", name, line)
@@ -102,7 +101,7 @@ func TestFilterUnit(t *testing.T) {
 		"Unit.After":                       "floodwall-boot.service",
 		"Unit.ConditionPathIsSymbolicLink": "/var/lib/floodwall/boot/current",
 		"Unit.StartLimitIntervalSec":       "0",
-		"Service.Type":                     "oneshot", // without RemainAfterExit: it is to be started each time
+		"Service.Type":                     "oneshot", // without RemainAfterExit, because the unit must be started each time
 		"Service.TimeoutStartSec":          "2min",
 		"Service.ExecStart":                "/bin/true repair --boot-restore" + options,
 		"Install.WantedBy":                 devices,
@@ -115,7 +114,7 @@ func TestFilterUnit(t *testing.T) {
 	}
 }
 
-// unsandboxed leaves out what all units share.
+// unsandboxed removes the settings that all units have in common.
 func unsandboxed(settings map[string]string) map[string]string {
 	maps.DeleteFunc(settings, func(key, _ string) bool {
 		for _, begin := range []string{"CapabilityBoundingSet", "NoNew", "Protect", "ReadOnly", "ReadWrite", "Private", "Lock", "MemoryDeny", "Restrict", "SystemCall", "UMask"} {
@@ -128,7 +127,7 @@ func unsandboxed(settings map[string]string) map[string]string {
 	return settings
 }
 
-// TestSandbox has systemd judge the sandbox of the units: exposure 3.0 at most, of 10.
+// TestSandbox checks with systemd-analyze that the exposure of each unit is at most 3.0 of 10.
 func TestSandbox(t *testing.T) {
 	testutil.RequireTool(t, "systemd-analyze")
 	u := units(t)
@@ -157,7 +156,8 @@ func TestSandbox(t *testing.T) {
 	}
 }
 
-// TestSandboxBGP has systemd judge the unit of the process that reads what the network sends: exposure 1.5 at most, and no capability.
+// TestSandboxBGP checks the unit of the process that parses data from the network. systemd-analyze must report an exposure of at most 1.5, and the
+// unit must have no capability.
 func TestSandboxBGP(t *testing.T) {
 	testutil.RequireTool(t, "systemd-analyze")
 	const unit = "../../../packaging/floodwall-bgp/floodwall-bgp.service"
@@ -178,7 +178,7 @@ func TestSandboxBGP(t *testing.T) {
 	}
 }
 
-// TestNoUdev is on a host where no device unit ever starts: to wait for one would hold up the network.
+// TestNoUdev has a host on which no device unit ever starts. A unit that waits for a device unit would delay the network.
 func TestNoUdev(t *testing.T) {
 	testutil.RequireTool(t, "systemctl")
 	u := units(t)
@@ -191,7 +191,7 @@ func TestNoUdev(t *testing.T) {
 	}
 }
 
-// TestSystemdUnderstands has systemd read the units, also with names that need quoting.
+// TestSystemdUnderstands checks the units with systemd-analyze, also with names that need quoting.
 func TestSystemdUnderstands(t *testing.T) {
 	testutil.RequireTool(t, "systemd-analyze")
 	u := units(t)
@@ -243,7 +243,7 @@ func wantNames(t *testing.T, u boot.Units, want ...string) {
 	}
 }
 
-// TestLifeOfUnits installs, changes and removes units, through systemctl.
+// TestLifeOfUnits installs, changes and removes units, with the help of systemctl.
 func TestLifeOfUnits(t *testing.T) {
 	testutil.RequireTool(t, "systemctl")
 	ctx, u := context.Background(), units(t)
@@ -282,7 +282,7 @@ func TestLifeOfUnits(t *testing.T) {
 	if err := u.Refresh(ctx); err != nil {
 		t.Fatal(err)
 	}
-	wantNames(t, u, "floodwall-device.service", "floodwall-boot.service") // what the operator has disabled stays so
+	wantNames(t, u, "floodwall-device.service", "floodwall-boot.service") // a unit that the operator has disabled stays disabled
 	if !strings.Contains(settings(t, u, "floodwall-boot.service")["Install.WantedBy"], "eth0") {
 		t.Error("the disabled unit was not brought up to date")
 	}
@@ -300,7 +300,7 @@ func TestLifeOfUnits(t *testing.T) {
 	}
 }
 
-// TestForeignUnits leaves alone what is not of this instance.
+// TestForeignUnits checks that Floodwall does not change units that do not belong to this instance.
 func TestForeignUnits(t *testing.T) {
 	testutil.RequireTool(t, "systemctl")
 	for want, occupy := range map[string]func(u boot.Units, file string) error{
@@ -340,7 +340,7 @@ func installed(u boot.Units) error {
 	return err
 }
 
-// TestNoSystemd is on a host with another init.
+// TestNoSystemd has a host with another init system.
 func TestNoSystemd(t *testing.T) {
 	u := units(t)
 	t.Setenv("PATH", t.TempDir())
@@ -372,7 +372,7 @@ func TestBadPaths(t *testing.T) {
 	}
 }
 
-// TestTellsSystemd pretends that systemd runs, and looks at what systemctl is asked for.
+// TestTellsSystemd simulates a running systemd, and checks the calls of systemctl.
 func TestTellsSystemd(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -411,7 +411,7 @@ func TestTellsSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = os.Readlink("/proc/1/ns/net")
-	seen := err == nil // else it cannot be known that this is not the host's network
+	seen := err == nil // otherwise it is unknown whether this is the host's network
 	notes, err = u.Install(ctx)
 	if got := said(); err != nil || got != "daemon-reload\nreenable floodwall-boot.service floodwall-device.service\n" {
 		t.Errorf("install: %v, systemctl %s", err, got)

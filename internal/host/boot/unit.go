@@ -9,25 +9,25 @@ import (
 
 // Units are the systemd units of an instance.
 type Units struct {
-	Root     string   // where the host's files are; "" for this host. With another, systemd is told nothing
-	Binary   string   // path of floodwall
-	State    string   // --state
-	BPFFS    string   // --bpffs
-	Devices  []string // that the policy filters
-	Daemon   bool     // also the daemon has a unit
-	Legacy   bool     // iptables is the kind that is not made of nftables
-	Group    string   // that may read from the daemon, "" for none
-	Packaged bool     // the units are those of a package, for Write
+	Root     string   // the root directory of the host's files; "": this host. For another root, systemd is not called
+	Binary   string   // path of the program floodwall
+	State    string   // the value of --state
+	BPFFS    string   // the value of --bpffs
+	Devices  []string // the devices that the policy filters
+	Daemon   bool     // whether there is also a unit for the daemon
+	Legacy   bool     // whether iptables is iptables-legacy
+	Group    string   // the group that may read from the daemon; "" for none
+	Packaged bool     // for Write: the units belong to a package
 }
 
-// The units.
+// The names of the units.
 const (
 	filterUnit = "floodwall-boot.service"
 	deviceUnit = "floodwall-device.service"
 	DaemonUnit = "floodwall.service" // runs `floodwall daemon`
 )
 
-// Restore is the command that brings back the saved policy. It is for who has no systemd, too.
+// Restore returns the command that loads the saved policy. Hosts without systemd also use this command.
 func (u Units) Restore() string { return u.command("apply", "--boot-restore") }
 
 func (u Units) command(words ...string) string {
@@ -39,19 +39,18 @@ func (u Units) command(words ...string) string {
 	return strings.Join(words, " ")
 }
 
-// firewalls are services that may flush all rules when they start; ours come after.
+// firewalls are services that may flush all rules when they start. Our units start after them.
 var firewalls = []string{
 	"nftables", "iptables", "ip6tables", "netfilter-persistent", "ipset", "ufw", "firewalld", "shorewall", "shorewall6",
 }
 
-// filter is the text of floodwall-boot.service. It runs before the network is set up, and once more when a device appears
-// that was not there yet.
+// filter returns the text of floodwall-boot.service. The unit runs before the network is set up, and again when a device appears that did not exist
+// before.
 //
-// The unit has no ExecStop: a policy stays in the kernel when the unit is stopped, and a restart puts the saved policy in
-// the place of the one that runs, as every apply does. `floodwall unload` removes it. Without DefaultDependencies the unit
-// is not stopped at shutdown either. The time limit is there because the network waits for the unit: a hanging start must
-// not lock anyone out. Devices of the hardware are waited for; those that the network's configuration makes are not, as
-// that waits for this unit.
+// The unit has no ExecStop: a policy stays in the kernel when the unit is stopped. A restart replaces the running policy by the saved one, like an
+// apply. `floodwall unload` removes the policy. Without DefaultDependencies the unit is not stopped at shutdown. It has a time limit because the
+// network waits for the unit, and a hanging start must not lock anyone out. The unit waits for hardware devices. It does not wait for devices that
+// the network's configuration creates, because that configuration waits for this unit.
 func (u Units) filter() string {
 	after := []string{"local-fs.target", "systemd-modules-load.service", "systemd-sysctl.service"}
 	for _, f := range firewalls {
@@ -79,10 +78,10 @@ ExecReload=` + u.Restore() + `
 WantedBy=` + strings.Join(append([]string{"sysinit.target"}, u.deviceUnits()...), " ") + "\n"
 }
 
-// device is the text of floodwall-device.service, which puts the policy on a device that returns. systemd starts what a
-// device unit wants each time that the device appears, unless it is active (unit_notify in systemd's src/core/unit.c).
-// floodwall-boot.service stays active, so this unit does not. When floodwall-boot.service has failed, as no device was there in time, nothing is
-// loaded: then this unit applies the saved policy, whichever of the two systemd starts first.
+// device returns the text of floodwall-device.service, which puts the policy on a device that returns. Each time a device appears, systemd starts the
+// units that the device's unit wants, unless they are active (unit_notify in systemd's src/core/unit.c). floodwall-boot.service stays active, so this
+// unit must not stay active. If floodwall-boot.service has failed, because no device appeared in time, nothing is loaded. Then this unit applies the
+// saved policy, whichever of the two units systemd starts first.
 func (u Units) device() string {
 	text := u.header() + `
 [Unit]
@@ -103,10 +102,10 @@ ExecStart=` + u.exec(deviceUnit) + `
 	return text
 }
 
-// saved is the link that is there when a policy is to come back, with specifiers escaped.
+// saved returns the path of the link that exists if a policy is saved. Specifiers in the path are escaped.
 func (u Units) saved() string { return percent(filepath.Join(u.State, "boot", current)) }
 
-// deviceUnits are systemd's units of the devices. lo is always there, and unknown to systemd.
+// deviceUnits returns the names of the systemd units of the devices. It leaves out lo, which always exists and has no unit.
 func (u Units) deviceUnits() (list []string) {
 	for _, d := range u.Devices {
 		if d != "lo" {
@@ -116,7 +115,7 @@ func (u Units) deviceUnits() (list []string) {
 	return list
 }
 
-// awaitedUnits are systemd's units of the devices that are waited for.
+// awaitedUnits returns the names of the systemd units of the devices for which floodwall-boot.service waits.
 func (u Units) awaitedUnits() (list []string) {
 	for _, d := range u.Devices {
 		if u.awaited(d) {
@@ -126,8 +125,8 @@ func (u Units) awaitedUnits() (list []string) {
 	return list
 }
 
-// awaited reports whether a device is one of the hardware, and there is somebody to tell systemd of it: in a container
-// without udev no device unit ever starts.
+// awaited reports whether the unit waits for a device: the device is hardware, and udev reports devices to systemd. In a container without udev no
+// device unit ever starts.
 func (u Units) awaited(device string) bool {
 	if _, err := os.Stat(u.inRoot("/run/udev/control")); err != nil {
 		return false
@@ -140,9 +139,9 @@ func (u Units) inRoot(elem ...string) string {
 	return filepath.Join(append([]string{"/", u.Root}, elem...)...)
 }
 
-// daemon is the text of floodwall.service. Traffic does not depend on it. The maps of a policy are charged to the
-// unit that loads them, so its limit of memory leaves most of the host's to them. A member of the group may give its socket to
-// the group without CAP_CHOWN.
+// daemon returns the text of floodwall.service. Traffic does not depend on the daemon. The memory of a policy's maps is charged to the unit that
+// loads them, so the unit's memory limit allows most of the host's memory. The daemon runs as a member of the group, so that it can give its socket
+// to the group without CAP_CHOWN.
 func (u Units) daemon() string {
 	return u.header() + `
 [Unit]
@@ -172,14 +171,13 @@ func (u Units) group() string {
 	return "SupplementaryGroups=" + u.Group + "\nSystemCallFilter=@chown\n"
 }
 
-// sandbox is the part of [Service] that all units share. CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON load programs and change
-// the network; the verifier asks for CAP_PERFMON of a program that copies parts of pointers, as our compiled C does.
-// Writable are the state, the BPF file system, and net.netfilter.nf_conntrack_tcp_loose with net.ipv4, which protections
-// set. The legacy iptables also needs a raw socket, and makes its lock in /run.
+// sandbox returns the part of [Service] that all units share. CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON allow loading programs and changing the network.
+// The verifier requires CAP_PERFMON for a program that copies parts of pointers, as our compiled C does. The units may write the state, the BPF file
+// system, and the settings net.netfilter.nf_conntrack_tcp_loose and net.ipv4, which protections change. iptables-legacy also needs a raw socket, and
+// creates its lock in /run.
 //
-// ProtectKernelTunables is not for these units: with it /sys/fs/bpf was read-only, whether ReadWritePaths or BindPaths named
-// it, and the host booted without a filter (TestBoot of test/guest). ReadOnlyPaths has the tunables that have
-// nothing to do with the network.
+// These units do not use ProtectKernelTunables. With it /sys/fs/bpf was read-only, also when ReadWritePaths or BindPaths named it, and the host
+// booted without a filter (TestBoot of test/guest). ReadOnlyPaths lists the tunables that do not concern the network.
 func (u Units) sandbox() string {
 	capabilities, writable := "CAP_BPF CAP_NET_ADMIN CAP_PERFMON", pathWord(u.State)+" "+pathWord(filepath.Dir(u.BPFFS))+" -/proc/sys/net"
 	if u.Legacy {
@@ -212,7 +210,7 @@ UMask=0077
 `
 }
 
-// deviceOf is the unit that systemd has for a network device; systemd.unit(5) defines the escapes.
+// deviceOf returns the name of the systemd unit of a network device. systemd.unit(5) defines the escapes.
 func deviceOf(device string) string {
 	var b strings.Builder
 	b.WriteString("sys-subsystem-net-devices-")
@@ -227,7 +225,7 @@ func deviceOf(device string) string {
 	return b.String() + ".device"
 }
 
-// quoteWord is a word of a command line, as systemd.service(5) quotes it.
+// quoteWord quotes a word of a command line according to systemd.service(5).
 func quoteWord(word string) string {
 	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `$$`).Replace(percent(word))
 	if escaped == word && !strings.ContainsAny(word, " \t'") {
@@ -236,11 +234,11 @@ func quoteWord(word string) string {
 	return `"` + escaped + `"`
 }
 
-// percent keeps what is no specifier from being one.
+// percent escapes % so that it does not start a specifier.
 func percent(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 
-// pathWord is one of several paths; one that is absent is no mistake.
+// pathWord quotes a path for a list of paths in a unit. The leading "-" permits a path that does not exist.
 func pathWord(path string) string {
 	word := quoteWord("-" + path)
-	return strings.ReplaceAll(word, "$$", "$") // only command lines have variables
+	return strings.ReplaceAll(word, "$$", "$") // only command lines expand variables
 }

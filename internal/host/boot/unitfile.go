@@ -10,12 +10,12 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// ForeignUnitError says that a unit of our name is somebody else's.
+// ForeignUnitError says that a unit with the name of our unit belongs to another owner.
 type ForeignUnitError struct{ File, Why string }
 
 func (e *ForeignUnitError) Error() string { return fmt.Sprintf("unit %s: %s", e.File, e.Why) }
 
-// Hint says how to go on.
+// Hint returns the remedy.
 func (e *ForeignUnitError) Hint() string {
 	unit := filepath.Base(e.File)
 	if unit == additionName {
@@ -24,10 +24,11 @@ func (e *ForeignUnitError) Hint() string {
 	return "`systemctl cat " + unit + "` shows it; move it away if it is not needed"
 }
 
-// mark begins the files that this package writes. Others are the operator's or a distribution's.
+// mark is the start of all files that this package writes. Files without it belong to the operator or to a distribution.
 const mark = "# Written by `floodwall apply --boot`, and again when the policy names other devices.\n"
 
-// header begins a unit. A unit of a package says so, as what an operator makes of a copy of it is the operator's.
+// header returns the first lines of a unit. A package's unit has another first line than mark: if an operator copies and changes it, the copy is the
+// operator's.
 func (u Units) header() string {
 	first := mark
 	if u.Packaged {
@@ -43,7 +44,7 @@ func (u Units) names() []string {
 	return []string{filterUnit, deviceUnit}
 }
 
-// whole is the text of a whole unit.
+// whole returns the complete text of a unit.
 func (u Units) whole(name string) string {
 	switch name {
 	case DaemonUnit:
@@ -54,8 +55,8 @@ func (u Units) whole(name string) string {
 	return u.filter()
 }
 
-// text is what this instance writes for a unit: additions to the package's unit if there is one, otherwise the whole unit. It is ""
-// when there is nothing to write.
+// text returns the text that this instance writes for a unit: additions if a package has the unit, otherwise the complete unit. It returns "" when
+// there is nothing to write.
 func (u Units) text(name string) string {
 	if u.packaged(name) {
 		return u.addition(name)
@@ -63,7 +64,7 @@ func (u Units) text(name string) string {
 	return u.whole(name)
 }
 
-// file is where text goes.
+// file returns the path of the file with the result of text.
 func (u Units) file(name string) string {
 	if u.packaged(name) {
 		return u.additionFile(name)
@@ -73,7 +74,7 @@ func (u Units) file(name string) string {
 
 func (u Units) wholeFile(name string) string { return u.inRoot(operatorUnits, name) }
 
-// Write writes the text of the units as files of a directory, for packages of a distribution. It tells systemd nothing.
+// Write writes the units as files into a directory, for packages of a distribution. It does not call systemd.
 func (u Units) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("units: %w", err)
@@ -86,8 +87,8 @@ func (u Units) Write(dir string) error {
 	return nil
 }
 
-// read is the text that this instance has written for a unit; "" when there is none. A whole unit of this instance hides the one of
-// a package until it is written again.
+// read returns the text that this instance has written for a unit. It returns "" when there is none. A complete unit of this instance overrides the
+// package's unit until the unit is written again.
 func (u Units) read(name string) (string, error) {
 	text, err := readOurs(u.wholeFile(name))
 	if err == nil && text != "" && !strings.Contains(text, strings.TrimPrefix(u.command(), quoteWord(u.Binary))+"\n") {
@@ -99,11 +100,11 @@ func (u Units) read(name string) (string, error) {
 	return readOurs(u.additionFile(name))
 }
 
-// readOurs is the text of a file that this package has written; "" when there is none.
+// readOurs returns the text of a file that this package has written. It returns "" when there is no such file.
 func readOurs(file string) (string, error) {
 	content, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
-		if target, err := os.Readlink(file); err == nil { // `systemctl mask`, for one, where the target is /dev/null
+		if target, err := os.Readlink(file); err == nil { // for example by `systemctl mask`, which links to /dev/null
 			return "", &ForeignUnitError{file, "it is a link to " + target}
 		}
 		return "", nil
@@ -120,7 +121,7 @@ func readOurs(file string) (string, error) {
 	return text, nil
 }
 
-// write writes the units that are not as they should be.
+// write writes the units whose text has changed.
 func (u Units) write(names ...string) error {
 	for _, name := range names {
 		installed, err := u.read(name)
@@ -134,7 +135,7 @@ func (u Units) write(names ...string) error {
 	return nil
 }
 
-// writeUnit writes what this instance says of a unit, and nothing else of ours remains of the unit.
+// writeUnit writes the text of a unit into its file. It removes our other file for this unit, so that only one remains.
 func (u Units) writeUnit(name string) error {
 	if text := u.text(name); text != "" {
 		if err := replaceFile(u.file(name), text); err != nil {
@@ -152,21 +153,21 @@ func (u Units) writeUnit(name string) error {
 	return nil
 }
 
-// removeOurs removes a file if this package has written it, and the directory of additions with it if nothing else is there.
+// removeOurs removes a file that this package has written. It also removes the directory of additions if the directory is then empty.
 func removeOurs(file string) error {
 	if text, err := readOurs(file); err != nil || text == "" {
-		return nil // not ours
+		return nil // the file is not ours
 	}
 	if err := os.Remove(file); err != nil {
 		return fmt.Errorf("removing a unit: %w", err)
 	}
 	if filepath.Base(file) == additionName {
-		os.Remove(filepath.Dir(file)) // in vain while the operator has additions too
+		os.Remove(filepath.Dir(file)) // fails while the operator also has additions
 	}
 	return nil
 }
 
-// replaceFile replaces a unit's file: it is there whole, or as it was.
+// replaceFile replaces a unit's file atomically. If it fails, the file is unchanged.
 func replaceFile(file, text string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return fmt.Errorf("writing a unit: %w", err)

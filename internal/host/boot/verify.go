@@ -9,11 +9,11 @@ import (
 	"os"
 )
 
-// chunk is how much is read between two looks at the context, in bytes.
+// chunk is the number of bytes that are read between two checks of the context.
 const chunk = 16 << 20
 
-// Verify makes sure that the files that the policy names still are what was copied. When they are after they were compiled, as they were
-// before, then what comes back is what was compiled; else the error is a ChangedError.
+// Verify checks that the files that the policy names are still equal to the copies. If they are, the copies are the files that were compiled, because
+// the files did not change before and after. If a file has changed, Verify returns a ChangedError.
 func (st *Staged) Verify(ctx context.Context) error {
 	for _, ref := range st.source.Policy.Files() {
 		list, err := st.openList(ref)
@@ -32,23 +32,22 @@ func (st *Staged) Verify(ctx context.Context) error {
 	return nil
 }
 
-// ChangedError says that a file was written while it was read.
+// ChangedError says that a file was changed while the policy was applied.
 type ChangedError struct{ File string }
 
 func (e *ChangedError) Error() string { return e.File + " changed while it was being applied" }
 
-// Hint says how to go on.
+// Hint returns the remedy.
 func (e *ChangedError) Hint() string { return "apply the policy again" }
 
-// sumOf is the SHA-256 of what is left of a file, in hexadecimal digits.
+// sumOf returns the SHA-256 of the rest of a file, in hexadecimal digits.
 func sumOf(ctx context.Context, file *os.File) (string, error) {
 	sum := sha256.New()
 	err := inChunks(ctx, sum, file)
 	return hex.EncodeToString(sum.Sum(nil)), err
 }
 
-// inChunks copies what is left of a file. Where to is a file, the kernel does it, by sharing the blocks if the file
-// system can.
+// inChunks copies the rest of a file. If the destination is a file, the kernel copies, and shares the blocks if the file system supports that.
 func inChunks(ctx context.Context, to io.Writer, from *os.File) error {
 	for {
 		if err := ctx.Err(); err != nil {

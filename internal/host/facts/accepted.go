@@ -11,14 +11,14 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// The columns of /proc/net/tcp and tcp6 that are read, and two values of its states (proc_pid_net(5)).
+// Columns of /proc/net/tcp and tcp6, and two values of the state column (proc_pid_net(5)).
 const (
 	columnLocal, columnRemote, columnState, columnInode = 1, 2, 3, 9
 
 	established, listening = "01", "0A"
 )
 
-// accepted is the connection of a client that an SSH server has in a process: an environment may have been emptied, as by
+// accepted returns the client connection of a process that is an SSH server. It is used for sessions without sshd's environment variables, such as
 // `ssh HOST env -i floodwall …`.
 func accepted(pid int) (Session, bool) {
 	name, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
@@ -42,7 +42,7 @@ func accepted(pid int) (Session, bool) {
 			}
 		}
 	}
-	for _, s := range found { // others are connections that the session forwards
+	for _, s := range found { // the other ones are connections that the session forwards
 		if served[s.Server.Port()] {
 			return s, true
 		}
@@ -50,7 +50,7 @@ func accepted(pid int) (Session, bool) {
 	return Session{}, false
 }
 
-// hexEndpoint reads an address as the kernel prints it: each word of 32 bits as this host has it, and the port.
+// hexEndpoint parses an address and a port in the kernel's format. The address consists of 32-bit words in the byte order of this host.
 func hexEndpoint(text string) netip.AddrPort {
 	address, port, _ := strings.Cut(text, ":")
 	bytes, err := hex.DecodeString(address)
@@ -59,7 +59,7 @@ func hexEndpoint(text string) netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	for word := range slices.Chunk(bytes, 4) {
-		slices.Reverse(word) // all that Floodwall runs on is little endian
+		slices.Reverse(word) // all machines that Floodwall supports are little endian
 	}
 	a, _ := netip.AddrFromSlice(bytes)
 	return netip.AddrPortFrom(a.Unmap(), uint16(n))

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestSessionOfSocket has a process named sshd with a client's connection, and one that it forwards, start a command without an environment: the
-// session is found by the socket. Below a process of another name there is none.
+// TestSessionOfSocket runs a command without an environment below a process named sshd-session. That process has the socket of a client's connection,
+// and the socket of a connection that it forwards. The session must be found by the first socket. Below a process with another name no session may be
+// found.
 func TestSessionOfSocket(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		l, err := net.Listen("tcp", address)
@@ -17,7 +18,7 @@ func TestSessionOfSocket(t *testing.T) {
 			t.Skipf("no loopback address: %v", err)
 		}
 		defer l.Close()
-		client, err := net.Dial("tcp", l.Addr().String()) // for this process it is one that is forwarded, too
+		client, err := net.Dial("tcp", l.Addr().String()) // the end of a connection that the process forwards
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ const (
 	server6 = "[fd00::2]:80"
 )
 
-// served has a host that asks and one that serves, with a listener in each family.
+// served runs a function with a client host and a server host. The server host has a listener in each family.
 func served(t *testing.T, fn func(l *lab.Lab, router, server *lab.Host) error) {
 	t.Helper()
 	testutil.RequireRoot(t)
@@ -54,7 +54,7 @@ func served(t *testing.T, fn func(l *lab.Lab, router, server *lab.Host) error) {
 	}
 }
 
-// look is SurveyHost from within a host, whose sockets are made by the goroutine that asks.
+// look calls Probe for each address from within a host. Its sockets are made by the calling goroutine, in the host's namespace.
 func look(h *lab.Host, addrs ...string) (offers []Offer, err error) {
 	err = h.Do(func() error {
 		for _, a := range addrs {
@@ -69,7 +69,7 @@ func look(h *lab.Host, addrs ...string) (offers []Offer, err error) {
 	return offers, err
 }
 
-// TestProbe has servers whose kernels are set otherwise than the usual.
+// TestProbe probes servers whose kernels have unusual settings.
 func TestProbe(t *testing.T) {
 	served(t, func(_ *lab.Lab, router, server *lab.Host) error {
 		usual := Offer{MSS: 1460, WScale: 7, SACK: true, Timestamps: true}
@@ -86,7 +86,7 @@ func TestProbe(t *testing.T) {
 				t.Fatalf("%s: %v", what, err)
 			}
 			in6 := want
-			in6.MSS -= 20 // the header of IPv6 is so much larger
+			in6.MSS -= 20 // the header of IPv6 is 20 bytes larger
 			if diff := cmp.Diff([]Offer{want, in6}, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", what, diff)
 			}
@@ -140,7 +140,7 @@ func run(lines ...string) error {
 	return nil
 }
 
-// TestSurvey puts offers together: the smallest of each, by family the MSS.
+// TestSurvey combines offers. The result is the smallest value of each option. The MSS is separate for each family.
 func TestSurvey(t *testing.T) {
 	var s SurveyServers
 	first, second := netip.MustParseAddrPort("10.0.0.2:80"), netip.MustParseAddrPort("10.0.0.3:80")
@@ -158,7 +158,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// TestKnown has connections through conntrack, of which those to other ports, and those that are no longer, count for nothing.
+// TestKnown finds servers by the connections in conntrack. Connections to other ports and ended connections must not count.
 func TestKnown(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	served(t, func(_ *lab.Lab, router, server *lab.Host) error {
@@ -202,7 +202,7 @@ func TestKnown(t *testing.T) {
 	})
 }
 
-// TestLookSilent has one server that answers and one that refuses.
+// TestLookSilent checks that a server that refuses connections is listed as silent.
 func TestLookSilent(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

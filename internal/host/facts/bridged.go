@@ -8,12 +8,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// bridgeSettings have br_netfilter hand bridged packets to the hooks of IP, for each family. Docker sets the first.
+// bridgeSettings are settings that make br_netfilter pass bridged packets to the hooks of IP, one for each family. Docker sets the first.
 var bridgeSettings = []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"}
 
-// BridgedAsOwn finds the devices that are bridges whose bridged packets come to the hooks of IP with the bridge as their device, as if they were
-// for this host, and the settings that do it. In prerouting nothing tells these packets: whether one is bridged is decided behind it
-// (br_nf_pre_routing of net/bridge/br_netfilter_hooks.c). It returns nothing where the settings or devices cannot be read.
+// BridgedAsOwn returns the bridges among the devices whose bridged packets pass the hooks of IP with the name of the bridge, like packets for this
+// host. It also returns the settings that cause this. At prerouting such packets cannot be distinguished, because the kernel decides later whether a
+// packet is bridged (br_nf_pre_routing of net/bridge/br_netfilter_hooks.c). BridgedAsOwn returns nothing if the settings or devices cannot be read.
 func BridgedAsOwn(devices []string) (bridges, settings []string) {
 	for _, s := range bridgeSettings {
 		if text, err := os.ReadFile("/proc/sys/net/bridge/" + s); err == nil && strings.TrimSpace(string(text)) == "1" {

@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// MACs lists the Ethernet addresses at which this host takes the frames that come by some devices: theirs, and those of the devices above
-// them that take their frames, which are VLANs, macvlans, bridges and bonds.
+// MACs lists the Ethernet addresses for which this host accepts frames on the given devices. These are the addresses of the devices, and of the
+// VLANs, macvlans, bridges and bonds on top of them.
 func MACs(devices []string) (macs []net.HardwareAddr, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -25,8 +25,8 @@ func MACs(devices []string) (macs []net.HardwareAddr, err error) {
 	return macs, nil
 }
 
-// takers are the devices of these names, the ports of those that are bonds, at which XDP runs in their place, and all above any of them.
-// Names come first.
+// takers returns the named devices, the ports of named bonds, on which XDP runs instead of on the bond, and all devices on top of any of these. The
+// named devices come first.
 func takers(links []netlink.Link, names []string) (found []netlink.Link) {
 	add := func(which func(netlink.Link) bool) {
 		for _, l := range links {
@@ -43,14 +43,14 @@ func takers(links []netlink.Link, names []string) (found []netlink.Link) {
 		below := found[i].Attrs()
 		add(func(l netlink.Link) bool {
 			a := l.Attrs()
-			return a.Index == below.MasterIndex || a.ParentIndex == below.Index && l.Type() != "veth" // whose parent is its other end
+			return a.Index == below.MasterIndex || a.ParentIndex == below.Index && l.Type() != "veth" // the parent of a veth is the veth's other end
 		})
 	}
 	return found
 }
 
-// Broadcasts lists the broadcast addresses of the IPv4 networks that this host is in: the highest of each, as the kernel has them
-// (fib_add_ifaddr of net/ipv4/fib_frontend.c), and those that were configured.
+// Broadcasts lists the broadcast addresses of this host's IPv4 networks: the highest address of each network, as the kernel derives it
+// (fib_add_ifaddr of net/ipv4/fib_frontend.c), and the configured ones.
 func Broadcasts() (list []netip.Addr, err error) {
 	own, err := netlink.AddrList(nil, netlink.FAMILY_V4)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestTakers has devices that take the frames of others. It looks inside, since not every kernel can make such devices.
+// TestTakers has devices that receive the frames of other devices. It calls an internal function, because not every kernel can create such devices.
 func TestTakers(t *testing.T) {
 	attrs := func(name string, index, parent, master int) netlink.LinkAttrs {
 		return netlink.LinkAttrs{Name: name, Index: index, ParentIndex: parent, MasterIndex: master}

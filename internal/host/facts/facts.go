@@ -15,44 +15,44 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Facts are the properties of this host on which lowering and planning a policy depend. Without protected services only DHCPServers
-// and Translations are set.
+// Facts are the properties of this host on which compiling and planning a policy depend. If the policy has no protected services, only DHCPServers,
+// Translations and Kernel.Egress are set.
 type Facts struct {
-	Known     bool // a host was asked; else nothing is known of one
+	Known     bool // whether the facts were read from a host; false: the host is unknown
 	Listeners []Listener
-	Forwards  bool     // the host forwards IPv4 or IPv6
-	Memory    uint64   // in bytes
-	MTU       int      // the smallest of the devices
-	Devices   []Device // that the policy is for
+	Forwards  bool     // whether the host forwards IPv4 or IPv6
+	Memory    uint64   // size of the memory in bytes
+	MTU       int      // the smallest MTU of the devices
+	Devices   []Device // the devices that the policy filters
 	TCP       TCP
 	Kernel    Kernel
-	Servers   map[string]Servers // of the services behind this host, by the service's name
+	Servers   map[string]Servers // results for services behind this host, by the service's name
 
-	// Translations are the rules of netfilter that send packets on to other destinations (DNAT).
+	// Translations are the rules of netfilter that redirect packets to other destinations (DNAT).
 	Translations []netfilter.Translation
-	DHCPServers  []netip.Addr // that this host knows, gateways among them; asked where the policy passes their answers as essential
+	DHCPServers  []netip.Addr // known DHCP servers, including gateways; only if the policy passes their answers as essential
 }
 
-// Device is a device that is to be filtered.
+// Device is a device that the policy filters.
 type Device struct {
 	Name     string
-	GROOff   bool  // it has GRO, which is switched off
-	Untagged error // why replies from XDP in native mode would leave without their VLAN tag, nil when they would not
+	GROOff   bool  // whether it has GRO, and GRO is off
+	Untagged error // why replies from XDP in native mode would lack their VLAN tag; nil if they would have it
 }
 
-// Kernel says why programs of this kernel cannot do something, nil where they can.
+// Kernel says which functions this kernel does not offer to programs, and why. nil means that the kernel offers the function.
 type Kernel struct {
-	Reqsk           error // give the kernel a connection that a cookie has proved; asked where a service is on this host
-	RawCookies      error // make the kernel's own cookies; asked where a service is behind this host
-	Egress          error // see what leaves; asked where replies pass
-	ConntrackLookup error // likewise: look up connections of conntrack
+	Reqsk           error // passing a connection that a cookie has proved to the kernel; only checked for a service on this host
+	RawCookies      error // making the kernel's own cookies; only checked for a service behind this host
+	Egress          error // seeing packets that leave; only checked if replies pass
+	ConntrackLookup error // looking up connections in conntrack; checked with RawCookies
 }
 
-// Discover finds the facts for a policy on these devices; nil means the devices of the policy.
+// Discover finds the facts for a policy on the given devices. nil means the devices of the policy.
 func Discover(ctx context.Context, p *policy.Policy, devices []string) (f *Facts, err error) {
 	f = &Facts{}
 	if p.Default == policy.Drop {
-		f.DHCPServers, _ = System.DHCPServers() // those that cannot be listed share the limit of all others
+		f.DHCPServers, _ = System.DHCPServers() // answers of DHCP servers that cannot be listed share one limit
 	}
 	if p.Replies {
 		f.Kernel.Egress = features.Egress()
@@ -81,7 +81,7 @@ func Discover(ctx context.Context, p *policy.Policy, devices []string) (f *Facts
 
 func protected(s policy.Service) bool { return s.Syn != nil }
 
-// askDevices asks each device.
+// askDevices reads the properties of each device.
 func (f *Facts) askDevices(names []string) error {
 	eth, err := features.Open()
 	if err != nil {
@@ -105,7 +105,7 @@ func (f *Facts) askDevices(names []string) error {
 	return nil
 }
 
-// askServices asks what depends on where the protected services live.
+// askServices finds the facts that depend on whether a protected service is on this host or behind it.
 func (f *Facts) askServices(ctx context.Context, p *policy.Policy) (err error) {
 	f.Servers = map[string]Servers{}
 	for i := range p.Services {
@@ -126,7 +126,7 @@ func (f *Facts) askServices(ctx context.Context, p *policy.Policy) (err error) {
 	return nil
 }
 
-// memory is how many bytes of memory this host has.
+// memory returns the size of this host's memory in bytes.
 func memory() (uint64, error) {
 	var host unix.Sysinfo_t
 	if err := unix.Sysinfo(&host); err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// KeepFleet keeps the addresses of the hubs and nodes of the fleet of an instance, for all that find what this host cannot do without. None removes
-// them.
+// KeepFleet stores the addresses of the hubs and nodes of an instance's fleet in a file. Other programs read it to find the addresses that this host
+// needs. An empty list removes the file.
 func KeepFleet(instance string, list []netip.Addr) error {
 	path := strings.Replace(System.Fleets, "*", "-"+instance, 1)
 	if len(list) == 0 {

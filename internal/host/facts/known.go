@@ -14,19 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// largest is the number of conntrack's entries up to which they are looked through: the kernel hands out all or none.
+// largest is the largest number of conntrack entries that are searched. The kernel can only return all entries or none.
 var largest = 100_000
 
-// ErrTooMany says that conntrack has more connections than are looked through.
+// ErrTooMany says that conntrack has too many connections to search.
 var ErrTooMany = errors.New("conntrack has too many connections to look through for servers; say `backends`")
 
-// Known lists at most so many servers that clients have connections with at some ports, from conntrack, in the order of
-// their addresses. It returns ErrTooMany when there are too many connections to look through.
+// Known returns servers with which clients have connections at the given ports, according to conntrack. It returns at most `most` servers, sorted by
+// address. It returns ErrTooMany when there are too many connections to search.
 func Known(port func(uint16) bool, most int) (list []netip.AddrPort, err error) {
 	const counter = "/proc/sys/net/netfilter/nf_conntrack_count"
 	text, err := os.ReadFile(counter)
 	if os.IsNotExist(err) {
-		return nil, nil // there is no conntrack
+		return nil, nil // the kernel has no conntrack
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connections in conntrack: %w", err)
@@ -53,7 +53,8 @@ func Known(port func(uint16) bool, most int) (list []netip.AddrPort, err error) 
 	return list[:min(most, len(list))], nil
 }
 
-// serverOf is who has answered a connection. One that SYNPROXY has started and no server taken up is none.
+// serverOf returns the server that has answered a connection. ok is false if only SYNPROXY has answered and no server has accepted the connection
+// yet.
 func serverOf(f *netlink.ConntrackFlow) (server netip.AddrPort, ok bool) {
 	info, isTCP := f.ProtoInfo.(*netlink.ProtoInfoTCP)
 	if f.Forward.Protocol != unix.IPPROTO_TCP || !isTCP || info.State != nl.TCP_CONNTRACK_ESTABLISHED {

@@ -14,9 +14,8 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// DHCPServers are the addresses from which the answers of DHCP servers are known to come, sorted: the servers of the leases that
-// the host has or had, and the gateways of its default routes and of those that DHCP has made: relays are there. It is empty when
-// nothing is known.
+// DHCPServers returns the known source addresses of answers from DHCP servers, sorted. These are the servers of the host's present and past leases,
+// and the gateways of its default routes and of routes from DHCP, which may be relays. The list may be empty.
 func (f Files) DHCPServers() ([]netip.Addr, error) {
 	found := f.leaseServers()
 	hops, err := gateways(func(r *netlink.Route) bool {
@@ -32,13 +31,13 @@ func (f Files) DHCPServers() ([]netip.Addr, error) {
 	return slices.Compact(found), err
 }
 
-// maxLease is how much of a file of leases is looked at, from its end, in bytes: dhclient appends to its own.
+// maxLease is the number of bytes that are read from the end of a lease file. dhclient appends to its file.
 const maxLease = 16 << 10
 
-// leaseServers are the servers that the files of leases name.
+// leaseServers returns the servers that the lease files name.
 func (f Files) leaseServers() (list []netip.Addr) {
 	for _, pattern := range f.Leases {
-		files, _ := filepath.Glob(pattern) // no pattern of ours is malformed
+		files, _ := filepath.Glob(pattern) // our patterns are all well-formed
 		for _, file := range files {
 			text, _ := os.ReadFile(file)
 			text = text[max(0, len(text)-maxLease):]
@@ -54,10 +53,11 @@ func (f Files) leaseServers() (list []netip.Addr) {
 	return list
 }
 
-// leaseServer is a line of a lease that names the server, of systemd-networkd and NetworkManager, or of dhclient.
+// leaseServer matches the line of a lease file that names the server. systemd-networkd and NetworkManager use the first form, and dhclient the
+// second.
 var leaseServer = wording.Regexp(`(?m)^(?:SERVER_ADDRESS=|\s*option dhcp-server-identifier )(\d+\.\d+\.\d+\.\d+);?$`)
 
-// writtenServer is the server of the last lease of a text.
+// writtenServer returns the server of the last lease in a text.
 func writtenServer(text []byte) (a netip.Addr, ok bool) {
 	lines := leaseServer().FindAllSubmatch(text, -1)
 	if lines == nil {
@@ -67,7 +67,7 @@ func writtenServer(text []byte) (a netip.Addr, ok bool) {
 	return a, err == nil && a.Is4() && a.IsGlobalUnicast()
 }
 
-// Where things are in a DHCP message, which dhcpcd keeps as its lease (RFC 2131, 2, and RFC 2132, 2 and 9.7).
+// Offsets and options of a DHCP message (RFC 2131, 2, and RFC 2132, 2 and 9.7). dhcpcd stores such a message as its lease.
 const (
 	dhcpCookie       = 236
 	dhcpOptions      = dhcpCookie + 4
@@ -77,7 +77,7 @@ const (
 	optionServerSize = 4
 )
 
-// packetServer is the server identifier of a DHCP message.
+// packetServer returns the server identifier of a DHCP message.
 func packetServer(message []byte) (a netip.Addr, ok bool) {
 	if len(message) < dhcpOptions || !bytes.Equal(message[dhcpCookie:dhcpOptions], []byte{99, 130, 83, 99}) {
 		return a, false

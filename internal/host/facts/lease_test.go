@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestLeaseServers reads the files of leases as clients write them. What is damaged names nobody.
+// TestLeaseServers reads lease files in the forms that DHCP clients write. A damaged file must yield no server.
 func TestLeaseServers(t *testing.T) {
 	dir := t.TempDir()
 	message := make([]byte, dhcpCookie, 300)
@@ -37,7 +37,7 @@ func TestLeaseServers(t *testing.T) {
 	}
 }
 
-// FuzzPacketServer has any file in the place of a DHCP message.
+// FuzzPacketServer reads a server from arbitrary bytes in place of a DHCP message.
 func FuzzPacketServer(f *testing.F) {
 	f.Add(append(make([]byte, dhcpCookie), 99, 130, 83, 99, 54, 4, 203, 0, 113, 4))
 	f.Fuzz(func(_ *testing.T, message []byte) { packetServer(message) })

@@ -1,5 +1,5 @@
-// This file finds the addresses without which the host it runs on is cut off, and which nobody but a forger has
-// banned: its own and those of its links, its gateways, resolvers and DHCP servers, and where its operators are logged in from.
+// This file finds the addresses without which the host is cut off. Only forged packets can lead to a ban of such an address. They are the host's own
+// addresses, the addresses of its links, gateways, resolvers and DHCP servers, and the addresses from which its operators are logged in.
 
 package facts
 
@@ -16,16 +16,16 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Files are where a host says what cannot be asked of the kernel.
+// Files are the paths of files with data that the kernel does not have.
 type Files struct {
 	Resolvers []string // resolv.conf(5)
 	Sessions  string   // the directory of systemd-logind's sessions
 	Users     string   // utmp(5)
-	Leases    []string // patterns of the files in which DHCP clients keep their leases
-	Fleets    string   // pattern of the files in which daemons keep the addresses of the hubs and nodes of their fleets, one a line
+	Leases    []string // patterns of the lease files of DHCP clients
+	Fleets    string   // pattern of the files with the addresses of a fleet's hubs and nodes, one a line; daemons write them
 }
 
-// System is where these files are. systemd-resolved writes itself into /etc/resolv.conf, and whom it asks into its own.
+// System has the usual paths. Under systemd-resolved, /etc/resolv.conf names only systemd-resolved, whose servers are in its own file.
 var System = Files{
 	Resolvers: []string{"/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"},
 	Sessions:  "/run/systemd/sessions",
@@ -39,8 +39,8 @@ var System = Files{
 	},
 }
 
-// Find lists what this network namespace, and the host by its files, cannot do without, sorted. What cannot be read is
-// returned as an error beside what can.
+// Find lists the addresses that this network namespace needs according to the kernel, and that the host needs according to its files, sorted. If a
+// source cannot be read, Find returns an error together with the rest of the list.
 func (f Files) Find() ([]netip.Prefix, error) {
 	links, errLinks := linkPrefixes()
 	gateways, errGateways := gateways(func(*netlink.Route) bool { return true }, netlink.FAMILY_V4, netlink.FAMILY_V6)
@@ -55,7 +55,7 @@ func (f Files) Find() ([]netip.Prefix, error) {
 	return slices.Compact(found), errors.Join(errLinks, errGateways)
 }
 
-// appendHost adds an address that is one host's.
+// appendHost appends a single address as a prefix.
 func appendHost(list []netip.Prefix, a netip.Addr) []netip.Prefix {
 	a = a.Unmap().WithZone("")
 	if !a.IsValid() || a.IsUnspecified() {
@@ -64,7 +64,7 @@ func appendHost(list []netip.Prefix, a netip.Addr) []netip.Prefix {
 	return append(list, netip.PrefixFrom(a, a.BitLen()))
 }
 
-// linkPrefixes are the prefixes of the host's addresses, which its links have, and with a peer the peer's.
+// linkPrefixes returns the prefixes of the host's addresses on its links, and the addresses of peers.
 func linkPrefixes() (list []netip.Prefix, err error) {
 	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
@@ -95,7 +95,7 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 	return netip.PrefixFrom(a, ones).Masked(), true
 }
 
-// gateways are the next hops of the routes for which of holds.
+// gateways returns the next hops of the routes for which of returns true.
 func gateways(of func(*netlink.Route) bool, families ...int) (list []netip.Prefix, err error) {
 	seen := map[netip.Addr]bool{}
 	add := func(ip net.IP) {
@@ -125,7 +125,7 @@ func gateways(of func(*netlink.Route) bool, families ...int) (list []netip.Prefi
 	return list, nil
 }
 
-// resolvers are the name servers of a file as resolv.conf(5) has them; none when there is no such file.
+// resolvers returns the name servers in a file in the format of resolv.conf(5). It returns nil when there is no such file.
 func resolvers(file string) (list []netip.Prefix) {
 	text, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(text)) {
@@ -140,9 +140,9 @@ func resolvers(file string) (list []netip.Prefix) {
 	return list
 }
 
-// Fleet are the hubs and the other nodes of the fleets of this host.
+// Fleet returns the addresses of the hubs and the other nodes of the fleets of this host.
 func (f Files) Fleet() (list []netip.Addr) {
-	files, _ := filepath.Glob(f.Fleets) // the pattern is not malformed
+	files, _ := filepath.Glob(f.Fleets) // the pattern is well-formed
 	for _, file := range files {
 		text, _ := os.ReadFile(file)
 		for line := range strings.Lines(string(text)) {
@@ -154,8 +154,8 @@ func (f Files) Fleet() (list []netip.Addr) {
 	return list
 }
 
-// loginSessions are where sessions that systemd-logind knows come from: sshd has told it who was let in. The files are the
-// superuser's, so no local user has others spared.
+// loginSessions returns the client addresses of the sessions of systemd-logind, which sshd has authenticated. The files belong to root, so no local
+// user can add addresses.
 func loginSessions(dir string) (list []netip.Addr) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {

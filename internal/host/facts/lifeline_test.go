@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestFiles reads whom the files of a host name; what is damaged or has ended names nobody.
+// TestFiles reads the addresses in the files of a host. A damaged file, or an expired entry, must yield no address.
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

@@ -13,24 +13,24 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// Listener is a TCP socket of this network namespace that waits for connections.
+// Listener is a listening TCP socket of this network namespace.
 type Listener struct {
 	Port   uint16
-	MPTCP  bool   // it takes connections of MPTCP, too
-	Device string // the name of the device that it is bound to, "" for none and for the loopback device
+	MPTCP  bool   // whether it also accepts MPTCP connections
+	Device string // the device to which it is bound; "" for none or the loopback device
 }
 
-// Of struct inet_diag_msg and linux/inet_diag.h.
+// Offsets in struct inet_diag_msg, and numbers of linux/inet_diag.h.
 const (
-	diagPort    = 4  // where the local port is, in network byte order,
-	diagDevice  = 40 // and the device, in that of the host
-	diagInfo    = 2  // the bit of INET_DIAG_INFO, with which upper layers are told
+	diagPort    = 4  // offset of the local port, in network byte order
+	diagDevice  = 40 // offset of the device, in the host's byte order
+	diagInfo    = 2  // the bit of INET_DIAG_INFO, which requests the upper-layer protocol
 	diagULP     = 19 // INET_DIAG_ULP_INFO
-	diagULPName = 1  // INET_ULP_INFO_NAME, within
+	diagULPName = 1  // INET_ULP_INFO_NAME, within INET_DIAG_ULP_INFO
 )
 
-// listeners lists the TCP sockets that listen in the thread's network namespace. That of MPTCP is a socket of TCP with an
-// upper layer of that name (net/mptcp/subflow.c in the kernel).
+// listeners lists the listening TCP sockets of the thread's network namespace. An MPTCP socket is a TCP socket whose upper-layer protocol is named
+// mptcp (net/mptcp/subflow.c in the kernel).
 func listeners() (list []Listener, err error) {
 	messages, err := sockets.Dump(unix.IPPROTO_TCP, diagInfo)
 	if err != nil {
@@ -48,14 +48,14 @@ func listeners() (list []Listener, err error) {
 	return list, nil
 }
 
-// boundTo is the name of a device by its index, "" for 0 and for the loopback device.
+// boundTo returns the name of the device with an index. It returns "" for 0 and for the loopback device.
 func boundTo(index int) string {
 	if index == 0 {
 		return ""
 	}
 	link, err := netlink.LinkByIndex(index)
 	switch {
-	case err != nil: // it has just gone
+	case err != nil: // the device has just gone
 		return fmt.Sprintf("number %d", index)
 	case link.Attrs().Flags&net.FlagLoopback != 0:
 		return ""
@@ -63,7 +63,7 @@ func boundTo(index int) string {
 	return link.Attrs().Name
 }
 
-// takesMPTCP looks for the name of an upper layer among the attributes of a socket.
+// takesMPTCP reports whether the attributes of a socket name MPTCP as the upper-layer protocol.
 func takesMPTCP(attributes []byte) (bool, error) {
 	list, err := nl.ParseRouteAttr(attributes)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestListeners looks inside: whether a socket takes MPTCP decides how a service is protected, and shows nowhere else on
-// a kernel that can do all.
+// TestListeners tests an internal function. A service is protected in another way if its socket accepts MPTCP. On a kernel with all features, only
+// this function shows whether a socket does.
 func TestListeners(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -23,7 +23,7 @@ func TestListeners(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			client, err := net.Dial("tcp", l.Addr().String()) // a connection is none that listens
+			client, err := net.Dial("tcp", l.Addr().String()) // a connected socket is not a listener
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Mode decides whether a protected service is on this host or behind it: by the policy, or else by the sockets that listen here. why is ""
-// if the policy says it.
+// Mode decides whether a protected service is on this host or behind it. The policy decides, or else the sockets that listen here. why says why; it
+// is "" if the policy decides.
 func (f *Facts) Mode(s *policy.Service) (mode policy.SynMode, why string) {
 	if s.Syn.Mode != policy.SynModeAuto {
 		return s.Syn.Mode, ""
@@ -37,7 +37,7 @@ func Serves(ports []ranges.Range, port uint16) bool {
 	return slices.ContainsFunc(ports, func(r ranges.Range) bool { return r.First <= uint32(port) && uint32(port) <= r.Last })
 }
 
-// ports are those of a service in TCP.
+// ports returns the TCP ports of a service.
 func ports(s *policy.Service) (list []ranges.Range) {
 	for _, p := range s.Port {
 		if p.Proto != unix.IPPROTO_UDP {

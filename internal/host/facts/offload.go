@@ -2,17 +2,17 @@ package facts
 
 import "github.com/floodwall/floodwall/internal/kernel/features"
 
-// Offload is how a device hands over the tags of the frames that it receives.
+// Offload says where a device leaves the VLAN tags of the frames that it receives.
 type Offload int
 
-// The ways.
+// The places of the tags.
 const (
 	TagsInFrame  Offload = iota // in the frame
-	TagsByDriver                // beside it
-	TagsBySender                // beside it, where the sender put them there: what crosses a veth does not change
+	TagsByDriver                // in metadata
+	TagsBySender                // in metadata if the sender put them there; a veth does not move tags
 )
 
-// TagOffload asks a device. One that cannot be asked has none.
+// TagOffload returns where a device leaves VLAN tags. It returns TagsInFrame for a device that does not report its features.
 func TagOffload(device string) Offload {
 	c, err := features.Open()
 	if err != nil {
@@ -29,5 +29,5 @@ func TagOffload(device string) Offload {
 	return TagsByDriver
 }
 
-// stripsVLAN reports whether tags of a device's frames may be beside the frame.
+// stripsVLAN reports whether the tags of a device's frames may be in metadata.
 func stripsVLAN(device string) bool { return TagOffload(device) != TagsInFrame }

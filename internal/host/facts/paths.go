@@ -14,14 +14,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// Paths describe the paths of packets through this host, as far as the placement of rules depends on them.
+// Paths describe the paths of packets through this host that the placement of rules depends on.
 type Paths struct {
-	Tracked  bool // conntrack knows connections, so it looks at packets
+	Tracked  bool // whether conntrack has connections, so that it processes packets
 	NAT      bool
-	Bypassed bool // packets that XDP sees, or raw, may not come to later stages under the name of the device
+	Bypassed bool // whether packets that XDP or raw sees may bypass later stages, or reach them with another device name
 }
 
-// Survey looks at this network namespace and at the policy's devices.
+// Survey finds the paths in this network namespace and on the policy's devices.
 func Survey(ctx context.Context, devices []string) (p Paths, err error) {
 	p.Tracked = Tracks()
 	if p.NAT, err = netfilter.Translates(ctx); err != nil {
@@ -42,9 +42,9 @@ func (p Paths) Fill(mix *cost.Mix) {
 	mix.Tracked, mix.NAT, mix.Bypassed = p.Tracked, p.NAT, p.Bypassed
 }
 
-// leads reports whether packets go on from a device to another one before IP sees them, which then has their name: the
-// device is a port of a bridge, bond or VRF, or others stand on it, except VLANs that are called DEVICE.N, which netfilter's
-// rules know. What IPsec unwraps comes by once more, at IP only.
+// leads reports whether packets of a device pass to another device before IP sees them, and then have the other device's name. That is so if the
+// device is a port of a bridge, bond or VRF, or if other devices are on top of it. VLANs called DEVICE.N are an exception, because netfilter's rules
+// match them. leads also returns true if IPsec has policies: decrypted packets pass the device again, at IP only.
 func leads(devices []string) (bool, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -62,10 +62,10 @@ func leads(devices []string) (bool, error) {
 	return len(policies) > 0, nil
 }
 
-// standsOn tells the devices that take packets off another one under a name that does not begin with its own.
+// standsOn returns a test for devices on top of below whose name does not start with the name of below and a dot.
 func standsOn(below netlink.Link) func(netlink.Link) bool {
 	return func(l netlink.Link) bool {
-		return l.Attrs().ParentIndex == below.Attrs().Index && l.Type() != "veth" && // whose parent is its other end
+		return l.Attrs().ParentIndex == below.Attrs().Index && l.Type() != "veth" && // the parent of a veth is the veth's other end
 			!strings.HasPrefix(l.Attrs().Name, below.Attrs().Name+".")
 	}
 }

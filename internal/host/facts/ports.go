@@ -8,27 +8,27 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Port is a device that hands what it receives to another one before IP sees it. XDP and the ingress hook of the device come before that;
-// at raw and filter the packet has the name of the other one, also where br_netfilter shows bridged packets to iptables
-// (setup_pre_routing of net/bridge/br_netfilter_hooks.c).
+// Port is a device that passes its received packets to another device before IP sees them. XDP and the ingress hook of the port run before that. At
+// raw and filter the packet has the name of the other device, also if br_netfilter passes bridged packets to iptables (setup_pre_routing of
+// net/bridge/br_netfilter_hooks.c).
 type Port struct{ Device, Of, Kind string }
 
-// String says of what the device is a port.
+// String says of which device it is a port.
 func (p Port) String() string {
-	if strings.HasPrefix(p.Of, p.Kind) { // as br0 does not, and bond0 does
+	if strings.HasPrefix(p.Of, p.Kind) { // true for bond0, not for br0
 		return fmt.Sprintf("device %s is a port of %s", p.Device, p.Of)
 	}
 	return fmt.Sprintf("device %s is a port of %s %s", p.Device, p.Kind, p.Of)
 }
 
-// VRF is the kind of a device that takes packets of its ports behind prerouting, where they come again, with its name.
+// VRF is the kind of a device that takes packets from its ports after prerouting. The packets then pass prerouting again, with the name of the VRF.
 const VRF = "vrf"
 
-// portKinds are the devices that take all packets of their ports (rx_handler of include/linux/netdevice.h).
+// portKinds are the kinds of devices that take all packets of their ports (rx_handler of include/linux/netdevice.h).
 var portKinds = []string{"bridge", "bond", "team", "openvswitch", VRF}
 
-// Children finds the macvlans and ipvlans of devices in this network namespace: they take packets of the device by a handler, as a bridge does
-// (Port), and only those for their own addresses. Device is the one below.
+// Children returns the macvlans and ipvlans of devices in this network namespace. Like a bridge (Port), they take packets of the lower device with a
+// handler, but only packets for their own addresses. In the result, Device is the lower device and Of is the macvlan or ipvlan.
 func Children(devices []string) (list []Port, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -46,7 +46,8 @@ func Children(devices []string) (list []Port, err error) {
 	return list, nil
 }
 
-// Ports finds the devices that are ports of a bridge or the like, and those whose VLAN devices are that are called DEVICE.N.
+// Ports returns the devices that are ports of a bridge or a similar device. It also returns devices whose VLAN devices called DEVICE.N are such
+// ports.
 func Ports(devices []string) (ports []Port, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {

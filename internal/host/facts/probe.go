@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offer is what a server's SYN-ACK offers to a client that offers all this host's kernel does: an option that is
-// switched off here (net.ipv4.tcp_sack and so on) is not seen. ECN is seen where this host asks for it (tcp_ecn is 1).
+// Offer has the options in a server's SYN-ACK. The client offers all options that are switched on in this host's kernel. An option that is switched
+// off here (net.ipv4.tcp_sack and so on) is not detected. ECN is detected only if this host asks for it (tcp_ecn is 1).
 type Offer struct {
-	MSS        uint16 // as announced
+	MSS        uint16 // the announced MSS
 	WScale     int    // -1: no window scaling
 	SACK       bool
 	Timestamps bool
 	ECN        bool
 }
 
-// patience is how long a server has to answer.
+// patience is the time that Probe waits for the answer of a server.
 const patience = time.Second
 
-// Probe connects to a server and closes the connection again.
+// Probe connects to a server, returns the options of its SYN-ACK, and closes the connection.
 func Probe(ctx context.Context, to netip.AddrPort) (Offer, error) {
 	d := net.Dialer{Timeout: patience}
 	c, err := d.DialContext(ctx, "tcp", to.String())
@@ -47,11 +47,11 @@ func Probe(ctx context.Context, to netip.AddrPort) (Offer, error) {
 	return o, nil
 }
 
-// The first bytes of struct tcp_info of linux/tcp.h, and its options.
+// Offsets in struct tcp_info of linux/tcp.h, and the bits of its options.
 const (
 	infoSize    = 8
-	infoOptions = 5 // where tcpi_options is
-	infoScales  = 6 // where tcpi_snd_wscale is, in the low half
+	infoOptions = 5 // offset of tcpi_options
+	infoScales  = 6 // offset of tcpi_snd_wscale, in the lower half of the byte
 
 	optTimestamps = 1
 	optSACK       = 2
@@ -59,7 +59,7 @@ const (
 	optECN        = 8
 )
 
-// offer reads what was negotiated on a connected socket.
+// offer returns the negotiated options of a connected socket.
 func offer(fd int) (o Offer, err error) {
 	var info [infoSize]byte
 	size := uint32(len(info))
@@ -76,8 +76,9 @@ func offer(fd int) (o Offer, err error) {
 	return o, err
 }
 
-// announcedMSS is the MSS that the other end has announced. TCP_MAXSEG says what this end sends, cut by the route and by
-// options, but to a socket in repair (do_tcp_getsockopt in net/ipv4/tcp.c), as which it must not be closed.
+// announcedMSS returns the MSS that the other end has announced. TCP_MAXSEG normally returns the MSS that this end uses, which the route and the
+// options may reduce. For a socket in repair mode TCP_MAXSEG returns the announced MSS (do_tcp_getsockopt in net/ipv4/tcp.c). The socket must leave
+// repair mode before it is closed.
 func announcedMSS(fd int) (mss uint16, err error) {
 	const on, off = 1, -1 // TCP_REPAIR_ON, and TCP_REPAIR_OFF_NO_WP: send nothing
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_REPAIR, on); err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Passes reports whether packets to an address may pass one of the devices: the one that the route to the address goes out of,
-// or one that carries it. Where that cannot be told they may.
+// Passes reports whether packets to an address may pass one of the devices. This is the device of the route to the address, or a device below it.
+// Passes returns true if it cannot find that out.
 func Passes(to netip.Addr, devices []string) bool {
 	routes, err := netlink.RouteGet(to.AsSlice())
 	if err != nil || len(routes) == 0 || routes[0].LinkIndex == 0 {
@@ -24,8 +24,8 @@ func Passes(to netip.Addr, devices []string) bool {
 	})
 }
 
-// carriers are the indexes of a device and of all below it that its packets come in by: the parent of a VLAN, the
-// ports of a bridge or bond.
+// carriers returns the index of a device and the indexes of all devices below it, on which its packets arrive. Below a device are the parent of a
+// VLAN, and the ports of a bridge or bond.
 func carriers(links []netlink.Link, index int) []int {
 	found := []int{index}
 	for i := 0; i < len(found); i++ {
@@ -35,7 +35,7 @@ func carriers(links []netlink.Link, index int) []int {
 			switch {
 			case attrs.MasterIndex == found[i]:
 				below = attrs.Index
-			case attrs.Index == found[i] && l.Type() != "veth": // whose parent is its other end
+			case attrs.Index == found[i] && l.Type() != "veth": // the parent of a veth is the veth's other end
 				below = attrs.ParentIndex
 			}
 			if below > 0 && !slices.Contains(found, below) {

@@ -8,7 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// TestCarriers has devices that stand on others. It looks inside, since not every kernel can make such devices.
+// TestCarriers has devices on top of other devices. It calls an internal function, because not every kernel can create such devices.
 func TestCarriers(t *testing.T) {
 	attrs := func(index, parent, master int) netlink.LinkAttrs {
 		return netlink.LinkAttrs{Index: index, ParentIndex: parent, MasterIndex: master}

@@ -7,8 +7,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Senders lists who is expected to send to devices: unasked the networks of their addresses and the DHCP servers of this host, and asked its
-// resolvers. What cannot be read is left out.
+// Senders lists the expected senders on devices. unasked are senders that send by themselves: the networks of the devices' addresses, and the DHCP
+// servers of this host. `asked` are senders that only answer: the resolvers. Senders leaves out sources that cannot be read.
 func (f Files) Senders(devices []string) (unasked, asked []netip.Prefix) {
 	for _, name := range devices {
 		dev, err := netlink.LinkByName(name)
@@ -28,7 +28,7 @@ func (f Files) Senders(devices []string) (unasked, asked []netip.Prefix) {
 	}
 	for _, file := range f.Resolvers {
 		for _, p := range resolvers(file) {
-			if !p.Addr().IsLoopback() { // a stub on this host
+			if !p.Addr().IsLoopback() { // a loopback resolver is a stub on this host
 				asked = appendUnless(asked, p)
 			}
 		}
@@ -36,7 +36,7 @@ func (f Files) Senders(devices []string) (unasked, asked []netip.Prefix) {
 	return unasked, asked
 }
 
-// appendUnless appends a prefix that no prefix of the list contains.
+// appendUnless appends a prefix, unless the list already has this prefix or one that contains it.
 func appendUnless(list []netip.Prefix, p netip.Prefix) []netip.Prefix {
 	if slices.ContainsFunc(list, func(in netip.Prefix) bool { return in.Bits() <= p.Bits() && in.Contains(p.Addr()) }) {
 		return list

@@ -10,20 +10,21 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// mostServers is how many servers are asked for a service at most, and mostPorts how many ports of each.
+// mostServers is the largest number of servers that are probed for a service. mostPorts is the largest number of ports that are probed on each
+// server.
 const (
 	mostServers = policy.MaxBackends
 	mostPorts   = 4
 )
 
-// Servers are what is known of the servers of a service behind this host.
+// Servers is the result of probing the servers of a service behind this host.
 type Servers struct {
-	Known  bool // there are any
-	Many   bool // there are too many connections to find the servers among them
+	Known  bool // whether at least one server is known
+	Many   bool // whether conntrack has too many connections to search for servers
 	Survey SurveyServers
 }
 
-// askServers asks the servers of a service which options their connections have.
+// askServers probes the servers of a service for the options of their connections.
 func askServers(ctx context.Context, ports []ranges.Range, named []netip.Addr) (s Servers, err error) {
 	servers, err := ServersOf(ports, named)
 	if errors.Is(err, ErrTooMany) {
@@ -35,13 +36,13 @@ func askServers(ctx context.Context, ports []ranges.Range, named []netip.Addr) (
 	return Servers{Known: len(servers) > 0, Survey: SurveyHost(ctx, servers)}, nil
 }
 
-// ServersOf are servers of a service: those that are named, or where none is some of those that clients have connections with.
-// It returns backend.ErrTooMany when conntrack has more connections than are looked through.
+// ServersOf returns servers of a service. If no server is named, it returns servers with which clients have connections. It returns ErrTooMany when
+// conntrack has too many connections to search.
 func ServersOf(ports []ranges.Range, named []netip.Addr) (servers []netip.AddrPort, err error) {
 	if named == nil {
 		return Known(func(port uint16) bool { return Serves(ports, port) }, mostServers)
 	}
-	for _, port := range firstPorts(ports) { // each server is asked at one port before any is at a second
+	for _, port := range firstPorts(ports) { // one port of each server comes before the second port of any server
 		for _, addr := range named {
 			servers = append(servers, netip.AddrPortFrom(addr, port))
 		}
@@ -49,7 +50,7 @@ func ServersOf(ports []ranges.Range, named []netip.Addr) (servers []netip.AddrPo
 	return servers[:min(mostServers, len(servers))], nil
 }
 
-// firstPorts are some ports of ranges, the first of each before any second.
+// firstPorts returns at most mostPorts ports of the ranges. The first port of each range comes before the second port of any range.
 func firstPorts(ranges []ranges.Range) (ports []uint16) {
 	for next := uint32(0); len(ports) < mostPorts; next++ {
 		before := len(ports)

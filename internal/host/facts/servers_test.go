@@ -8,7 +8,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// TestServersOf looks inside, at who would be asked: no server is left out for the sake of a second port.
+// TestServersOf checks which servers would be probed, with an internal function. Each server must be in the list before any server is there with a
+// second port.
 func TestServersOf(t *testing.T) {
 	ports := []ranges.Range{{First: 80, Last: 81}, {First: 443, Last: 443}}
 	var named []netip.Addr

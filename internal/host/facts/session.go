@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Session is a connection over which the operator gives commands.
+// Session is a connection over which the operator enters commands.
 type Session struct{ Client, Server netip.AddrPort }
 
 // Clients returns the addresses of the sessions' clients, as prefixes.
@@ -20,8 +20,8 @@ func Clients(sessions []Session) (list []netip.Prefix) {
 	return list
 }
 
-// Sessions finds the SSH session that this process belongs to: sshd says so in SSH_CONNECTION. sudo and su drop the
-// variable, so the processes above are asked too; where none has it, the connection of an SSH server above is the session.
+// Sessions returns the SSH session of this process, from sshd's variable SSH_CONNECTION. sudo and su drop the variable, so Sessions also checks the
+// parent processes. If none has the variable, it returns the connection of the nearest SSH server among them.
 func Sessions() []Session {
 	if s, ok := parseSession(os.Getenv("SSH_CONNECTION")); ok {
 		return []Session{s}
@@ -34,7 +34,7 @@ func Sessions() []Session {
 	return acceptedAbove(os.Getppid())
 }
 
-// acceptedAbove is the connection of the nearest SSH server, from a process upwards.
+// acceptedAbove returns the connection of the nearest SSH server among a process and its ancestors.
 func acceptedAbove(pid int) []Session {
 	for ; pid > 1; pid = parent(pid) {
 		if s, ok := accepted(pid); ok {
@@ -44,8 +44,8 @@ func acceptedAbove(pid int) []Session {
 	return nil
 }
 
-// SessionsOf finds the SSH session that a process runs in. known is false when this process may not look at what it would have to,
-// and has found none.
+// SessionsOf returns the SSH session of a process. `known` is false if this process lacks the rights to read the other process and has found no
+// session.
 func SessionsOf(pid int) (list []Session, known bool) {
 	known = pid > 1
 	defer func(first int) {
@@ -67,7 +67,7 @@ func SessionsOf(pid int) (list []Session, known bool) {
 	return nil, known
 }
 
-// parseSession reads "CLIENT PORT SERVER PORT".
+// parseSession parses the text "CLIENT PORT SERVER PORT" of SSH_CONNECTION.
 func parseSession(text string) (Session, bool) {
 	f := strings.Fields(text)
 	if len(f) != 4 {
@@ -100,13 +100,13 @@ func environment(pid int, name string) string {
 	return ""
 }
 
-// parent is the process that started one, 0 when it cannot be told.
+// parent returns the ID of the parent of a process. It returns 0 when the parent is unknown.
 func parent(pid int) int {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// The command's name, in parentheses, may hold anything.
+	// The name of the command is in parentheses and may contain any characters.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 2 {
 		return 0

@@ -5,22 +5,21 @@ import (
 	"net/netip"
 )
 
-// SurveyServers is what all of some servers offer: who answers for them must not offer more.
+// SurveyServers has the options that all surveyed servers offer. A program that answers for these servers must not offer more.
 type SurveyServers struct {
-	Answered []netip.AddrPort // those that have answered
-	Silent   []netip.AddrPort // and who has not
-	MSS      [2]uint16        // the smallest in IPv4 and in IPv6; 0 where nobody has answered
-	WScale   int              // the smallest: a window taken for smaller than it is does no harm; -1: one has no window scaling
+	Answered []netip.AddrPort // the servers that have answered
+	Silent   []netip.AddrPort // the servers that have not answered
+	MSS      [2]uint16        // the smallest MSS in IPv4 and in IPv6; 0 if no server has answered
+	WScale   int              // the smallest scale, because a window that is assumed too small does no harm; -1: one server has no window scaling
 	SACK     bool
 	Timestamps,
 	ECN bool
 }
 
-// together is how long all servers have to answer.
+// together is the time that SurveyHost waits for the answers of all servers.
 const together = 3 * patience
 
-// SurveyHost probes servers, one after the other from the calling thread's network namespace. Why one does not
-// answer is for its own host to say.
+// SurveyHost probes servers one after the other, from the calling thread's network namespace. The result does not say why a server has not answered.
 func SurveyHost(ctx context.Context, servers []netip.AddrPort) (s SurveyServers) {
 	ctx, cancel := context.WithTimeout(ctx, together)
 	defer cancel()
@@ -35,7 +34,7 @@ func SurveyHost(ctx context.Context, servers []netip.AddrPort) (s SurveyServers)
 	return s
 }
 
-// add takes what a server offers into account.
+// add adds the offer of a server to the result.
 func (s *SurveyServers) add(from netip.AddrPort, o Offer) {
 	if s.Answered == nil {
 		s.WScale, s.SACK, s.Timestamps, s.ECN = o.WScale, true, true, true

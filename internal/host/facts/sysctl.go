@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Sysctl reads the numbers of a variable under /proc/sys/net, which is that of the thread's network namespace, or is
-// what is usual where the kernel does not show it.
+// Sysctl returns the numbers in a file under /proc/sys/net, in the thread's network namespace. It returns the values in usual if the file cannot be
+// read.
 func Sysctl(name string, usual ...int) []int {
 	text, err := os.ReadFile(filepath.Join("/proc/sys/net", name))
 	if err != nil {

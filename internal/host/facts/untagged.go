@@ -6,11 +6,10 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// RepliesUntagged returns an error when what XDP in native mode sends back on a device would leave without the VLAN tag that its
-// cause came with: the device takes tags off before XDP sees a frame, and a VLAN device stands on it. The kernel hands the tag
-// only to programs that are bound to one device (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8), which can be neither on several
-// devices nor behind the tail call that a trial makes (bpf_prog_map_compatible() of kernel/bpf/core.c). In generic mode the
-// kernel keeps the tag beside the frame.
+// RepliesUntagged returns an error if replies of XDP in native mode on a device would lack the VLAN tag of the packets that they answer. That is so
+// if the device removes tags before XDP sees a frame, and has a VLAN device on top of it. The kernel shows the tag only to programs that are bound to
+// one device (bpf_xdp_metadata_rx_vlan_tag, Linux 6.8). Such a program cannot be on several devices, and cannot be the target of the tail call of a
+// trial (bpf_prog_map_compatible() of kernel/bpf/core.c). In generic mode the kernel keeps the tag in metadata.
 func RepliesUntagged(device string) error {
 	vlan, err := vlanOn(device)
 	if err != nil || vlan == "" || !stripsVLAN(device) {
@@ -20,7 +19,8 @@ func RepliesUntagged(device string) error {
 		"`ethtool -K %s rxvlan off` (of a veth, and txvlan off at its other end) lets XDP see them: then apply again", device, vlan, device)
 }
 
-// vlanOn names a VLAN device that stands on a device, or on the bond, team or bridge that it is a port of; "" when none does.
+// vlanOn returns the name of a VLAN device on top of a device. If the device is a port of a bond, team or bridge, it searches on top of that one. It
+// returns "" when there is no VLAN device.
 func vlanOn(device string) (string, error) {
 	at, err := netlink.LinkByName(device)
 	if err != nil {

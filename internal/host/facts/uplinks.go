@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OtherUplinks are devices beside some that have a default route, of any table, where one of these has one, too: a packet may leave by the
-// one, and its answer come by the other. A device whose packets come by one of the devices, as a VLAN, is none, and no tunnel is. It returns nothing
-// where routes cannot be listed.
+// OtherUplinks returns devices that have a default route in any table and are not in the given list, if a device in the list also has one. A packet
+// may leave by one of the two, and its answer arrive by the other. OtherUplinks leaves out tunnels, and devices whose packets pass a device in the
+// list, such as a VLAN. It returns nil if routes cannot be listed.
 func OtherUplinks(devices []string) (names []string) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -32,7 +32,7 @@ func OtherUplinks(devices []string) (names []string) {
 		case !slices.Contains(routed, l.Attrs().Index) || l.Attrs().Flags&unix.IFF_LOOPBACK != 0:
 		case filtered(l.Attrs().Index):
 			some = true
-		case len(l.Attrs().HardwareAddr) == 6: // tunnels are answered by themselves
+		case len(l.Attrs().HardwareAddr) == 6: // packets through a tunnel get their answers through the tunnel
 			names = append(names, l.Attrs().Name)
 		}
 	}
@@ -42,11 +42,12 @@ func OtherUplinks(devices []string) (names []string) {
 	return names
 }
 
-// Uplinks are the indexes of the devices of default routes, each once: of those of the main table, or of all tables.
+// Uplinks returns the indexes of the devices of default routes, without duplicates. If tables is true, it searches all tables, else only the main
+// table.
 func Uplinks(tables bool) (indexes []int, err error) {
-	mask := uint64(netlink.RT_FILTER_DST) // no destination: the default
+	mask := uint64(netlink.RT_FILTER_DST) // routes without a destination are default routes
 	if tables {
-		mask |= netlink.RT_FILTER_TABLE // 0: all
+		mask |= netlink.RT_FILTER_TABLE // table 0 means all tables
 	}
 	add := func(index int) {
 		if index != 0 && !slices.Contains(indexes, index) {
@@ -59,7 +60,7 @@ func Uplinks(tables bool) (indexes []int, err error) {
 			return nil, fmt.Errorf("listing routes: %w", err)
 		}
 		for _, r := range routes {
-			if r.Type != unix.RTN_UNICAST { // such as unreachable, by the loopback device
+			if r.Type != unix.RTN_UNICAST { // such as unreachable, whose device is the loopback device
 				continue
 			}
 			add(r.LinkIndex)
@@ -71,8 +72,9 @@ func Uplinks(tables bool) (indexes []int, err error) {
 	return indexes, nil
 }
 
-// Decrypted are the networks from which packets come that IPsec decrypts by a policy, sorted. They come once more, by the device that has
-// received them. Policies of a VTI or an xfrm interface have a mark or an identifier: their packets come by that device.
+// Decrypted returns the source networks of the packets that IPsec decrypts by policies, sorted. These packets arrive a second time, on the device
+// that received them. Policies of a VTI or an xfrm interface, which have a mark or an identifier, are left out: their packets arrive on that
+// interface.
 func Decrypted() (from []netip.Prefix) {
 	policies, err := netlink.XfrmPolicyList(netlink.FAMILY_ALL)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// struct utmp of glibc (utmp(5), bits/utmp.h) on 64-bit machines: its size, where the type of a record, the process and the
-// address of the remote host stand, and the type of a session.
+// struct utmp of glibc (utmp(5), bits/utmp.h) on 64-bit machines: its size, the offsets of the record type, the process and the address of the remote
+// host, and the record type of a session.
 const (
 	utmpSize    = 384
 	utmpType    = 0
@@ -19,7 +19,7 @@ const (
 	userProcess = 7
 )
 
-// utmpSessions are where the sessions in a file of utmp come from that have not ended.
+// utmpSessions returns the client addresses of the sessions in a utmp file. It leaves out sessions that have ended.
 func utmpSessions(file string) (list []netip.Addr) {
 	records, _ := os.ReadFile(file)
 	for ; len(records) >= utmpSize; records = records[utmpSize:] {
@@ -28,7 +28,7 @@ func utmpSessions(file string) (list []netip.Addr) {
 		}
 		bytes := [16]byte(records[utmpAddress:])
 		a := netip.AddrFrom16(bytes)
-		if [12]byte(bytes[4:]) == [12]byte{} { // an IPv4 address has the first four alone
+		if [12]byte(bytes[4:]) == [12]byte{} { // an IPv4 address uses only the first four bytes
 			a = netip.AddrFrom4([4]byte(bytes[:4]))
 		}
 		if !a.IsUnspecified() {
@@ -38,7 +38,7 @@ func utmpSessions(file string) (list []netip.Addr) {
 	return list
 }
 
-// runs reports whether there is a process of a number. A record of utmp remains when a machine loses its power.
+// runs reports whether a process exists. After a power failure a utmp record may name a process that no longer exists.
 func runs(process uint32) bool {
 	return process > 0 && !errors.Is(unix.Kill(int(process), 0), unix.ESRCH)
 }

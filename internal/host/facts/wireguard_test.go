@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestFloodKey has programs at the port of WireGuard, in a network namespace that has no device of it, and at other ports.
+// TestFloodKey has programs at the port of WireGuard and at other ports, in a network namespace without a WireGuard device.
 func TestFloodKey(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -21,7 +21,7 @@ func TestFloodKey(t *testing.T) {
 		{51820, "wireguard-go", "udp: {protect: wireguard}", false},
 		{51820, "boringtun-cli", "udp: {protect: wireguard}", false},
 		{51820, "amneziawg-go", "udp: protect", true},
-		{51820, "", "udp: protect", true}, // a module of the kernel, which is not that of WireGuard
+		{51820, "", "udp: protect", true}, // a kernel module other than that of WireGuard
 		{443, "", "udp: {protect: quic}", false},
 		{7000, "game", "udp: protect", false},
 	} {

@@ -1,6 +1,5 @@
-// Package firstpolicy writes the first policy of a host: what serves on it becomes a service, and each line is
-// explained. In: what the host says of itself (ReadHost). Out: the text of a policy (Host.Policy) that drops everything
-// else, and lets the operator in. It applies nothing.
+// Package firstpolicy writes the first policy of a host. Each port that is served becomes a service, and each line is explained. ReadHost reads the
+// state of the host. Host.Policy returns the text of a policy that drops all other packets, and passes the operator's. The package applies nothing.
 //
 //	h, err := firstpolicy.ReadHost(devices)
 //	text := h.Policy("policy.yaml")

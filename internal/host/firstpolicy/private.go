@@ -14,8 +14,8 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// private are services for hosts that their owner knows, by the ports that IANA or their makers give them: whoever reaches them can often do
-// all with them, or uses them to amplify floods.
+// private are services for hosts that the owner of the service knows, by the ports that IANA or the vendors assign. Anyone else who can reach them
+// often has full control of them, or uses them to amplify floods.
 var private = map[string][]sockets.Service{
 	"a database":          ports(unix.IPPROTO_TCP, 1433, 1521, 3306, 33060, 5432, 5984, 8086, 9042, 26257, 27017, 27018, 27019),
 	"a cache":             append(ports(unix.IPPROTO_TCP, 6379, 11211, 16379, 26379), ports(unix.IPPROTO_UDP, 11211)...),
@@ -36,7 +36,7 @@ func ports(proto uint8, list ...uint16) (services []sockets.Service) {
 	return services
 }
 
-// privateAs says what a service is that is not meant for the world, or "".
+// privateAs returns the kind of a service that is not for the public. It returns "" for other services.
 func privateAs(s sockets.Service) string {
 	var kinds []string
 	for kind, list := range private {
@@ -48,7 +48,7 @@ func privateAs(s sockets.Service) string {
 	return strings.Join(kinds, " or ")
 }
 
-// networks are those that devices have an address of, each once.
+// networks returns the networks of the devices' addresses, without duplicates.
 func networks(devices []string) (list []netip.Prefix, err error) {
 	for _, name := range devices {
 		link, err := netlink.LinkByName(name)
@@ -75,7 +75,7 @@ func networks(devices []string) (list []netip.Prefix, err error) {
 	return list, nil
 }
 
-// privateNetworks are the networks of the host that no stranger has an address in.
+// privateNetworks returns the networks of the host with private addresses.
 func (h *Host) privateNetworks() (list []netip.Prefix) {
 	for _, p := range h.Networks {
 		if p.Addr().IsPrivate() {
@@ -85,8 +85,8 @@ func (h *Host) privateNetworks() (list []netip.Prefix) {
 	return list
 }
 
-// publish adds ports that rules of the host's NAT send on, as to containers, and that no program of the host serves. One that only the host
-// itself may ask for is none.
+// publish adds ports that the host's NAT redirects, for example to containers, unless a program of the host serves the port. It leaves out ports that
+// only the host itself can reach.
 func (h *Host) publish(list []netfilter.Translation) {
 	for _, t := range list {
 		if strings.Contains(t.Rule, "-d 127.") || strings.Contains(t.Rule, "daddr 127.") {
@@ -108,7 +108,7 @@ func (h *Host) serves(s Service) bool {
 	return slices.ContainsFunc(slices.Concat(h.Services, h.Private), func(o Service) bool { return o.Service == s.Service })
 }
 
-// listFor is where a service belongs that other hosts use.
+// listFor returns the list to which a service for other hosts belongs.
 func (h *Host) listFor(s Service) *[]Service {
 	if privateAs(s.Service) != "" && h.privateNetworks() == nil {
 		return &h.Private
@@ -116,7 +116,7 @@ func (h *Host) listFor(s Service) *[]Service {
 	return &h.Services
 }
 
-// rawNames name protocols of raw sockets and tunnels. Those of neighbours are spoken with hosts on the same link.
+// rawNames are the names of protocols of raw sockets and tunnels. neighbours are protocols between hosts on the same link.
 var (
 	rawNames   = map[uint8]string{2: "IGMP", 4: "IPIP", 41: "IPv6 in IP", 47: "GRE", 50: "ESP", 51: "AH", 88: "EIGRP", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP"}
 	neighbours = []uint8{2, 88, 89, 103, 112}
@@ -124,7 +124,7 @@ var (
 
 func protocolName(n uint8) string { return cmp.Or(rawNames[n], fmt.Sprintf("protocol %d", n)) }
 
-// protocols writes rules for what raw sockets listen for.
+// protocols writes rules for the protocols of raw sockets.
 func (h *Host) protocols(p func(string, ...any)) {
 	for _, n := range h.Raw {
 		who := ""

@@ -7,7 +7,7 @@ import (
 	"go4.org/netipx"
 )
 
-// Family is an address family, by its bit.
+// Family is a set of address families, one bit for each.
 type Family uint8
 
 const (
@@ -22,7 +22,7 @@ func familyOf(a netip.Addr) Family {
 	return IPv6
 }
 
-// AddrSet is the addresses that are in any of its parts.
+// AddrSet contains the addresses that are in any of its parts.
 type AddrSet struct {
 	Ranges []netipx.IPRange // sorted, disjoint, not adjacent, when there is more than one
 	Sets   []*Set
@@ -31,10 +31,10 @@ type AddrSet struct {
 
 func (a *AddrSet) empty() bool { return len(a.Ranges) == 0 && len(a.Sets) == 0 && !a.Local }
 
-// Plain reports whether a is made of ranges only.
+// Plain reports whether a consists of ranges only.
 func (a *AddrSet) Plain() bool { return len(a.Sets) == 0 && !a.Local }
 
-// ipset is the ranges of a as a set to calculate with.
+// ipset returns ranges as a set for set operations.
 func ipset(ranges []netipx.IPRange) *netipx.IPSet {
 	var b netipx.IPSetBuilder
 	for _, r := range ranges {
@@ -42,12 +42,12 @@ func ipset(ranges []netipx.IPRange) *netipx.IPSet {
 	}
 	s, err := b.IPSet()
 	if err != nil {
-		return &netipx.IPSet{} // only an invalid range makes an error, and there is none
+		return &netipx.IPSet{} // only an invalid range causes an error, and there is no invalid range
 	}
 	return s
 }
 
-// Join is the union of ranges, in the form of addrSet.
+// Join returns the union of ranges, in the form that AddrSet requires.
 func Join(ranges []netipx.IPRange) []netipx.IPRange {
 	if len(ranges) < 2 {
 		return ranges
@@ -55,7 +55,7 @@ func Join(ranges []netipx.IPRange) []netipx.IPRange {
 	return ipset(ranges).Ranges()
 }
 
-// Or is the union of a and b, neither nil.
+// Or returns the union of a and b, neither of which may be nil.
 func (a *AddrSet) Or(b *AddrSet) *AddrSet {
 	u := &AddrSet{Ranges: Join(slices.Concat(a.Ranges, b.Ranges)), Sets: slices.Clone(a.Sets), Local: a.Local || b.Local}
 	for _, s := range b.Sets {
@@ -66,7 +66,7 @@ func (a *AddrSet) Or(b *AddrSet) *AddrSet {
 	return u
 }
 
-// covers reports whether each part of b is a part of a.
+// covers reports whether each part of b is covered by a part of a.
 func (a *AddrSet) covers(b *AddrSet) bool {
 	for _, s := range b.Sets {
 		if !slices.Contains(a.Sets, s) {
@@ -76,7 +76,7 @@ func (a *AddrSet) covers(b *AddrSet) bool {
 	return (a.Local || !b.Local) && slices.Equal(Common(a.Ranges, b.Ranges), Join(b.Ranges))
 }
 
-// equal reports whether a and b are written the same; either may be nil.
+// equal reports whether a and b have the same parts; either may be nil.
 func (a *AddrSet) equal(b *AddrSet) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -84,7 +84,7 @@ func (a *AddrSet) equal(b *AddrSet) bool {
 	return a.Local == b.Local && slices.Equal(a.Ranges, b.Ranges) && slices.Equal(a.Sets, b.Sets)
 }
 
-// minus is a without the ranges, sets and own addresses that b names as such; a's sets are not looked into.
+// minus removes from a the ranges, sets and own addresses that are parts of b. It does not compare the contents of sets.
 func (a *AddrSet) minus(b *AddrSet) *AddrSet {
 	var build netipx.IPSetBuilder
 	for _, r := range a.Ranges {
@@ -106,7 +106,7 @@ func (a *AddrSet) minus(b *AddrSet) *AddrSet {
 	return m
 }
 
-// outside is all addresses of both families that are in none of ranges.
+// outside returns all addresses of both families that are in none of the ranges.
 func outside(ranges []netipx.IPRange) []netipx.IPRange {
 	var b netipx.IPSetBuilder
 	for _, p := range everything {
@@ -124,7 +124,7 @@ func outside(ranges []netipx.IPRange) []netipx.IPRange {
 
 var everything = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
-// Common is what is in a and in b.
+// Common returns the addresses that are in both a and b.
 func Common(a, b []netipx.IPRange) []netipx.IPRange {
 	var build netipx.IPSetBuilder
 	for _, r := range a {
@@ -138,7 +138,7 @@ func Common(a, b []netipx.IPRange) []netipx.IPRange {
 	return s.Ranges()
 }
 
-// HereBound are the addresses of no host to which packets are for this host, too: the last is that of all routers of a link, which a host
-// that forwards has (RFC 4291, 2.6.1; kernel addrconf_join_anycast).
+// HereBound contains destination addresses of packets to this host that are not the address of a single host. The last one is the address of all
+// routers of a link, which a forwarding host also has (RFC 4291, 2.6.1; kernel addrconf_join_anycast).
 var HereBound = Join(append(slices.Clone(multicast), netipx.RangeOfPrefix(netip.MustParsePrefix("255.255.255.255/32")),
 	netipx.RangeOfPrefix(netip.MustParsePrefix("fe80::/128"))))

@@ -6,10 +6,10 @@ import (
 	"go4.org/netipx"
 )
 
-// AddrTest is a test of one of a packet's addresses: it must be in `in`, and not in `out`. A nil set tests nothing.
+// AddrTest is a test of one of a packet's addresses. The address must be in In and not in Out. A nil set tests nothing.
 type AddrTest struct{ In, Out *AddrSet }
 
-// and is a test for both; ok is false when the policy cannot say it, as it takes one list of sets for each key.
+// and returns a test that holds if both tests hold. ok is false when the policy cannot express this test, because a key takes only one list of sets.
 func (t AddrTest) and(u AddrTest) (both AddrTest, ok bool) {
 	both.Out = t.Out
 	switch {
@@ -39,7 +39,7 @@ func (t AddrTest) and(u AddrTest) (both AddrTest, ok bool) {
 	return both.tidy(), true
 }
 
-// within adds to t that the address is in a and in ranges, the latter by excluding all others.
+// within adds to t the test that the address is in a and in ranges. It expresses ranges by excluding all other addresses.
 func (t AddrTest) within(a *AddrSet, ranges []netipx.IPRange) AddrTest {
 	if len(a.Sets) == 0 && slices.Equal(ranges, Common(ranges, HereBound)) { // no host has such an address
 		return AddrTest{In: &AddrSet{Ranges: Common(a.Ranges, ranges)}, Out: t.Out}
@@ -51,7 +51,7 @@ func (t AddrTest) within(a *AddrSet, ranges []netipx.IPRange) AddrTest {
 	return AddrTest{In: a, Out: others}
 }
 
-// tidy takes out of `in` what is in out.
+// tidy removes from In the addresses that are in Out.
 func (t AddrTest) tidy() AddrTest {
 	if t.In == nil || t.Out == nil {
 		return t
@@ -63,7 +63,7 @@ func (t AddrTest) tidy() AddrTest {
 	return t
 }
 
-// of is what t asks of addresses of one family; possible is false when none can pass.
+// of returns the part of t that matters for addresses of one family. possible is false when no address can pass.
 func (t AddrTest) of(f Family) (u AddrTest, possible bool) {
 	if t.In != nil {
 		if u.In = t.In.of(f); u.In.empty() {
@@ -81,13 +81,13 @@ func (t AddrTest) of(f Family) (u AddrTest, possible bool) {
 	return u, u.Out == nil || len(u.Out.Ranges) == 0 || !slices.ContainsFunc(u.Out.Ranges, whole)
 }
 
-// whole reports whether r is all addresses of its family.
+// whole reports whether r has all addresses of its family.
 func whole(r netipx.IPRange) bool {
 	p, ok := r.Prefix()
 	return ok && p.Bits() == 0
 }
 
-// of is the part of a that can hold addresses of one family.
+// of returns the part of a that can have addresses of one family.
 func (a *AddrSet) of(f Family) *AddrSet {
 	u := &AddrSet{Local: a.Local}
 	for _, r := range a.Ranges {
@@ -103,7 +103,7 @@ func (a *AddrSet) of(f Family) *AddrSet {
 	return u
 }
 
-// Or is t for packets of one family, and u for those of the other; they have the same shape.
+// Or joins t and u. t is for packets of one family, and u for packets of the other family. Both must have the same form.
 func (t AddrTest) Or(u AddrTest) AddrTest {
 	if t.In != nil {
 		t.In = t.In.Or(u.In)

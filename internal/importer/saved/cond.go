@@ -7,25 +7,25 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Cond is what a rule asks of a packet: all of it must hold. The zero cond holds for every packet.
+// Cond is the condition of a rule: all parts must hold for a packet. The zero Cond holds for every packet.
 type Cond struct {
 	Field    [packet.NumKeys]Values
 	Src, Dst AddrTest
 	Devices  []DeviceTest
-	Payload  []Payload // all of them
+	Payload  []Payload // all of them must hold
 
-	Limit    *Limit     // it holds for packets above a rate, or below
-	Marks    []MarkTest // of the packet, or its connection
-	Whole    bool       // its packets have been put together from their fragments
-	DNAT     bool       // its destination was translated
-	Routed   bool       // it has an IPv6 routing header of type 0: a policy has a check for those that drops them
-	AnyPorts bool       // its ports are those of every protocol that has any; the policy reads TCP's and UDP's
-	Unknown  []string   // what else the rule asks, that the policy cannot say
-	Narrower []string   // where the rule matches more packets than this says
+	Limit    *Limit     // holds for packets above a rate, or for packets below it
+	Marks    []MarkTest // tests of marks of the packet or its connection
+	Whole    bool       // the packets were reassembled from fragments
+	DNAT     bool       // the packet's destination was translated
+	Routed   bool       // the packet has an IPv6 routing header of type 0; a policy has a check that drops such packets
+	AnyPorts bool       // the ports are those of any protocol with ports; the policy reads only those of TCP and UDP
+	Unknown  []string   // tests of the rule that the policy cannot express
+	Narrower []string   // why the rule matches more packets than this Cond
 }
 
-// DeviceTest holds when the packet came in through one of the devices, or with not through none of them. A name ending
-// in * stands for all that begin so.
+// DeviceTest holds when the packet arrived on one of the devices or, with Not, on none of them. A name that ends in * stands for all names with that
+// prefix.
 type DeviceTest struct {
 	Names []string
 	Not   bool
@@ -33,18 +33,18 @@ type DeviceTest struct {
 
 // MarkTest is a test of a mark that the host itself gives to packets.
 type MarkTest struct {
-	Of          string // whose, in the words of messages
+	Of          string // whose mark it is, as text for messages
 	Value, Mask uint32
 	Not         bool
 }
 
-// With is c and a test of one field.
+// With returns c with a test of one field added.
 func (c Cond) With(f packet.Field, v Values) Cond {
 	c.Field[f] = c.Field[f].And(v)
 	return c
 }
 
-// WithUnknown is c and something that the policy cannot say.
+// WithUnknown returns c with a test added that the policy cannot express.
 func (c Cond) WithUnknown(what string) Cond {
 	if !slices.Contains(c.Unknown, what) {
 		c.Unknown = append(slices.Clip(c.Unknown), what)
@@ -52,7 +52,7 @@ func (c Cond) WithUnknown(what string) Cond {
 	return c
 }
 
-// From is c and a test of the source address.
+// From returns c with a test of the source address added.
 func (c Cond) From(t AddrTest) Cond {
 	var ok bool
 	if c.Src, ok = c.Src.and(t); !ok {
@@ -61,7 +61,7 @@ func (c Cond) From(t AddrTest) Cond {
 	return c
 }
 
-// To is c and a test of the destination address.
+// To returns c with a test of the destination address added.
 func (c Cond) To(t AddrTest) Cond {
 	var ok bool
 	if c.Dst, ok = c.Dst.and(t); !ok {
@@ -70,7 +70,7 @@ func (c Cond) To(t AddrTest) Cond {
 	return c
 }
 
-// And is a cond that holds when both hold.
+// And returns a Cond that holds when both c and d hold.
 func (c Cond) And(d Cond) Cond {
 	for f := range packet.NumKeys {
 		c = c.With(f, d.Field[f])
@@ -97,8 +97,8 @@ func (c Cond) And(d Cond) Cond {
 	return c
 }
 
-// Without is conds that together hold for the packets that meet c and not d, which has no unknown parts: for each
-// part of d one cond in which that part does not hold and those before it do.
+// Without returns conditions that together hold for the packets for which c holds and d does not. d must have no unknown parts. For each part of d
+// there is one condition: that part does not hold, and the parts before it hold.
 func (c Cond) Without(d Cond, f Family) (rest []Cond) {
 	keep := func(part Cond) {
 		if p, ok := c.And(part).Possible(f); ok {
@@ -128,7 +128,7 @@ func (c Cond) Without(d Cond, f Family) (rest []Cond) {
 	return rest
 }
 
-// parts is the two halves of t, each a test of its own.
+// parts splits t into its two halves, each as a test.
 func (t AddrTest) parts() (parts []AddrTest) {
 	if t.In != nil {
 		parts = append(parts, AddrTest{In: t.In})
@@ -139,10 +139,10 @@ func (t AddrTest) parts() (parts []AddrTest) {
 	return parts
 }
 
-// Not is the opposite of t, which has one half.
+// Not returns the opposite of t, which must have one half.
 func (t AddrTest) Not() AddrTest { return AddrTest{In: t.Out, Out: t.In} }
 
-// Narrowed is c, which does not hold for all packets that the rule means.
+// Narrowed returns c with a remark that the rule matches more packets than c.
 func (c Cond) Narrowed(why string) Cond {
 	if !slices.Contains(c.Narrower, why) {
 		c.Narrower = append(slices.Clip(c.Narrower), why)
@@ -150,7 +150,8 @@ func (c Cond) Narrowed(why string) Cond {
 	return c
 }
 
-// OfSYN is c, which asks for sizes of the MSS option: the rule reads those of segments without SYN, too.
+// OfSYN returns c. If c tests the MSS option of segments both with and without SYN, OfSYN marks c as narrowed, because the policy reads the option
+// only in segments with SYN.
 func (c Cond) OfSYN() Cond {
 	if flags := c.Field[packet.Flags]; c.Field[packet.MSS] == nil || flags.Within(withSYN) || flags.Within(withoutSYN) {
 		return c
@@ -158,7 +159,7 @@ func (c Cond) OfSYN() Cond {
 	return c.Narrowed("it asks for the MSS option of any segment, and the policy for that of segments with SYN")
 }
 
-// Holds reports whether packets that come in through a device pass the test.
+// Holds reports whether packets that arrive on a device pass the test.
 func (t DeviceTest) Holds(device string) bool {
 	return slices.ContainsFunc(t.Names, func(name string) bool {
 		prefix, wild := strings.CutSuffix(name, "*")

@@ -7,9 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Possible brings c into the form in which equal conds are equal, for packets of one family: protocols that ports,
-// flags and messages need are made explicit, and values that cannot occur left out. It reports whether any packet can
-// meet c.
+// Possible converts c to a normal form for packets of one family, in which equivalent conditions are equal. It makes protocols explicit that ports,
+// flags and messages require, and removes values that cannot occur. It returns false if no packet can meet c.
 func (c Cond) Possible(f Family) (Cond, bool) {
 	number := uint32(packet.FamilyIPv4)
 	if f == IPv6 {
@@ -43,8 +42,8 @@ func (c Cond) Possible(f Family) (Cond, bool) {
 	return c, true
 }
 
-// anyHeader says of packets that can have any ports, flags or messages of their protocols that they have these protocols,
-// and are no later fragments; and of those that have none of what their protocol has, that they are later fragments.
+// anyHeader simplifies tests of ports, flags or messages. A test that allows all values of some protocols becomes a test for these protocols and for
+// packets other than later fragments. A test for packets without the field, of protocols that have it, becomes a test for later fragments.
 func (c Cond) anyHeader() Cond {
 	for _, d := range Dependents {
 		v, proto := c.Field[d.Field], c.Field[packet.Proto]
@@ -61,7 +60,7 @@ func (c Cond) anyHeader() Cond {
 	return c
 }
 
-// whole reports whether v is all that packets of some protocols can have, and nothing else.
+// whole reports whether v has exactly the values that packets of some protocols can have.
 func (d dependent) whole(v Values) bool {
 	if v.Has(d.none) {
 		return false
@@ -74,7 +73,7 @@ func (d dependent) whole(v Values) bool {
 	return true
 }
 
-// protos are the protocols whose packets have the field.
+// protos returns the protocols whose packets have the field.
 func (d dependent) protos() Values {
 	var list []uint32
 	for _, o := range d.of {
@@ -83,8 +82,8 @@ func (d dependent) protos() Values {
 	return Only(list...)
 }
 
-// reassembled makes the state and the kind of fragment agree: what tracks packets puts their fragments together before
-// (kernel nf_defrag_ipv4.c, nf_defrag_ipv6_hooks.c).
+// reassembled makes the state and the kind of fragment consistent: connection tracking reassembles fragments first (kernel nf_defrag_ipv4.c,
+// nf_defrag_ipv6_hooks.c).
 func (c Cond) reassembled() Cond {
 	state, fragment := c.Field[packet.State], c.Field[packet.Fragment]
 	switch {
@@ -97,14 +96,13 @@ func (c Cond) reassembled() Cond {
 	return c
 }
 
-// ManyMessages reports whether c asks for so many ICMP messages that a rule names the others instead. Such a rule is of
-// one family.
+// ManyMessages reports whether c has so many ICMP messages that a rule names the missing messages instead. Such a rule is for one family.
 func (c *Cond) ManyMessages() bool {
 	v := c.Field[packet.ICMP]
 	return v != nil && !v.Has(packet.ICMPNone) && v.Count() > 64*256
 }
 
-// protocols makes the protocol and what depends on it agree.
+// protocols makes the protocol and the fields that depend on it consistent.
 func (c Cond) protocols(f Family) Cond {
 	messages := Values{{0, packet.ICMPv6 - 1}, {packet.ICMPNone, packet.ICMPNone}}
 	if f == IPv6 {
@@ -129,19 +127,19 @@ func (c Cond) protocols(f Family) Cond {
 	return c
 }
 
-// MaxMSS is the greatest size that an MSS option can have.
+// MaxMSS is the largest value of an MSS option.
 const MaxMSS = math.MaxUint16
 
-// Flags bytes with SYN, and packets without: other segments, and those that are none.
+// withSYN are the flag bytes with SYN. withoutSYN are the flag bytes of other segments, and the value of packets that are not segments.
 var (
 	withSYN    = FlagsWhere(func(f uint32) bool { return f&TCPFlag["syn"] != 0 })
 	withoutSYN = withSYN.Not(packet.Flags)
 )
 
-// AsksMSS reports whether only segments with SYN can meet c, for what it asks of their MSS.
+// AsksMSS reports whether only segments with SYN can meet c because of its test of the MSS.
 func (c *Cond) AsksMSS() bool { return !c.Field[packet.MSS].Has(packet.MSSNone) }
 
-// segments makes the MSS agree with the protocol and the flags: all segments with SYN have a size, or none, and no other packets.
+// segments makes the MSS consistent with the protocol and the flags. Only for segments with SYN, the MSS has a value or the value "no option".
 func (c Cond) segments() Cond {
 	v := c.Field[packet.MSS]
 	if v == nil {
@@ -174,7 +172,7 @@ type dependent struct {
 		proto  uint32
 		values Values
 	}
-	none uint32 // the value of all others
+	none uint32 // the value of the field for packets of all other protocols
 }
 
 // Dependents are the fields that only packets of certain protocols have.
@@ -197,7 +195,7 @@ func portsOf(f packet.Field) dependent {
 	}{{ProtoTCP, TCPPorts}, {ProtoUDP, UDPPorts}}}
 }
 
-// Needs is the protocols that packets with one of the values v have; nil when it can be any.
+// Needs returns the protocols of packets that can have one of the values v. It returns nil when any protocol is possible.
 func (d dependent) Needs(v Values) Values {
 	if v.Has(d.none) {
 		return nil
@@ -211,7 +209,7 @@ func (d dependent) Needs(v Values) Values {
 	return Normalize(protos)
 }
 
-// left is what packets of the protocols can have of the values v; nil when that is all they can have.
+// left returns the values in v that packets of the protocols can have. It returns nil when these are all values that such packets can have.
 func (d dependent) left(v, protos Values) Values {
 	can := Only(d.none)
 	for _, o := range d.of {
@@ -225,7 +223,7 @@ func (d dependent) left(v, protos Values) Values {
 	return v
 }
 
-// needsHeader reports whether c asks for something that only packets with an L4 header have.
+// needsHeader reports whether c tests a field that only packets with an L4 header have.
 func (c Cond) needsHeader() bool {
 	return c.AsksMSS() || c.asksBytes() || slices.ContainsFunc(Dependents, func(d dependent) bool { return !c.Field[d.Field].Has(d.none) })
 }

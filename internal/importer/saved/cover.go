@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Implied is c with the protocol and family that other parts of it imply.
+// Implied returns the fields of c with the protocol and family that other parts imply.
 func (c *Cond) Implied() (field [packet.NumKeys]Values) {
 	field = c.Field
 	for _, d := range Dependents {
@@ -25,13 +25,13 @@ func (c *Cond) Implied() (field [packet.NumKeys]Values) {
 	return field
 }
 
-// Covers reports whether c surely holds for all packets that d holds for. What the two cannot say is not looked at.
+// Covers reports whether c certainly holds for all packets that d holds for. It ignores the unknown parts of both.
 func (c *Cond) Covers(d *Cond) bool {
 	of := d.Implied()
 	return c.CoversAll(d, &of)
 }
 
-// CoversAll is covers, with what d implies.
+// CoversAll reports the same as Covers. of contains the implied fields of d, which the caller has computed.
 func (c *Cond) CoversAll(d *Cond, of *[packet.NumKeys]Values) bool {
 	for k, v := range c.Field {
 		if v != nil && !of[k].Within(v) {
@@ -46,7 +46,7 @@ func (c *Cond) CoversAll(d *Cond, of *[packet.NumKeys]Values) bool {
 	return c.Src.covers(d.Src) && c.Dst.covers(d.Dst)
 }
 
-// covers reports whether t surely holds for all addresses that u holds for.
+// covers reports whether t certainly holds for all addresses that u holds for.
 func (t AddrTest) covers(u AddrTest) bool {
 	if t.In != nil && (u.In == nil || !t.In.includes(u.In)) {
 		return false
@@ -54,7 +54,7 @@ func (t AddrTest) covers(u AddrTest) bool {
 	return t.Out == nil || u.Out != nil && u.Out.includes(t.Out) || u.In != nil && u.In.apart(t.Out)
 }
 
-// fixed is the addresses of a that are known, and all reports whether these are all.
+// fixed returns the known addresses of a. all reports whether a has no other addresses.
 func (a *AddrSet) fixed() (ranges []netipx.IPRange, all bool) {
 	ranges, all = a.Ranges, !a.Local
 	for _, s := range a.Sets {
@@ -67,7 +67,7 @@ func (a *AddrSet) fixed() (ranges []netipx.IPRange, all bool) {
 	return ranges, all
 }
 
-// includes reports whether all addresses of b are surely in a.
+// includes reports whether all addresses of b are certainly in a.
 func (a *AddrSet) includes(b *AddrSet) bool {
 	if a.equal(b) {
 		return true
@@ -89,19 +89,19 @@ func (a *AddrSet) includes(b *AddrSet) bool {
 	return len(want) == 0 || slices.Equal(Common(have, want), Join(want))
 }
 
-// apart reports whether surely no address is in both.
+// apart reports whether it is certain that no address is in both a and b.
 func (a *AddrSet) apart(b *AddrSet) bool {
 	x, all := a.fixed()
 	y, allToo := b.fixed()
 	return all && allToo && len(Common(x, y)) == 0
 }
 
-// FamilyValues are the values of packet.Family that a family stands for.
+// FamilyValues are the values of packet.Family for each family.
 var FamilyValues = map[Family]Values{
 	IPv4: Only(packet.FamilyIPv4), IPv6: Only(packet.FamilyIPv6), IPv4 | IPv6: Only(packet.FamilyIPv4, packet.FamilyIPv6),
 }
 
-// Families are those that addresses and messages of c leave; 0 when they leave any.
+// Families returns the families that the addresses and messages of c allow. It returns 0 when they allow any family.
 func (c Cond) Families() Family {
 	all := IPv4 | IPv6
 	for _, in := range []*AddrSet{c.Src.In, c.Dst.In} {
@@ -125,7 +125,7 @@ func (c Cond) Families() Family {
 	return all
 }
 
-// families are those of the addresses of a.
+// families returns the families of the addresses of a.
 func (a *AddrSet) families() (f Family) {
 	for _, r := range a.Ranges {
 		f |= familyOf(r.From())

@@ -7,12 +7,12 @@ import (
 	"go4.org/netipx"
 )
 
-// Has reports whether an option of the target is given.
+// Has reports whether the rule gives an option of the target.
 func (r *Rule) Has(option string) bool {
 	return slices.ContainsFunc(r.Options, func(t Token) bool { return t.Name == option })
 }
 
-// argument is the argument of an option of the target, or "".
+// argument returns the argument of an option of the target, or "".
 func (r *Rule) argument(option string) string {
 	for _, t := range r.Options {
 		if t.Name == option && len(t.Args) > 0 {
@@ -22,14 +22,14 @@ func (r *Rule) argument(option string) string {
 	return ""
 }
 
-// Destination is what a rule translates destinations to.
+// Destination is the new destination of a rule that translates destinations.
 type Destination struct {
 	Addr  netipx.IPRange // not valid: the host itself
-	Ports Values         // numbers; nil is the packet's own
+	Ports Values         // port numbers; nil: the packet's own port
 	Known bool
 }
 
-// parseDestination reads `ADDRESS[-ADDRESS][:PORT[-PORT]]`, an IPv6 address with ports in brackets.
+// parseDestination parses `ADDRESS[-ADDRESS][:PORT[-PORT]]`; an IPv6 address with ports is in brackets.
 func parseDestination(text string) (d Destination) {
 	addr, port := text, ""
 	switch i := strings.LastIndexByte(text, ':'); {
@@ -57,7 +57,7 @@ func parseDestination(text string) (d Destination) {
 	return d
 }
 
-// Translation is what a rule's target translates destinations to.
+// Translation returns the destination to which a rule's target translates. does is false if the target does not translate destinations.
 func (r *Rule) Translation() (d Destination, does bool) {
 	switch r.Act.Target {
 	case "DNAT":

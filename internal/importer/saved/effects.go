@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// DirectedBroadcast says what is left out where broadcasts are meant.
+// DirectedBroadcast is the remark about the broadcast addresses that the policy does not know.
 const DirectedBroadcast = "of broadcasts the policy knows 255.255.255.255 only, not those of the host's networks"
 
-// Leaves begins what is said of a rule that asks for the device by which packets leave: the kernel's own rules for forwarded packets know it.
+// Leaves is the beginning of the remark on a rule that tests the outgoing device. The policy cannot test that device, but the kernel's own rules for
+// forwarded packets can.
 const Leaves = "packets that leave by "
 
-// leavesBy says that a rule asks for the device by which a packet leaves, and what to write in its place.
+// leavesBy returns the remark on a rule that tests the outgoing device, and what to write instead.
 func leavesBy(not bool, names ...string) string {
 	other, behind := "", strings.Join(names, ", ")
 	if not {
@@ -20,7 +21,7 @@ func leavesBy(not bool, names ...string) string {
 	return fmt.Sprintf("%s%s%s, for which a policy has no key (write `to:` with the networks behind %s)", Leaves, other, behind, behind)
 }
 
-// What rules do that no policy does. The words follow `LINE: RULE:`.
+// Effects of rules that no policy has. The texts follow `LINE: RULE:`.
 const (
 	Marks     = "marks packets, and the policy does not"
 	Changes   = "changes packets, and the policy does not: rules see them as they came in"

@@ -10,21 +10,21 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Word is a test of up to 32 bits that stand together in an IP header: bits from Bit on, of the number Width, have a value in Values.
+// Word is a test of up to 32 adjacent bits in an IP header: the Width bits from Bit on have a value in Values.
 type Word struct {
 	Bit, Width int
 	Values     Values
 }
 
-// Word finds the word that a mask has of four bytes from offset on. low is how far a value must be shifted to the left to stand under
-// the mask; ok is false when the bits of the mask do not stand together.
+// MaskedWord returns the word that a mask selects in the four bytes at offset. low is the number of bits by which a value must be shifted to the left
+// to align with the mask. ok is false when the bits of the mask are not adjacent.
 func MaskedWord(offset int, mask uint32) (w Word, low int, ok bool) {
 	low = bits.TrailingZeros32(mask)
 	w = Word{Bit: 8*offset + bits.LeadingZeros32(mask), Width: bits.OnesCount32(mask)}
 	return w, low, mask != 0 && w.Width == 32-low-bits.LeadingZeros32(mask)
 }
 
-// headerFields are the fields of IP headers by their place (RFC 791, 3.1; RFC 8200, 3).
+// headerFields are the fields of IP headers by their position (RFC 791, 3.1; RFC 8200, 3).
 var headerFields = map[Family]map[[2]int]packet.Field{
 	IPv4: {{8, 6}: packet.DSCP, {16, 16}: packet.Length, {64, 8}: packet.TTL, {72, 8}: packet.Proto},
 	IPv6: {{4, 6}: packet.DSCP, {32, 16}: packet.Length, {56, 8}: packet.TTL, {48, 8}: packet.Proto},
@@ -32,10 +32,10 @@ var headerFields = map[Family]map[[2]int]packet.Field{
 
 const ipv6Header = 40
 
-// FirstHeader says how a rule for IPv6 sees the protocol.
+// FirstHeader is the remark that a rule for IPv6 tests the first header, and the policy tests the protocol after all extension headers.
 const FirstHeader = "it asks for the type of the first header, and the policy for that behind all extension headers"
 
-// Cond is what a test of a word of the IP header means; ok is false when the policy has no key for it.
+// Cond returns the condition that is equivalent to a test of a word of the IP header. ok is false when the policy has no key for it.
 func (w Word) Cond(f Family) (c Cond, ok bool) {
 	if field, known := headerFields[f][[2]int{w.Bit, w.Width}]; known {
 		v := w.Values
@@ -71,7 +71,7 @@ func (v Values) shifted(by uint32) (out Values) {
 	return out
 }
 
-// addresses is the IPv4 addresses that begin with one of the values.
+// addresses returns the IPv4 addresses that begin with one of the values.
 func (w Word) addresses() AddrTest {
 	var ranges []netipx.IPRange
 	rest := 32 - w.Width

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// Source is a file as it was read.
+// Source is a file and its content.
 type Source struct {
 	Name string // for messages
 	Data []byte
 }
 
-// InputError is an input that cannot be read.
+// InputError is the error for an input that cannot be read.
 type InputError struct {
 	File   string
-	Line   int // 0 when it is about the whole
+	Line   int // 0 when the error is about the whole file
 	Msg    string
 	Remedy string
 }
@@ -26,10 +26,10 @@ func (e *InputError) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg)
 }
 
-// Hint is what the user can do.
+// Hint returns the remedy.
 func (e *InputError) Hint() string { return e.Remedy }
 
-// lookalikes are texts that people take for saved rules, by how a line of them begins or what it contains.
+// lookalikes are texts that people mistake for saved rules. Each is recognized by the beginning or a part of a line.
 var lookalikes = []struct {
 	begins       []string
 	what, remedy string
@@ -46,7 +46,7 @@ var lookalikes = []struct {
 	{[]string{"<!DOCTYPE", "<html", "<?xml"}, "a document of markup", "save the rules themselves"},
 }
 
-// Resembles says what a line seems to be of, and what to do then.
+// Resembles returns the kind of text from which a line seems to be, and a remedy.
 func Resembles(line string) (what, remedy string) {
 	for _, l := range lookalikes {
 		for _, b := range l.begins {

@@ -10,7 +10,7 @@ import (
 	"go4.org/netipx"
 )
 
-// ipsetDims are the parts of the entries of the types of sets; nil is a type that the policy has no equal for.
+// ipsetDims are the parts of the entries of each type of set; nil is a type without equal in the policy.
 var ipsetDims = map[string][]Dim{
 	"hash:ip": {DimAddr}, "hash:net": {DimAddr}, "bitmap:ip": {DimAddr}, "bitmap:port": {DimPort},
 	"hash:ip,port": {DimAddr, DimPort}, "hash:net,port": {DimAddr, DimPort}, "list:set": {DimAddr},
@@ -18,13 +18,13 @@ var ipsetDims = map[string][]Dim{
 	"hash:net,net": nil, "hash:net,port,net": nil, "hash:net,iface": nil,
 }
 
-// ipsetAliases are names of types from before ipset 6, which it still takes (ipset(8)).
+// ipsetAliases are names of types from before ipset 6, which ipset still accepts (ipset(8)).
 var ipsetAliases = map[string]string{
 	"iphash": "hash:ip", "nethash": "hash:net", "ipmap": "bitmap:ip", "portmap": "bitmap:port", "ipporthash": "hash:ip,port",
 	"netporthash": "hash:net,port", "setlist": "list:set", "macipmap": "bitmap:ip,mac", "ipportiphash": "hash:ip,port,ip", "ipportnethash": "hash:ip,port,net",
 }
 
-// ReadIpset reads the output of ipset save into rs.
+// ReadIpset parses the output of ipset save into rs.
 func ReadIpset(rs *Ruleset, rep *Report, src Source) error {
 	byName := map[string]*Set{}
 	var made []*Set
@@ -32,7 +32,7 @@ func ReadIpset(rs *Ruleset, rep *Report, src Source) error {
 	for line := range strings.SplitSeq(string(src.Data), "\n") {
 		number++
 		at := Place{File: src.Name, Line: number, Text: strings.TrimSpace(line)}
-		words := slices.DeleteFunc(split(at.Text), func(w string) bool { // which say how to answer, and stand anywhere
+		words := slices.DeleteFunc(split(at.Text), func(w string) bool { // options about the output, which may be anywhere in the line
 			return slices.Contains([]string{"-exist", "-!", "-quiet", "-q"}, w)
 		})
 		switch {
@@ -63,14 +63,14 @@ func ReadIpset(rs *Ruleset, rep *Report, src Source) error {
 	return nil
 }
 
-// ipsetSizes are options of create that change neither what a set holds nor what it is looked up for, by how many arguments follow.
+// ipsetSizes are options of create that affect neither the content nor the lookups of a set, with their numbers of arguments.
 var ipsetSizes = map[string]int{
 	"hashsize": 1, "probes": 1, "resize": 1, "bucketsize": 1, "initval": 1, "size": 1, "gc": 1, "counters": 0, "comment": 0, "skbinfo": 0, "forceadd": 0,
 	"range": 1, "from": 1, "to": 1,
 }
 
-// createSet reads `create NAME TYPE family inet maxelem N timeout N …`. It is an error when a word means nothing that is known: what the set
-// holds may depend on it.
+// createSet parses `create NAME TYPE family inet maxelem N timeout N …`. It returns an error for an unknown word, because the content of the set may
+// depend on it.
 func createSet(at Place, name, kind string, words []string) (*Set, error) {
 	if full, old := ipsetAliases[kind]; old {
 		kind = full
@@ -104,7 +104,7 @@ func createSet(at Place, name, kind string, words []string) (*Set, error) {
 	return s, nil
 }
 
-// option reads an option of create that changes what the set holds, and returns how many arguments it has, or -1 when it is none.
+// option parses an option of create that affects the content of the set. It returns its number of arguments, or -1 when it is not an option.
 func (s *Set) option(words []string) int {
 	value := ""
 	if len(words) > 1 {
@@ -160,10 +160,10 @@ func whyNot(kind string) string {
 	return ""
 }
 
-// entryOptions are the options of an entry, by how many arguments follow.
+// entryOptions are the options of an entry, with their numbers of arguments.
 var entryOptions = map[string]int{"nomatch": 0, "comment": 1, "timeout": 1, "packets": 1, "bytes": 1, "skbmark": 1, "skbprio": 1, "skbqueue": 1}
 
-// addEntry reads `add NAME ENTRY timeout N nomatch comment "…"`.
+// addEntry parses `add NAME ENTRY timeout N nomatch comment "…"`.
 func addEntry(s *Set, rep *Report, at Place, text string, words []string, byName map[string]*Set) {
 	if s.Problem != "" {
 		return
@@ -212,8 +212,8 @@ func addList(s *Set, name string, byName map[string]*Set) {
 	}
 }
 
-// widened is r as a set with a netmask holds it: whole prefixes of that length. A packet's address is cut to it before it is looked up
-// (kernel net/netfilter/ipset/ip_set_hash_ip.c).
+// widened returns r in the form in which a set with a netmask stores it: whole prefixes of that length. The kernel masks a packet's address before
+// the lookup (kernel net/netfilter/ipset/ip_set_hash_ip.c).
 func (s *Set) widened(r netipx.IPRange) netipx.IPRange {
 	if s.Length == 0 {
 		return r
@@ -226,7 +226,7 @@ func (s *Set) widened(r netipx.IPRange) netipx.IPRange {
 	return netipx.IPRangeFrom(first.Addr(), netipx.PrefixLastIP(last))
 }
 
-// entry reads ADDRESS, PORT, or ADDRESS,[PROTO:]PORT.
+// entry parses ADDRESS, PORT, or ADDRESS,[PROTO:]PORT.
 func entry(s *Set, text string) (e Entry, ok bool) {
 	addr, port, _ := strings.Cut(text, ",")
 	for _, d := range s.Dims {
@@ -247,7 +247,7 @@ func entry(s *Set, text string) (e Entry, ok bool) {
 	return e, true
 }
 
-// ipsetPorts reads PROTO:FIRST-LAST. Without a protocol it is TCP's, as ipset has it, or in a set of ports any's.
+// ipsetPorts parses PROTO:FIRST-LAST. Without a protocol it means TCP, as in ipset, or with any, which is for sets of ports, any protocol.
 func ipsetPorts(text string, any bool) (Values, bool) {
 	proto, ports, named := strings.Cut(text, ":")
 	if !named {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// builtin are the built-in chains, and where on a packet's way they are asked.
+// builtin maps the built-in chains to the hooks at which packets pass them.
 var builtin = map[string]Hook{
 	"PREROUTING": HookPrerouting, "INPUT": HookInput, "FORWARD": HookForward,
 	"OUTPUT": HookOutput, "POSTROUTING": HookOutput,
@@ -15,7 +15,7 @@ var builtin = map[string]Hook{
 // tablePriority is the order of the tables at one hook (kernel include/uapi/linux/netfilter_ipv4.h).
 var tablePriority = map[string]int{"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 
-// saveFile is a file of iptables-save as far as it was read.
+// saveFile is the state of parsing a file of iptables-save.
 type saveFile struct {
 	file    string
 	family  Family
@@ -25,7 +25,7 @@ type saveFile struct {
 	private map[string]*Set // the sets by name
 }
 
-// ReadIptables reads the output of iptables-save or, by its family, ip6tables-save into rs.
+// ReadIptables parses the output of iptables-save or, depending on the family, ip6tables-save into rs.
 func ReadIptables(rs *Ruleset, rep *Report, src Source, f Family) error {
 	p := &saveFile{file: src.Name, family: f, rs: rs, report: rep, private: map[string]*Set{}}
 	for _, s := range rs.Sets {
@@ -48,7 +48,7 @@ func ReadIptables(rs *Ruleset, rep *Report, src Source, f Family) error {
 	return nil
 }
 
-// line reads one line.
+// line parses one line.
 func (p *saveFile) line(at Place) error {
 	text := at.Text
 	switch {
@@ -79,7 +79,7 @@ func (p *saveFile) begin(at Place, name string) error {
 	return nil
 }
 
-// declare reads `:INPUT DROP [0:0]`.
+// declare parses `:INPUT DROP [0:0]`.
 func (p *saveFile) declare(at Place, text string) error {
 	words := strings.Fields(text)
 	if len(words) < 2 {
@@ -101,7 +101,7 @@ func (p *saveFile) declare(at Place, text string) error {
 	return nil
 }
 
-// command reads `-A CHAIN …` and the other commands that iptables-restore takes, with counters before them or without.
+// command parses `-A CHAIN …` and the other commands of iptables-restore, with or without counters before them.
 func (p *saveFile) command(at Place) error {
 	text := at.Text
 	if text[0] == '[' {
@@ -134,7 +134,7 @@ func (p *saveFile) command(at Place) error {
 		p.chain(at, args[0])
 	case "-P", "--policy":
 		return p.declare(at, strings.Join(args, " "))
-	case "-F", "--flush", "-Z", "--zero", "-X", "--delete-chain": // of chains that iptables-restore has just emptied
+	case "-F", "--flush", "-Z", "--zero", "-X", "--delete-chain": // these commands affect only chains that iptables-restore has just emptied
 		for _, c := range p.table.Order {
 			if (args[0] == "" || args[0] == c.Name) && len(c.Rules) > 0 && name != "-Z" && name != "--zero" {
 				return p.unlike(at)
@@ -146,8 +146,8 @@ func (p *saveFile) command(at Place) error {
 	return nil
 }
 
-// unlike is the error that a line is nothing that is understood. Where rules are removed or replaced, a part of them is no
-// import.
+// unlike returns the error for a line that is not supported. The line is an error because importing only a part of a file would be wrong if the file
+// removes or replaces rules.
 func (p *saveFile) unlike(at Place) error {
 	remedy := "save the rules with iptables-save"
 	if what, how := Resembles(at.Text); what != "" {
@@ -156,7 +156,7 @@ func (p *saveFile) unlike(at Place) error {
 	return &InputError{File: at.File, Line: at.Line, Msg: fmt.Sprintf("%q is no line of iptables-save", Shorten(at.Text)), Remedy: remedy}
 }
 
-// chain is a chain of the table at hand. iptables-restore takes files without lines for the built-in ones.
+// chain returns a chain of the current table. iptables-restore accepts files without lines for the built-in chains.
 func (p *saveFile) chain(at Place, name string) *Chain {
 	c, known := p.table.Chains[name], false
 	if c != nil {
@@ -172,7 +172,7 @@ func (p *saveFile) chain(at Place, name string) *Chain {
 	return c
 }
 
-// base makes c a base chain that accepts.
+// base makes c a base chain whose policy is to accept.
 func (p *saveFile) base(c *Chain) {
 	c.HookName = c.Name
 	c.Priority = tablePriority[p.table.Kind]
@@ -180,14 +180,14 @@ func (p *saveFile) base(c *Chain) {
 	c.Policy = Action{Kind: ActAccept}
 }
 
-// rule reads a rule behind its chain. What is not understood makes it one without equal.
+// rule parses the part of a rule after its chain. A part that is not understood makes the rule one without equal.
 func (p *saveFile) rule(at Place, words []string) Rule {
 	r := iptablesRuleReader{file: p, rule: Rule{At: at, Alts: []Cond{{}}}}
 	r.read(words)
 	return r.rule
 }
 
-// split takes a line apart at blanks, with quotes and backslashes as iptables-restore has them.
+// split splits a line at spaces, with the quotes and backslashes of iptables-restore.
 func split(text string) []string {
 	if !strings.ContainsAny(text, `"'\`) {
 		return strings.Fields(text)

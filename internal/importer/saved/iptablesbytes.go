@@ -21,7 +21,7 @@ func ipHeader(f Family) int {
 // shortHeader is the length of the headers of UDP and ICMP.
 const shortHeader = 8
 
-// bytesOf reads what u32 and string ask of a packet's bytes.
+// bytesOf parses the tests of a packet's bytes by u32 and string.
 func (r *iptablesRuleReader) bytesOf(all []Token) {
 	parts := map[int][]Token{}
 	texts := false
@@ -45,13 +45,13 @@ func (r *iptablesRuleReader) bytesOf(all []Token) {
 	}
 }
 
-// location is what the tests of a rule say of where the bytes stand.
+// location is what the tests of a rule say about the position of the bytes.
 type location struct {
 	family Family
 	short  bool // the IP header has no options, or no extension headers
 }
 
-// noOptions says which packets a test of bytes leaves out.
+// noOptions says which packets a test of bytes does not match.
 const noOptions = "it reads no packets with IPv4 options or IPv6 extension headers, and the policy reads those, too"
 
 // u32 reads the tests of one u32 match.
@@ -70,7 +70,7 @@ func (r *iptablesRuleReader) u32(t Token, place *location, texts bool) {
 				return
 			}
 			place.short = true
-			if !texts { // the texts are in the chain that it leads to
+			if !texts { // the texts are in the chain that the rule leads to
 				r.each(func(c Cond) Cond { return c.Narrowed(noOptions) })
 			}
 		case u.base == atIP && place.family == IPv6 && r.firstIs(u):
@@ -91,7 +91,7 @@ func (r *iptablesRuleReader) u32(t Token, place *location, texts bool) {
 	r.askBytes(t.Not, bytes, fields, place)
 }
 
-// askBytes narrows the rule by tests of bytes and of fields, which must all hold, or with not must not.
+// askBytes narrows the rule by tests of bytes and of fields. All must hold or, with not, must not all hold.
 func (r *iptablesRuleReader) askBytes(not bool, bytes Payload, fields []Cond, place *location) {
 	if not && len(fields) > 0 {
 		r.unknown("! -m u32, of the IP header")
@@ -112,7 +112,7 @@ func (r *iptablesRuleReader) askBytes(not bool, bytes Payload, fields []Cond, pl
 	})
 }
 
-// firstIs reports whether a test holds, as the rule's protocol is that of the first header behind that of IPv6.
+// firstIs reports whether a test holds because the rule's protocol is that of the first header after the IPv6 header.
 func (r *iptablesRuleReader) firstIs(u u32Test) bool {
 	w, low, ok := MaskedWord(u.offset, u.mask)
 	if !ok || w.Bit != 48 || w.Width != 8 || low != u.shift || len(r.protos) != 1 {
@@ -121,7 +121,7 @@ func (r *iptablesRuleReader) firstIs(u u32Test) bool {
 	return Only(r.protos[0]).Within(u.values)
 }
 
-// base is where the offset of a test counts from.
+// base is the position that the offset of a test is relative to.
 type base uint8
 
 const (
@@ -139,7 +139,7 @@ type u32Test struct {
 	values Values
 }
 
-// headerLength reports whether the test holds for IPv4 headers without options alone.
+// headerLength reports whether the test holds exactly for IPv4 headers without options.
 func (u u32Test) headerLength(f Family) bool {
 	w, _, ok := MaskedWord(u.offset, u.mask)
 	return ok && f == IPv4 && u.base == atIP && w.Bit == 4 && w.Width == 4 && len(u.values) == 1 && u.values[0] == Span{First: 5, Last: 5}
@@ -147,7 +147,7 @@ func (u u32Test) headerLength(f Family) bool {
 
 var operation = wording.Regexp(`^(&|>>|<<|@)\s*(0[xX][0-9a-fA-F]+|\d+)\s*`)
 
-// parseU32 reads a test, which begins at the IP header (iptables-extensions(8), u32).
+// parseU32 parses a test, which starts at the IP header (iptables-extensions(8), u32).
 func parseU32(text string) (u u32Test, ok bool) {
 	where, values, ok := strings.Cut(strings.TrimSpace(text), "=")
 	if !ok {
@@ -172,7 +172,7 @@ func parseU32(text string) (u u32Test, ok bool) {
 	return u, ok
 }
 
-// startOf reads the number that a location begins with.
+// startOf parses the number at the start of a location.
 func startOf(text string) (n int, rest string, ok bool) {
 	m := operation().FindStringSubmatch("@" + strings.TrimSpace(text))
 	if m == nil {
@@ -182,7 +182,7 @@ func startOf(text string) (n int, rest string, ok bool) {
 	return int(value), strings.TrimSpace(text)[len(m[0])-1:], err == nil
 }
 
-// apply does one operation. Of the jumps it knows those over the IP header and over that of TCP.
+// apply applies one operation. It supports only jumps over the IP header and over the TCP header.
 func (u *u32Test) apply(operator string, n uint32) bool {
 	switch operator {
 	case "&":
@@ -208,7 +208,7 @@ func (u *u32Test) apply(operator string, n uint32) bool {
 	return true
 }
 
-// meaning is the field that the test asks for, or the bytes at a place, or the reason that there is no equal.
+// meaning returns the field that the test means, or bytes at a position, or the reason why there is no equal.
 func (u u32Test) meaning(place *location) (c Cond, at *At, why string) {
 	header := ipHeader(place.family)
 	if u.base == atIP && u.offset+4 > header && u.offset >= header-3 && (place.family == IPv6 && place.short) || u.base == atIP && u.offset >= header && place.short {
@@ -238,7 +238,7 @@ func (u u32Test) meaning(place *location) (c Cond, at *At, why string) {
 	return c, &At{Header: u.base == atL4, Offset: u.offset + n, Mask: string(mask[n:]), Value: string(value[n:])}, ""
 }
 
-// text reads one string match. The kernel looks from the IP header on, and the policy in the payload.
+// text parses one string match. The kernel searches from the IP header on, and the policy in the payload.
 func (r *iptablesRuleReader) text(of []Token, place *location) {
 	t := Text{}
 	from, to, not, ok := 0, 65535, false, true
@@ -290,7 +290,7 @@ func (r *iptablesRuleReader) text(of []Token, place *location) {
 	}
 }
 
-// searched says where the policy looks for a text.
+// searched says where the policy searches for a text.
 func searched(exact bool, within int) string {
 	if exact {
 		return noOptions
@@ -298,7 +298,7 @@ func searched(exact bool, within int) string {
 	return fmt.Sprintf("-m string looks in the whole packet, and the policy in the first %d bytes behind the header of TCP, UDP or ICMP", within)
 }
 
-// hexString reads text with bytes in hexadecimal between bars.
+// hexString parses text with hexadecimal bytes between bars.
 func hexString(text string) (string, bool) {
 	var b strings.Builder
 	inHex := false

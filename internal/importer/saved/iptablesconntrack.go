@@ -6,8 +6,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// conntrack reads the options of -m conntrack. Those of a connection's addresses and ports are of the packet that began
-// it: a packet in state NEW is that packet, so they are its own. Of others nobody knows which way they go.
+// conntrack parses the options of -m conntrack. The addresses and ports of a connection are those of the packet that started the connection. A packet
+// in state NEW is that packet, so the addresses and ports are its own. The direction of other packets is unknown.
 func (r *iptablesRuleReader) conntrack(of []Token) {
 	original := false
 	for _, t := range of {
@@ -45,7 +45,7 @@ func (r *iptablesRuleReader) conntrack(of []Token) {
 // tracked are the states of packets that belong to a connection.
 var tracked = Only(packet.StateNew, packet.StateEstablished, packet.StateRelated)
 
-// direction reads --ctdir, and reports whether the packets are those of the side that began.
+// direction parses --ctdir, and reports whether it means packets of the side that started the connection.
 func (r *iptablesRuleReader) direction(t Token, isNew bool) bool {
 	original := t.Args[0] == "ORIGINAL" != t.Not
 	if !isNew {
@@ -59,7 +59,7 @@ func (r *iptablesRuleReader) direction(t Token, isNew bool) bool {
 	return original
 }
 
-// trackedProtocol reads --ctproto. An ICMP error that belongs to a connection has the connection's protocol.
+// trackedProtocol parses --ctproto. An ICMP error that belongs to a connection has the connection's protocol.
 func (r *iptablesRuleReader) trackedProtocol(t Token) {
 	n, ok := ProtoNumber(t.Args[0])
 	if !ok {
@@ -94,7 +94,7 @@ func (r *iptablesRuleReader) originalPort(t Token, original bool, f packet.Field
 	ports(f, ":")(r, t.Not, t.Args)
 }
 
-// originalOnly makes a rule one without equal for packets of which nobody knows the direction.
+// originalOnly makes a rule one without equivalent for packets whose direction is unknown.
 func (r *iptablesRuleReader) originalOnly(t Token, original bool) {
 	r.each(func(c Cond) Cond { return c.With(packet.State, tracked) })
 	if !original {

@@ -2,10 +2,10 @@ package saved
 
 import "strings"
 
-// arity is how many arguments each option of an extension takes.
+// arity contains the number of arguments of each option of an extension.
 type arity map[string]int
 
-// extension reads a table of options: `name=2`, or `name` for one argument, `name=0` for none.
+// extension parses a table of options: `name=2`; `name` means one argument, `name=0` none.
 func extension(text string) arity {
 	options := arity{}
 	for word := range strings.FieldsSeq(text) {
@@ -19,7 +19,7 @@ func extension(text string) arity {
 	return options
 }
 
-// coreOptions are the options of iptables itself (iptables(8)), by all their names, with the one that is used here.
+// coreOptions maps all names of the options of iptables itself (iptables(8)) to the name that is used here.
 var coreOptions = map[string]string{
 	"-p": "-p", "--protocol": "-p", "--proto": "-p", "-s": "-s", "--source": "-s", "--src": "-s",
 	"-d": "-d", "--destination": "-d", "--dst": "-d", "-i": "-i", "--in-interface": "-i",
@@ -29,15 +29,15 @@ var coreOptions = map[string]string{
 	"-n": "-n", "--numeric": "-n", "-v": "-n", "--verbose": "-n", "-x": "-n", "--exact": "-n",
 }
 
-// coreArity is for the names that coreOptions uses.
+// coreArity contains the number of arguments of each name in coreOptions.
 var coreArity = arity{
 	"-p": 1, "-s": 1, "-d": 1, "-i": 1, "-o": 1, "-m": 1, "-j": 1, "-g": 1, "-f": 0, "-c": 2, "-4": 0, "-6": 0, "-n": 0,
 }
 
 const portOptions = "sport source-port dport destination-port "
 
-// matchOptions are the options of the extensions that match (iptables-extensions(8)), whether or not the policy has an
-// equal: only so is it known where the arguments of one end.
+// matchOptions are the options of the extensions that match (iptables-extensions(8)). It includes options without equivalent in the policy, because
+// the parser must know where the arguments of each option end.
 var matchOptions = map[string]arity{
 	"addrtype": extension("src-type dst-type limit-iface-in=0 limit-iface-out=0"),
 	"ah":       extension("ahspi ahlen ahres=0"), "bpf": extension("object-pinned bytecode"),

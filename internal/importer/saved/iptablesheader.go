@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// fragment reads -f, which is all fragments but the first.
+// fragment parses -f, which matches all fragments except the first.
 func (r *iptablesRuleReader) fragment(not bool, _ []string) {
 	v := Only(packet.FragmentLater)
 	if not {
@@ -17,7 +17,7 @@ func (r *iptablesRuleReader) fragment(not bool, _ []string) {
 	r.each(func(c Cond) Cond { return c.With(packet.Fragment, v) })
 }
 
-// portList reads ports with commas between them, for the protocols of the rule.
+// portList parses ports that are separated by commas, for the protocols of the rule.
 func (r *iptablesRuleReader) portList(not bool, text, sep string) (Values, bool) {
 	if len(r.protos) == 0 {
 		return nil, false
@@ -39,7 +39,7 @@ func (r *iptablesRuleReader) portList(not bool, text, sep string) (Values, bool)
 		if !ok1 || !ok2 || word == "" {
 			return nil, false
 		}
-		if first.First <= last.Last { // the other way round no port is between them
+		if first.First <= last.Last { // otherwise the range is empty
 			spans = append(spans, Span{First: first.First, Last: last.Last})
 		}
 	}
@@ -50,7 +50,7 @@ func (r *iptablesRuleReader) portList(not bool, text, sep string) (Values, bool)
 	return PortsIn(list, r.protos...)
 }
 
-// portNumber is a port by its number or by its name, as this host's services file or the list of values.go has it.
+// portNumber returns a port by its number or by its name in this host's services file or the list of values.go.
 func portNumber(text string, proto uint32) (Span, bool) {
 	if s, ok := PortSpan(text, "\x00"); ok {
 		return s, true
@@ -59,7 +59,7 @@ func portNumber(text string, proto uint32) (Span, bool) {
 	return Span{First: uint32(n), Last: uint32(n)}, err == nil
 }
 
-// ports reads ports. A packet without ports, as a later fragment, matches neither them nor their negation.
+// ports parses ports. A packet without ports, such as a later fragment, matches neither ports nor their negation.
 func ports(f packet.Field, sep string) func(*iptablesRuleReader, bool, []string) {
 	return func(r *iptablesRuleReader, not bool, args []string) {
 		v, ok := r.portList(not, args[0], sep)
@@ -71,7 +71,7 @@ func ports(f packet.Field, sep string) func(*iptablesRuleReader, bool, []string)
 	}
 }
 
-// eitherPort reads multiport's --ports: the source's or the destination's.
+// eitherPort parses multiport's --ports, which match the source port or the destination port.
 func (r *iptablesRuleReader) eitherPort(not bool, args []string) {
 	v, ok := r.portList(not, args[0], ":")
 	if !ok {
@@ -96,7 +96,7 @@ func (r *iptablesRuleReader) tcpFlags(not bool, args []string) {
 	r.each(func(c Cond) Cond { return c.With(packet.Flags, v) })
 }
 
-// icmpType reads a type, a type and a code, or any.
+// icmpType parses a type, a type and a code, or any.
 func (r *iptablesRuleReader) icmpType(not bool, args []string) {
 	base := ICMPBase(r.file.family)
 	all := Values{{First: base, Last: base + 0xffff}}
@@ -111,7 +111,7 @@ func (r *iptablesRuleReader) icmpType(not bool, args []string) {
 	r.each(func(c Cond) Cond { return c.With(packet.ICMP, v) })
 }
 
-// icmpMessages are the messages that TYPE, TYPE/CODE, a name, or any mean.
+// icmpMessages returns the messages that TYPE, TYPE/CODE, a name, or any mean.
 func icmpMessages(f Family, text string) (Values, bool) {
 	base := ICMPBase(f)
 	if text == "any" || text == "255" && f == IPv4 {
@@ -132,7 +132,7 @@ func icmpMessages(f Family, text string) (Values, bool) {
 	return Only(first | c), ok
 }
 
-// state reads states of connection tracking, among which are DNAT and SNAT.
+// state parses states of connection tracking, which include DNAT and SNAT.
 func (r *iptablesRuleReader) state(not bool, args []string) {
 	v, translated := Values{}, false
 	for name := range strings.SplitSeq(strings.ToLower(args[0]), ",") {
@@ -160,7 +160,7 @@ func (r *iptablesRuleReader) state(not bool, args []string) {
 	}
 }
 
-// spanOf reads a number or a range FIRST:LAST of a field.
+// spanOf parses a number or a range FIRST:LAST of a field.
 func spanOf(f packet.Field, limit uint64) func(*iptablesRuleReader, bool, []string) {
 	return func(r *iptablesRuleReader, not bool, args []string) {
 		s, ok := NumberSpan(args[0], ":", limit)
@@ -176,7 +176,7 @@ func spanOf(f packet.Field, limit uint64) func(*iptablesRuleReader, bool, []stri
 	}
 }
 
-// segmentSize reads a size or a range of sizes of the MSS option. Segments without one match the negation.
+// segmentSize parses a value or a range of values of the MSS option. Segments without the option match the negation.
 func (r *iptablesRuleReader) segmentSize(not bool, args []string) {
 	s, ok := NumberSpan(args[0], ":", MaxMSS)
 	if !ok || len(r.protos) != 1 || r.protos[0] != ProtoTCP {
@@ -190,7 +190,7 @@ func (r *iptablesRuleReader) segmentSize(not bool, args []string) {
 	r.each(func(c Cond) Cond { return c.With(packet.MSS, v) })
 }
 
-// class reads a DSCP by its name.
+// class parses a DSCP name.
 func (r *iptablesRuleReader) class(not bool, args []string) {
 	n, ok := DSCPNumbers[strings.ToLower(args[0])]
 	if !ok {
@@ -210,7 +210,7 @@ var tosNames = map[string]string{
 	"minimize-cost": "0x02/0x3f", "normal-service": "0x00/0x3f",
 }
 
-// tos reads VALUE[/MASK] of the byte whose upper six bits are the DSCP. The policy reads no others of it.
+// tos parses VALUE[/MASK] of the byte whose upper six bits are the DSCP. The policy cannot test the other two bits.
 func (r *iptablesRuleReader) tos(not bool, args []string) {
 	text := args[0]
 	if name, ok := tosNames[strings.ToLower(text)]; ok {
@@ -239,7 +239,7 @@ func (r *iptablesRuleReader) tos(not bool, args []string) {
 	r.each(func(c Cond) Cond { return c.With(packet.DSCP, v) })
 }
 
-// mark reads VALUE[/MASK] of a packet's mark, or its connection's.
+// mark parses VALUE[/MASK] of a packet's mark, or of its connection's mark.
 func mark(of string) func(*iptablesRuleReader, bool, []string) {
 	return func(r *iptablesRuleReader, not bool, args []string) {
 		value, masked, hasMask := strings.Cut(args[0], "/")

@@ -8,13 +8,13 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// rateUnits are the times of a rate, by how they begin (libxt_limit.c).
+// rateUnits are the time units of a rate, by their first letters (libxt_limit.c).
 var rateUnits = []struct {
 	letter byte
 	unit   string
 }{{'s', "s"}, {'m', "min"}, {'h', "h"}, {'d', "day"}}
 
-// parseRate reads `10/sec`, `3/hour`, or of hashlimit `512kb/s`; without a time it is a second's.
+// parseRate parses `10/sec`, `3/hour`, or for hashlimit `512kb/s`. Without a unit it is per second.
 func parseRate(text string) (n uint64, unit string, bits, ok bool) {
 	amount, time, hasTime := strings.Cut(text, "/")
 	digits := strings.TrimRight(amount, "kmgbKMGB")
@@ -44,7 +44,8 @@ func parseRate(text string) (n uint64, unit string, bits, ok bool) {
 	return 0, "", false, false
 }
 
-// limit reads the options of limit or hashlimit. all are the rule's: matches before this one decide which packets it counts.
+// limit parses the options of limit or hashlimit. all contains the rule's tokens: the matches before this one select the packets that the limit
+// counts.
 func (r *iptablesRuleReader) limit(name string, of, all []Token) {
 	l := &Limit{At: r.rule.At, What: "-m " + name, Rate: 3, Unit: "h", Burst: 5} // as in iptables-extensions(8)
 	modes, lengths, ok, burst := "", map[string]string{}, true, uint64(0)
@@ -85,7 +86,7 @@ func (r *iptablesRuleReader) limit(name string, of, all []Token) {
 	r.each(func(c Cond) Cond { return c.And(Cond{Limit: l}) })
 }
 
-// connections reads the options of connlimit. It counts the packet's own connection, too: above 20 is the 21st (xt_connlimit.c).
+// connections parses the options of connlimit. connlimit also counts the packet's own connection, so "above 20" means the 21st (xt_connlimit.c).
 func (r *iptablesRuleReader) connections(of []Token) {
 	l := &Limit{At: r.rule.At, What: "-m connlimit"}
 	length, to, ok := 32, false, true
@@ -123,8 +124,8 @@ func (r *iptablesRuleReader) connections(of []Token) {
 	r.each(func(c Cond) Cond { return c.And(Cond{Limit: l}) })
 }
 
-// inBytes sets the burst of a limit in bytes. hashlimit begins with the bytes of a second, and counts each length in parts of 16
-// bytes; a burst that is named is that of some more seconds, once for each address (kernel xt_hashlimit.c, hashlimit_byte_cost).
+// inBytes sets the burst of a limit in bytes. A bucket of hashlimit starts with the bytes of a second, and counts each length in units of 16 bytes.
+// If a burst is given, it is the bytes of that many more seconds, once for each address (kernel xt_hashlimit.c, hashlimit_byte_cost).
 func inBytes(l *Limit, burst uint64) bool {
 	second := l.Rate / map[string]uint64{"s": 1, "min": 60, "h": 3600, "day": 86400}[l.Unit]
 	const least, most = 8 * 1500, 100_000_000_000 // of a policy
@@ -136,7 +137,7 @@ func inBytes(l *Limit, burst uint64) bool {
 	return l.Burst >= least && l.Burst <= most && l.Rate <= most
 }
 
-// behind is an extension that is asked after name: packets that it leaves out have been counted.
+// behind returns an extension that is evaluated after the extension name, or "". Packets that do not match it were already counted.
 func behind(all []Token, name string) string {
 	seen := false
 	for _, t := range all {
@@ -151,7 +152,7 @@ func behind(all []Token, name string) string {
 	return ""
 }
 
-// perMode reads --hashlimit-mode and the masks. A port that the rule fixes makes no difference.
+// perMode parses --hashlimit-mode and the masks. A port in the mode makes no difference if the rule allows only one port.
 func (r *iptablesRuleReader) perMode(l *Limit, modes string, lengths map[string]string) bool {
 	most, ok := 32, true
 	if r.file.family == IPv6 {

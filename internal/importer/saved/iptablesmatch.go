@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// options are the options with an equal, each under its extension and name, and what it means by itself.
+// options are the options that have an equivalent, by extension and name. The functions parse each option alone.
 var options = map[string]func(r *iptablesRuleReader, not bool, args []string){
 	"comment--comment":  func(r *iptablesRuleReader, _ bool, args []string) { r.rule.Comment = args[0] },
 	"multiport--sports": ports(packet.SPort, ":"), "multiport--source-ports": ports(packet.SPort, ":"),
@@ -52,7 +52,7 @@ func ofAddress(side func(Cond, AddrTest) Cond) func(*iptablesRuleReader, bool, [
 	return func(r *iptablesRuleReader, not bool, args []string) { r.address(not, args[0], side) }
 }
 
-// test narrows all alternatives by an address.
+// test narrows all alternatives by a test of an address.
 func (r *iptablesRuleReader) test(not bool, t AddrTest, side func(Cond, AddrTest) Cond) {
 	if not {
 		t = t.Not()
@@ -69,7 +69,7 @@ func (r *iptablesRuleReader) address(not bool, text string, side func(Cond, Addr
 	r.test(not, AddrTest{In: set}, side)
 }
 
-// protocol reads -p.
+// protocol parses -p.
 func (r *iptablesRuleReader) protocol(not bool, args []string) {
 	n, ok := ProtoNumber(args[0])
 	switch {
@@ -88,7 +88,7 @@ func (r *iptablesRuleReader) protocol(not bool, args []string) {
 	r.each(func(c Cond) Cond { return c.With(packet.Proto, v) })
 }
 
-// inDevice reads -i; iptables writes + for the * of others.
+// inDevice parses -i; iptables writes + for the wildcard *.
 func (r *iptablesRuleReader) inDevice(not bool, args []string) {
 	name := args[0]
 	if strings.HasSuffix(name, "+") {
@@ -100,7 +100,7 @@ func (r *iptablesRuleReader) inDevice(not bool, args []string) {
 	})
 }
 
-// routing reads the type of a routing header, or a range of types.
+// routing parses the type of a routing header, or a range of types.
 func (r *iptablesRuleReader) routing(not bool, args []string) {
 	if not || args[0] != "0" && args[0] != "0:0" {
 		r.unknown("-m rt")
@@ -109,10 +109,10 @@ func (r *iptablesRuleReader) routing(not bool, args []string) {
 	r.each(func(c Cond) Cond { c.Routed = true; return c })
 }
 
-// outDevice reads -o.
+// outDevice parses -o.
 func (r *iptablesRuleReader) outDevice(not bool, name string) { r.unknown(leavesBy(not, name)) }
 
-// addrType reads kinds of addresses.
+// addrType parses kinds of addresses.
 func addrType(side func(Cond, AddrTest) Cond) func(*iptablesRuleReader, bool, []string) {
 	return func(r *iptablesRuleReader, not bool, args []string) {
 		set, narrower, ok := AddrKinds(strings.ToLower(args[0]))
@@ -127,7 +127,7 @@ func addrType(side func(Cond, AddrTest) Cond) func(*iptablesRuleReader, bool, []
 	}
 }
 
-// countries reads codes of countries. The rule has their addresses from files of this host, and the policy from a database.
+// countries parses country codes. For iptables, the addresses of countries come from files of this host; for the policy, they come from a database.
 func (r *iptablesRuleReader) countries(t Token) {
 	codes := strings.Split(strings.ToUpper(t.Args[0]), ",")
 	side := Cond.From
@@ -145,7 +145,7 @@ func (r *iptablesRuleReader) countries(t Token) {
 	}
 }
 
-// matchSet reads a set's name and which of the packet's addresses and ports are looked up.
+// matchSet parses a set's name, and the list of the packet's addresses and ports that are looked up in the set.
 func (r *iptablesRuleReader) matchSet(not bool, args []string) {
 	s := r.file.private[args[0]]
 	if s == nil {

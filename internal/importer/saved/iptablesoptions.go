@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// tokenizer takes a rule apart as iptables-restore does (getopt_long(3)): options stand in any order, long ones may be
-// cut short, an argument may follow behind = or, with a short option, at once.
+// tokenizer splits a rule into options as iptables-restore does (getopt_long(3)). Options may have any order. Long options may be abbreviated. An
+// argument may follow after =, or directly after a short option.
 type tokenizer struct {
 	words  []string
 	loaded []string // extensions, in the order in which the rule names them
 	target string
-	recent string // the extension named last
+	recent string // the extension that was named last
 	part   int
 	tokens []Token
 }
 
-// tokenize takes the words of a rule apart behind its chain.
+// tokenize splits the words of a rule after its chain into tokens.
 func tokenize(words []string) []Token {
 	t := &tokenizer{words: words}
 	t.scan()
@@ -26,7 +26,7 @@ func tokenize(words []string) []Token {
 	return t.tokens
 }
 
-// scan finds out which extensions a rule uses: its options may stand before the word that names theirs.
+// scan finds the extensions that a rule uses. It runs first because options may precede the word that names their extension.
 func (t *tokenizer) scan() {
 	for i := range t.words {
 		name, value, attached := t.option(t.words[i])
@@ -46,7 +46,7 @@ func (t *tokenizer) scan() {
 	}
 }
 
-// protoExtension is the extension that -p loads by itself.
+// protoExtension returns the extension that -p loads without -m.
 func protoExtension(n uint32) string {
 	switch n {
 	case ProtoICMP:
@@ -57,7 +57,7 @@ func protoExtension(n uint32) string {
 	return PolicyProtos[n]
 }
 
-// option takes a word apart: `--dport=22`, `-ptcp`.
+// option splits a word into an option and its argument: `--dport=22`, `-ptcp`.
 func (t *tokenizer) option(word string) (name, value string, attached bool) {
 	if long := strings.HasPrefix(word, "--"); long {
 		name, value, attached = strings.Cut(word, "=")
@@ -69,7 +69,7 @@ func (t *tokenizer) option(word string) (name, value string, attached bool) {
 	return word, "", false
 }
 
-// token reads one option.
+// token parses one option.
 func (t *tokenizer) token() {
 	k := Token{}
 	word := t.next()
@@ -91,7 +91,7 @@ func (t *tokenizer) token() {
 		t.skip()
 		return
 	}
-	if count > 0 && len(t.words) > 0 && t.words[0] == "!" { // as iptables before 1.4.3 wrote it
+	if count > 0 && len(t.words) > 0 && t.words[0] == "!" { // this is the form of iptables before 1.4.3
 		k.Not = !k.Not
 		t.next()
 	}
@@ -118,15 +118,15 @@ func (t *tokenizer) next() string {
 	return w
 }
 
-// skip passes over the arguments of an option that nobody knows.
+// skip skips the arguments of an unknown option.
 func (t *tokenizer) skip() {
 	for len(t.words) > 0 && !strings.HasPrefix(t.words[0], "-") && t.words[0] != "!" {
 		t.next()
 	}
 }
 
-// find finds an option by its name or, when no other begins so, the beginning of it. Options of the extension named last
-// hide those of others (libxtables, xtables_merge_options).
+// find finds an option by its name or by an unambiguous prefix of the name. Options of the extension that was named last hide options of other
+// extensions (libxtables, xtables_merge_options).
 func (t *tokenizer) find(name string) (full, module string, count int, known bool) {
 	if core, ok := coreOptions[name]; ok {
 		return core, "", coreArity[core], true
@@ -149,7 +149,7 @@ func (t *tokenizer) find(name string) (full, module string, count int, known boo
 	return t.abbreviated(name, order)
 }
 
-// abbreviated finds the one option that begins with name.
+// abbreviated finds the only option that begins with name.
 func (t *tokenizer) abbreviated(name string, order []string) (full, module string, count int, known bool) {
 	found := map[string]bool{}
 	for long, core := range coreOptions {

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// recent reads the options of one -m recent.
+// recent parses the options of one -m recent.
 func (r *iptablesRuleReader) recent(of []Token) *RecentOption {
 	o := &RecentOption{Name: "DEFAULT", Hits: 1, Exact: true}
 	for _, t := range of {
@@ -34,7 +34,7 @@ func (r *iptablesRuleReader) recent(of []Token) *RecentOption {
 		}
 	}
 	switch {
-	case o.Set && !o.Ask && !o.Not && o.Exact: // always holds
+	case o.Set && !o.Ask && !o.Not && o.Exact: // such a test always holds
 		r.rule.Side = append(r.rule.Side, Remembers)
 	case o.Set || !o.Exact || !o.Ask:
 		r.unknown("-m recent")
@@ -42,8 +42,8 @@ func (r *iptablesRuleReader) recent(of []Token) *RecentOption {
 	return o
 }
 
-// recents finds, for each rule that asks how often an address came, the rule of the same chain that remembers those of
-// all its packets. Together they are a limit.
+// recents handles rules that test how often an address has come. For each, it finds the rule of the same chain that records the addresses of all its
+// packets. The two rules together are a limit.
 func (p *saveFile) recents() {
 	for _, c := range p.table.Order {
 		for i := range c.Rules {
@@ -63,7 +63,7 @@ func (p *saveFile) recents() {
 	}
 }
 
-// recentLimit is the limit that rule i of a chain and one that remembers make together, or nil.
+// recentLimit returns the limit that rule i of a chain and a recording rule form together, or nil.
 func (p *saveFile) recentLimit(c *Chain, i int) *Limit {
 	r := &c.Rules[i]
 	o := r.Recent
@@ -76,7 +76,7 @@ func (p *saveFile) recentLimit(c *Chain, i int) *Limit {
 			continue
 		}
 		n := o.Hits
-		if j < i { // the packet at hand is among those remembered
+		if j < i { // the current packet is already recorded
 			n--
 		}
 		if n == 0 || s.Act.Kind != ActNone && j < i {
@@ -87,7 +87,7 @@ func (p *saveFile) recentLimit(c *Chain, i int) *Limit {
 	return nil
 }
 
-// asksLess reports whether r surely holds for all packets that other holds for.
+// asksLess reports whether r is certain to hold for all packets for which other holds.
 func asksLess(r *Rule, other *Rule) bool {
 	for _, a := range other.Alts {
 		covered := false
@@ -101,7 +101,7 @@ func asksLess(r *Rule, other *Rule) bool {
 	return true
 }
 
-// rateOf is the limit of n packets in the time of a rule, for each address.
+// rateOf returns the limit of n packets for each address, in the time span that a rule tests.
 func (p *saveFile) rateOf(r *Rule, n uint32) *Limit {
 	o := r.Recent
 	l := &Limit{At: r.At, What: "-m recent", Above: !o.Not, Burst: uint64(n)}
@@ -131,7 +131,7 @@ func (p *saveFile) rateOf(r *Rule, n uint32) *Limit {
 	return l
 }
 
-// recentMask is the length of --mask.
+// recentMask returns the prefix length of --mask.
 func recentMask(mask string, f Family) (length int, ok bool) {
 	most := 32
 	if f == IPv6 {

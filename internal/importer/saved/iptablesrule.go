@@ -7,17 +7,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// iptablesRuleReader is a rule of iptables as far as it was read.
+// iptablesRuleReader is the state of parsing a rule of iptables.
 type iptablesRuleReader struct {
 	file   *saveFile
 	rule   Rule
-	protos []uint32 // of -p, when it names them
+	protos []uint32 // the protocols of -p, if it names any
 }
 
-// read reads the options of a rule, each of which changes the rule or makes it one without equal.
+// read parses the options of a rule. Each option changes the rule, or makes it a rule without equivalent.
 func (r *iptablesRuleReader) read(words []string) {
 	tokens := tokenize(words)
-	for _, t := range tokens { // what others are read by
+	for _, t := range tokens { // other options can be parsed only when the protocol is known
 		if t.Name == "-p" && t.Module == "" && t.Unread == "" {
 			r.protocol(t.Not, t.Args)
 		}
@@ -31,7 +31,7 @@ func (r *iptablesRuleReader) read(words []string) {
 	}
 }
 
-// token reads one option that means something by itself.
+// token parses one option that has a meaning without other options.
 func (r *iptablesRuleReader) token(t Token, all []Token) {
 	read, known := options[t.Module+t.Name]
 	switch {
@@ -57,7 +57,7 @@ func (r *iptablesRuleReader) token(t Token, all []Token) {
 	}
 }
 
-// targetOf is the target of a rule.
+// targetOf returns the target of a rule.
 func targetOf(tokens []Token) string {
 	for _, t := range tokens {
 		if t.Module == "" && (t.Name == "-j" || t.Name == "-g") && len(t.Args) > 0 {
@@ -67,7 +67,7 @@ func targetOf(tokens []Token) string {
 	return ""
 }
 
-// protosOf reads an option of an extension: those of a protocol's are about that one.
+// protosOf parses an option of an extension. The options of a protocol's extension are only for that protocol, so it sets the protocol during read.
 func (r *iptablesRuleReader) protosOf(module string, read func()) {
 	before := r.protos
 	if n, ok := ProtoNumbers[module]; ok {
@@ -77,7 +77,7 @@ func (r *iptablesRuleReader) protosOf(module string, read func()) {
 	r.protos = before
 }
 
-// core reads an option of iptables itself.
+// core parses an option of iptables itself.
 func (r *iptablesRuleReader) core(t Token, all []Token) {
 	switch t.Name {
 	case "-s":
@@ -97,7 +97,7 @@ func (r *iptablesRuleReader) core(t Token, all []Token) {
 	case "-m":
 		r.module(t.Args[0], all)
 	case "-4", "-6":
-		if (t.Name == "-4") != (r.file.family == IPv4) { // iptables-restore passes over it
+		if (t.Name == "-4") != (r.file.family == IPv4) { // iptables-restore ignores such a rule
 			r.each(func(c Cond) Cond { return c.With(packet.Proto, Values{}) })
 		}
 	}
@@ -106,18 +106,18 @@ func (r *iptablesRuleReader) core(t Token, all []Token) {
 	}
 }
 
-// alone are the extensions that mean nothing without options, or what is read of the rule already.
+// alone are the extensions that have no meaning without options, or whose meaning was already parsed.
 var alone = map[string]bool{
 	"comment": true, "tcp": true, "udp": true, "icmp": true, "icmp6": true, "icmpv6": true, "ipv6-icmp": true,
 	"multiport": true, "iprange": true, "addrtype": true, "conntrack": true, "state": true, "set": true, "length": true,
 	"ttl": true, "hl": true, "tcpmss": true, "dscp": true, "tos": true, "mark": true, "connmark": true,
 }
 
-// module reads -m: an extension that is not known, or that matches by itself, has no equal.
+// module parses -m. An unknown extension has no equivalent, and neither has an extension that matches without options.
 func (r *iptablesRuleReader) module(name string, all []Token) {
 	has := slices.ContainsFunc(all, func(t Token) bool { return t.Module == name })
 	if n, ok := ProtoNumbers[name]; ok && (name == "tcp" || name == "udp" || strings.HasPrefix(name, "icmp") || name == "ipv6-icmp") {
-		if len(r.protos) != 1 || protoExtension(r.protos[0]) != protoExtension(n) { // iptables loads it for its protocol only
+		if len(r.protos) != 1 || protoExtension(r.protos[0]) != protoExtension(n) { // iptables loads the extension only for its protocol
 			r.each(func(c Cond) Cond { return c.With(packet.Proto, Only(n)) })
 		}
 	}
@@ -126,10 +126,10 @@ func (r *iptablesRuleReader) module(name string, all []Token) {
 	}
 }
 
-// grouped are the extensions whose options mean something together only.
+// grouped are the extensions whose options have a meaning only together.
 var grouped = []string{"conntrack", "limit", "hashlimit", "connlimit", "recent", "string", "u32"}
 
-// together reads the extensions of grouped.
+// together parses the extensions of grouped.
 func (r *iptablesRuleReader) together(all []Token) {
 	r.bytesOf(all)
 	for _, name := range []string{"conntrack", "limit", "hashlimit", "connlimit", "recent"} {

@@ -4,22 +4,22 @@ import (
 	"slices"
 )
 
-// verdicts are the targets with an equal in the policy.
+// verdicts are the targets with an equivalent in the policy.
 var verdicts = map[string]ActionKind{
 	"ACCEPT": ActAccept, "DROP": ActDrop, "REJECT": ActReject, "RETURN": ActReturn,
 }
 
-// loggers are the targets that only tell of a packet.
+// loggers are the targets that only log a packet.
 var loggers = []string{"LOG", "NFLOG", "ULOG", "TRACE", "AUDIT", "LED"}
 
-// passing are targets after which the next rule is asked, and what they do that the policy does not.
+// passing are targets after which the next rule is evaluated, with their effects that the policy lacks.
 var passing = map[string]string{
 	"MARK": Marks, "CONNMARK": Marks, "SECMARK": Marks, "CONNSECMARK": Marks, "CLASSIFY": Marks, "SET": FillsSet,
 	"TCPMSS": Changes, "TOS": Changes, "DSCP": Changes, "TTL": Changes, "HL": Changes, "ECN": Changes,
 	"TCPOPTSTRIP": Changes, "CHECKSUM": Changes, "IDLETIMER": "sets a timer", "RATEEST": "measures a rate", "TEE": "copies",
 }
 
-// resolve finds out which targets of the table at hand are chains: a chain may come behind the rules that lead to it.
+// resolve finds the targets of the current table that are chains. It runs at the end because a chain may be defined after the rules that jump to it.
 func (p *saveFile) resolve() {
 	for _, c := range p.table.Order {
 		for i := range c.Rules {
@@ -32,7 +32,7 @@ func (p *saveFile) resolve() {
 	p.recents()
 }
 
-// jump reads a target.
+// jump parses a target.
 func (r *iptablesRuleReader) jump(kind ActionKind, name string) {
 	if r.rule.Act.Kind != ActNone {
 		r.unknown("a second target")
@@ -44,7 +44,7 @@ func (r *iptablesRuleReader) jump(kind ActionKind, name string) {
 	}
 }
 
-// resolveExtension makes r a rule whose target is an extension.
+// resolveExtension resolves a target that is an extension.
 func resolveExtension(r *Rule, p *saveFile) {
 	if r.Act.Target == "SET" {
 		for _, t := range r.Options {
@@ -56,7 +56,7 @@ func resolveExtension(r *Rule, p *saveFile) {
 	r.extension()
 }
 
-// extension makes r, whose target is an extension, what that does.
+// extension gives r, whose target is an extension, the effect of that target.
 func (r *Rule) extension() {
 	name := r.Act.Target
 	r.Act = Action{}
@@ -76,10 +76,10 @@ func (r *Rule) extension() {
 	}
 }
 
-// swallowing are targets without an equal that let no packet through, or may let none (xtables-addons(8)).
+// swallowing are targets without equivalent that drop all packets, or may drop some (xtables-addons(8)).
 var swallowing = []string{"TARPIT", "DELUDE", "CHAOS", "STEAL", "ECHO", Opaque}
 
-// MayDrop reports whether a rule drops packets, or may do so where that is not known.
+// MayDrop reports whether a rule drops packets, or whether it is unknown if it drops them.
 func (a Action) MayDrop() bool {
 	return a.Kind == ActDrop || a.Kind == ActReject || a.Kind == ActUnknown && slices.Contains(swallowing, a.Target)
 }

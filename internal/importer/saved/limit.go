@@ -8,30 +8,30 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Limit is a rate that rules compare packets with: a token bucket, as that of xt_limit, xt_hashlimit and nft_limit in the
-// kernel (net/netfilter). It is full at first, and a packet that finds no token takes none: so is `over` of a policy.
+// Limit is a rate with which rules compare packets. It is a token bucket, like the buckets of xt_limit, xt_hashlimit and nft_limit in the kernel
+// (net/netfilter). The bucket is full at first. A packet that finds no token takes none. `over` of a policy works in the same way.
 type Limit struct {
 	At    Place
-	What  string // in the words of messages: `-m limit`
-	Above bool   // the rule matches what exceeds it; if not, what does not
+	What  string // name of the limit in messages: `-m limit`
+	Above bool   // the rule matches packets above the limit; false: packets below the limit
 	Rate  uint64 // packets, or bits, in unit
 	Unit  string // s, min, h or day
 	Bits  bool
 	Burst uint64 // packets or bits
 	Per   prefixes
-	Less  string // how the rule differs from this, or ""
-	Table string // of hashlimit: rules of the same table count together
+	Less  string // how the rule differs from this Limit, or ""
+	Table string // only for hashlimit: rules with the same table count together
 
-	Connections uint64 // instead of a rate: how many connections a prefix may have open, as connlimit counts them
+	Connections uint64 // only for a limit of connections: how many connections a prefix may have open, as connlimit counts them
 }
 
-// prefixes are the lengths to which addresses are cut; 0 is not by that address.
+// prefixes are the prefix lengths by which addresses are counted; 0: the address is not used.
 type prefixes struct{ from4, from6, to4, to6 int }
 
-// Global reports whether l is one for all packets.
+// Global reports whether l is one limit for all packets.
 func (l *Limit) Global() bool { return l.Per == prefixes{} }
 
-// Key is equal for limits that count the same way.
+// Key returns a key that is equal for limits that count in the same way.
 func (l *Limit) Key() string {
 	if l == nil {
 		return ""
@@ -39,7 +39,7 @@ func (l *Limit) Key() string {
 	return fmt.Sprint(l.Connections, l.Rate, l.Unit, l.Bits, l.Burst, l.Per.from4+l.Per.from6 > 0, l.Per.to4+l.Per.to6 > 0, l.Above)
 }
 
-// String is l as a policy has it.
+// String returns l in the form of a policy.
 func (l *Limit) String() string {
 	unit := ""
 	if l.Bits {
@@ -68,7 +68,8 @@ func (l *Limit) String() string {
 	return "{" + strings.Join(words, ", ") + "}"
 }
 
-// FirstPackets is how a limit of connections differs from that of a policy unless the rule asks for first packets alone.
+// FirstPackets is the remark about the difference between a limit of connections and that of a policy. It does not apply if the rule matches first
+// packets only.
 const FirstPackets = "it asks about every packet of a connection, and the policy about its first"
 
 // MaxConnections is the largest number of connections that a policy's limit can have (policy.MaxConnections).
@@ -77,12 +78,12 @@ const MaxConnections = 65_535
 // firstSegments are the flags of a TCP connection's first packet.
 var firstSegments = FlagsWhere(func(f uint32) bool { return f&(TCPFlag["syn"]|TCPFlag["ack"]) == TCPFlag["syn"] })
 
-// Begins reports whether a rule matches first packets of connections, whatever else.
+// Begins reports whether a rule matches first packets of connections, possibly among others.
 func (r *Rule) Begins() bool {
 	return !slices.ContainsFunc(r.Alts, func(c Cond) bool { return c.Field[packet.State] != nil && !c.Field[packet.State].Has(packet.StateNew) })
 }
 
-// FirstOnly reports whether a rule matches nothing but first packets of connections.
+// FirstOnly reports whether a rule matches only first packets of connections.
 func (r *Rule) FirstOnly() bool {
 	return !slices.ContainsFunc(r.Alts, func(c Cond) bool {
 		state, flags := c.Field[packet.State], c.Field[packet.Flags]
@@ -90,7 +91,7 @@ func (r *Rule) FirstOnly() bool {
 	})
 }
 
-// prefixWord is `from/24/56`; a family that the limit is not of gets the usual length.
+// prefixWord returns text such as `from/24/56`. A family without this limit gets the usual length.
 func prefixWord(end string, v4, v6 int) string {
 	if v4 == 0 {
 		v4 = 32
@@ -107,7 +108,7 @@ func prefixWord(end string, v4, v6 int) string {
 	return fmt.Sprintf("%s/%d/%d", end, v4, v6)
 }
 
-// MaxPackets is the greatest rate that a policy can have, in packets a second.
+// MaxPackets is the largest rate of a policy, in packets a second.
 const MaxPackets = 10_000_000
 
 func (p prefixes) From(f Family, length int) prefixes {
@@ -128,7 +129,7 @@ func (p prefixes) To(f Family, length int) prefixes {
 	return p
 }
 
-// Both is the prefixes of a limit for IPv4 and the same for IPv6.
+// Both merges the prefixes of a limit for IPv4 and of the same limit for IPv6.
 func (p prefixes) Both(q prefixes) prefixes {
 	return prefixes{max(p.from4, q.from4), max(p.from6, q.from6), max(p.to4, q.to4), max(p.to6, q.to6)}
 }

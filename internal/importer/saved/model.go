@@ -10,18 +10,18 @@ import (
 	"go4.org/netipx"
 )
 
-// Ruleset is what was read from the files, in the words of netfilter: tables of chains of rules.
+// Ruleset is the content of the files in netfilter's terms: tables of chains of rules.
 type Ruleset struct {
-	File   string   // the first, for messages about the whole
-	Files  []string // all, without directories
+	File   string   // the first file, for messages about the whole ruleset
+	Files  []string // all files, without directories
 	Tables []*Table
 	Sets   []*Set
 
-	Geo       string // a database of countries, for rules that ask for those
+	Geo       string // a database of countries, for rules that test countries
 	countries map[string]*Set
 }
 
-// Country is the set of the addresses of countries.
+// Country returns the set of the addresses of countries.
 func (rs *Ruleset) Country(codes []string) *Set {
 	key := strings.Join(codes, "-")
 	if rs.countries[key] == nil {
@@ -36,27 +36,27 @@ func (rs *Ruleset) Country(codes []string) *Set {
 // Table is a table of rules.
 type Table struct {
 	Families Family
-	Kind     string // as messages name it: `filter`, `inet firewalld`
+	Kind     string // name of the table in messages: `filter`, `inet firewalld`
 	Chains   map[string]*Chain
 	Order    []*Chain
 	Sets     map[string]bool // names of sets and maps of nft
-	Dormant  bool            // the kernel asks none of its chains
+	Dormant  bool            // the kernel evaluates none of its chains
 	Line     Place
 }
 
-// Hook is the place on a packet's way where a base chain is asked; the order is that of the way.
+// Hook is the hook of a base chain, in the order in which packets pass the hooks.
 type Hook uint8
 
 const (
-	HookNone Hook = iota // no base chain
+	HookNone Hook = iota // not a base chain
 	HookIngress
 	HookPrerouting
 	HookInput
 	HookForward
-	HookOutput // and all that comes after the packets that the host got
+	HookOutput // also all hooks for packets that leave
 )
 
-// Chain is a list of rules. One with a hook is a base chain.
+// Chain is a list of rules. A chain with a hook is a base chain.
 type Chain struct {
 	Name     string
 	Table    *Table
@@ -71,23 +71,23 @@ type Chain struct {
 	Visited  bool
 }
 
-// Rule is one rule: what it asks and what it does.
+// Rule is one rule: its conditions and its action.
 type Rule struct {
 	At      Place
 	Comment string
-	Alts    []Cond // any of them; nil is every packet
+	Alts    []Cond // any of them must hold; nil: every packet
 	Act     Action
-	Side    []string // what it does beside that, and the policy does not
+	Side    []string // other effects that a policy cannot have
 
-	Options []Token       // of its target
-	To      *Destination  // of nft's target that translates destinations
-	Notrack bool          // takes packets out of connection tracking
-	Tracked bool          // it takes them out, and the policy does not
+	Options []Token       // options of the rule's target
+	To      *Destination  // only for nft's targets that translate destinations
+	Notrack bool          // it exempts packets from connection tracking
+	Tracked bool          // the rule exempts packets from connection tracking, but the policy does not
 	Marks   bool          // gives packets a mark
-	Recent  *RecentOption // remembers addresses, or asks for those that are remembered
+	Recent  *RecentOption // the rule records addresses, or tests recorded addresses
 }
 
-// Narrow makes the rule ask for any of conds, too: alternatives of each alternative and one of them.
+// Narrow adds the test that any of conds holds. It combines each alternative of the rule with each of conds.
 func (r *Rule) Narrow(conds []Cond) {
 	var out []Cond
 	for _, a := range r.Alts {
@@ -98,7 +98,7 @@ func (r *Rule) Narrow(conds []Cond) {
 	r.Alts = out
 }
 
-// Proxies is the keys of a service's `syn` that does what the target of r does; ok is false when that is not SYNPROXY.
+// Proxies returns the keys of a service's `syn` that correspond to the target of r; ok is false when the target is not SYNPROXY.
 func (r *Rule) Proxies() (keys string, ok bool) {
 	keys = "when: always"
 	for _, t := range r.Options {
@@ -115,10 +115,10 @@ func (r *Rule) Proxies() (keys string, ok bool) {
 	return keys, r.Act.Kind == ActUnknown && strings.EqualFold(r.Act.Target, "synproxy")
 }
 
-// proxyOptions are the options of SYNPROXY that a service has keys for, with the least and the greatest value of these.
+// proxyOptions are the options of SYNPROXY for which a service has keys, with the smallest and the largest value of each.
 var proxyOptions = map[string][2]int{"--mss": {536, 9000}, "--wscale": {0, 14}}
 
-// WithoutEqual says that the target of r has no equal, and for SYNPROXY which key of a service to write in its place.
+// WithoutEqual returns the remark that the target of r has no equivalent. For SYNPROXY, the remark names the key of a service to use instead.
 func (r *Rule) WithoutEqual() string {
 	text := r.Act.Target + " has no equal: the policy asks the next rules"
 	if keys, ok := r.Proxies(); ok {
@@ -127,31 +127,31 @@ func (r *Rule) WithoutEqual() string {
 	return text
 }
 
-// Action is what a rule does with a packet.
+// Action is the effect of a rule on a packet.
 type Action struct {
 	Kind   ActionKind
-	Target string // the chain of a jump or goto; what else has no equal
+	Target string // the chain of a jump or goto, or the name of a target without equivalent
 	Logs   bool
 }
 
-// ActionKind is the verdict of a rule, or its part in finding one.
+// ActionKind is the verdict of a rule, or its effect on the evaluation.
 type ActionKind uint8
 
 const (
-	ActNone    ActionKind = iota // no verdict: the next rule is asked
-	ActAccept                    // the base chain is done
+	ActNone    ActionKind = iota // no verdict: the next rule is evaluated
+	ActAccept                    // ends the base chain
 	ActDrop                      // the packet is gone
-	ActReject                    // the same, and its sender is told
-	ActReturn                    // the chain is done
-	ActJump                      // another chain is asked, then the next rule
-	ActGoto                      // another chain is asked instead of what is left of this one
+	ActReject                    // the same, and the sender gets an error
+	ActReturn                    // ends the chain
+	ActJump                      // another chain is evaluated, then the next rule
+	ActGoto                      // another chain is evaluated instead of the rest of this one
 	ActUnknown                   // a verdict without equal
 )
 
-// Place is where a rule stands, for messages.
+// Place is the place of a rule, for messages.
 type Place struct {
 	File string
-	Line int    // 0 when the format has none; then at tells
+	Line int    // 0 when the format has no lines; At then describes the place
 	At   string // `table inet filter, chain input, handle 5`
 	Text string // the rule
 }
@@ -168,25 +168,25 @@ func (p Place) String() string {
 
 // Set is a set of addresses, or of addresses with ports, that rules refer to.
 type Set struct {
-	Name    string // in its file
+	Name    string // name of the set in its file
 	Scope   string // of nft: family and table
 	At      Place
 	Family  Family
 	Dims    []Dim
 	Entries []Entry
-	Ranges  []netipx.IPRange // the addresses of the entries, once all are read
-	Lists   []*Set           // of a list of sets
+	Ranges  []netipx.IPRange // the addresses of the entries, after all were read
+	Lists   []*Set           // only for a list of sets: the sets in the list
 	Dynamic bool             // rules or programs fill it
 	Timeout time.Duration
 
-	Countries []string // whose addresses it has, by the database DB
+	Countries []string // countries whose addresses it has, according to the database DB
 	DB        string
 
 	Max     int
-	Length  int    // of the prefixes to which addresses are cut before they are looked up (ipset's netmask); 0 is whole addresses
-	Problem string // why it cannot be used; it follows the set's name
+	Length  int    // the prefix length to which addresses are masked before the lookup (ipset's netmask); 0: whole addresses
+	Problem string // why the set cannot be used; the text follows the set's name
 
-	Final string // its name in the policy
+	Final string // name of the set in the policy
 }
 
 // Dim is one part of the entries of a set.
@@ -197,7 +197,7 @@ const (
 	DimPort
 )
 
-// Base lists the base chains of a hook for packets of one family, in the order in which they are asked.
+// Base lists the base chains of a hook for packets of one family, in the order of their evaluation.
 func (rs *Ruleset) Base(f Family, h Hook) (list []*Chain) {
 	for _, t := range rs.Tables {
 		for _, c := range t.Order {
@@ -210,7 +210,7 @@ func (rs *Ruleset) Base(f Family, h Hook) (list []*Chain) {
 	return list
 }
 
-// Chain makes a chain, or returns the one that has this name.
+// Chain returns the chain of this name, and creates it if necessary.
 func (t *Table) Chain(name string) *Chain {
 	if c := t.Chains[name]; c != nil {
 		return c
@@ -221,28 +221,28 @@ func (t *Table) Chain(name string) *Chain {
 	return c
 }
 
-// String names c for messages.
+// String returns the name of c for messages.
 func (c *Chain) String() string { return fmt.Sprintf("table %s, chain %s", c.Table.Kind, c.Name) }
 
 // Token is one option of a rule with its arguments.
 type Token struct {
 	Not    bool
 	Module string // the extension or target that it belongs to; "" for iptables itself
-	Name   string // with its dashes; of iptables itself the short one
+	Name   string // with its dashes; for iptables itself the short name
 	Args   []string
-	Part   int    // tokens of the same -m have the same
-	Unread string // why it is not understood, or ""
+	Part   int    // equal for tokens of the same -m
+	Unread string // why the option is not supported, or ""
 }
 
-// RecentOption is what a rule asks of the lists of xt_recent, or does to them.
+// RecentOption contains the test of a rule in the lists of xt_recent, or the recording of addresses there.
 type RecentOption struct {
 	Name  string
 	Dest  bool
 	Mask  string
-	Set   bool // remembers the address of each packet that gets here, and matches it
-	Ask   bool // matches when the address came often
+	Set   bool // the rule records the address of each packet that reaches it, and matches the packet
+	Ask   bool // the rule matches when the address came often
 	Not   bool
-	Span  uint32 // in the last so many seconds; 0 is ever
-	Hits  uint32 // so often, counted as iptables does
+	Span  uint32 // in the last Span seconds; 0: ever
+	Hits  uint32 // at least this number of packets, as iptables counts them
 	Exact bool   // all options are understood
 }

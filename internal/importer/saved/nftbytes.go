@@ -10,17 +10,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// raw is bits at a place: @th,64,32.
+// raw is a raw payload expression, which selects bits at an offset: @th,64,32.
 type raw struct {
 	base        string
 	offset, len int      // in bits
-	mask        *big.Int // nil is all
+	mask        *big.Int // nil means all bits
 }
 
-// maxBits is how many bits a comparison may have.
+// maxBits is the largest number of bits that a comparison may have.
 const maxBits = 128
 
-// rawSelector reads what has no name of its own.
+// rawSelector reads a raw payload expression.
 func rawSelector(v any) selector {
 	p := member(v, "payload")
 	base, _ := member(p, "base").(string)
@@ -32,7 +32,7 @@ func rawSelector(v any) selector {
 	return selector{bytes: &raw{base: base, offset: int(offset), len: int(length)}}
 }
 
-// masked is s under a mask.
+// masked returns s with a mask applied.
 func (s selector) masked(v any) selector {
 	mask, ok := bigNumber(v, s.bytes.len)
 	if !ok || s.bytes.mask != nil {
@@ -43,13 +43,13 @@ func (s selector) masked(v any) selector {
 	return selector{bytes: &r}
 }
 
-// String is b as nft writes it.
+// String returns b in nft's notation.
 func (b *raw) String() string { return fmt.Sprintf("@%s,%d,%d", b.base, b.offset, b.len) }
 
-// exact is the least number that a float64 does not tell from the next.
+// exact is the smallest number from which on a float64 cannot represent every integer.
 const exact = 1 << 53
 
-// statementOf reads a statement. Numbers that a float64 does not have exactly become strings.
+// statementOf parses a statement. Numbers that a float64 cannot represent exactly become strings.
 func statementOf(text []byte) (s map[string]any, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -59,7 +59,7 @@ func statementOf(text []byte) (s map[string]any, ok bool) {
 	return numbers(s).(map[string]any), true
 }
 
-// numbers is v with float64 for json.Number.
+// numbers returns v with its json.Numbers converted to float64, or to strings if they are too large for that.
 func numbers(v any) any {
 	switch x := v.(type) {
 	case map[string]any:
@@ -80,7 +80,8 @@ func numbers(v any) any {
 	return v
 }
 
-// bigNumber reads a number of some bits; nft prints those of 64 bits with a sign.
+// bigNumber reads a number of the given length in bits. nft prints numbers of 64 bits as signed, so a negative one is
+// converted.
 func bigNumber(v any, length int) (n *big.Int, ok bool) {
 	switch x := v.(type) {
 	case float64:
@@ -94,7 +95,7 @@ func bigNumber(v any, length int) (n *big.Int, ok bool) {
 	return n, ok && n.Sign() >= 0 && n.BitLen() <= length
 }
 
-// bytes compares bits at a place: each value makes one cond.
+// bytes compares bits at an offset. Each value makes one Cond.
 func (r *nftRuleReader) bytes(c Cond, b raw, op string, right any) []Cond {
 	list, ok := listOf(right)
 	if !ok {
@@ -119,7 +120,7 @@ func (r *nftRuleReader) bytes(c Cond, b raw, op string, right any) []Cond {
 	return alts
 }
 
-// placed is the cond that bits have a value, or with not another.
+// placed returns the Cond for packets whose bits have the value n. If not is true, it returns the Cond for packets whose bits have another value.
 func (r *nftRuleReader) placed(b raw, n *big.Int, not bool) (c Cond, ok bool) {
 	if b.base == "nh" {
 		return r.inHeader(b, n, not)
@@ -142,7 +143,8 @@ func (r *nftRuleReader) placed(b raw, n *big.Int, not bool) (c Cond, ok bool) {
 	return c.WithPayload(p), true
 }
 
-// ofInner is c, a whole rule that asks for bytes behind the L4 header: nft knows where that of some protocols ends.
+// ofInner limits c to the protocols with a header of a length that the policy can read. c must be the condition of a whole rule
+// that tests bytes after the L4 header. nft can read headers of more protocols.
 func ofInner(c Cond) Cond {
 	known := Only(ProtoTCP, ProtoUDP)
 	if proto := c.Implied()[packet.Proto]; proto == nil || !proto.Within(known) {
@@ -151,7 +153,7 @@ func ofInner(c Cond) Cond {
 	return c.With(packet.Proto, known)
 }
 
-// inHeader is the cond that bits of the IP header have a value, in rules for one family.
+// inHeader returns the Cond that bits of the IP header have the value n. It needs a rule for one family.
 func (r *nftRuleReader) inHeader(b raw, n *big.Int, not bool) (c Cond, ok bool) {
 	const most = 32
 	if b.mask != nil || b.len > most || not {

@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// number compares a field.
+// number compares a field of the packet with a value or a set.
 func (r *nftRuleReader) number(c Cond, s selector, op string, right any) Cond {
 	c.AnyPorts = s.both
 	if name, ok := right.(string); ok && strings.HasPrefix(name, "@") {
@@ -23,7 +23,7 @@ func (r *nftRuleReader) number(c Cond, s selector, op string, right any) Cond {
 	return c.With(s.field, v)
 }
 
-// otherPorts marks conds that hold for ports of other protocols than the policy's, too.
+// otherPorts marks the Conds of rules that also match ports of protocols that the policy does not know.
 func otherPorts(alts []Cond) {
 	for i, c := range alts {
 		if p := c.Field[packet.Proto]; c.AnyPorts && (p == nil || !p.Within(Only(ProtoTCP, ProtoUDP))) {
@@ -32,7 +32,7 @@ func otherPorts(alts []Cond) {
 	}
 }
 
-// values is what the field can be.
+// values returns the values of the field for which a comparison holds.
 func (s selector) values(op string, right any) (Values, bool) {
 	if s.flags {
 		return s.flagValues(op, right)
@@ -50,7 +50,7 @@ func (s selector) values(op string, right any) (Values, bool) {
 	return v, true
 }
 
-// presentValues is the sizes of packets that have an MSS option, or have none.
+// presentValues returns the values of packet.MSS for a test whether a packet has an MSS option.
 func presentValues(op string, right any) (Values, bool) {
 	there, ok := right.(bool)
 	if op != "==" && op != "!=" {
@@ -63,7 +63,7 @@ func presentValues(op string, right any) (Values, bool) {
 	return v, ok
 }
 
-// compared is the values for which a comparison holds, in the field's coding.
+// compared returns the values for which a comparison holds, in the field's coding.
 func (s selector) compared(op string, right any) (Values, bool) {
 	v, ok := s.kind.spans(right)
 	equality := op == "==" || op == "!=" || op == "in"
@@ -92,7 +92,7 @@ func (s selector) compared(op string, right any) (Values, bool) {
 	return s.coded(v), true
 }
 
-// coded brings nft's values into the field's coding: messages have their code, and ports their protocol.
+// coded converts nft's values to the field's coding: messages have a type and a code, and ports have a protocol.
 func (s selector) coded(v Values) Values {
 	switch {
 	case s.field == packet.ICMP:
@@ -105,8 +105,8 @@ func (s selector) coded(v Values) Values {
 	return v.Shifted(s.shift)
 }
 
-// flagValues is the flags bytes for which a comparison holds. `in` wants one bit of right, the others all that the
-// mask leaves.
+// flagValues returns the flags bytes for which a comparison holds. With `in`, at least one bit of right must be set.
+// With other operators, all bits under the mask are compared.
 func (s selector) flagValues(op string, right any) (Values, bool) {
 	if set, ok := member(right, "set").([]any); ok {
 		out := Values{}

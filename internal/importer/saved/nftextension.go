@@ -2,11 +2,11 @@ package saved
 
 import "fmt"
 
-// Opaque is a target that a listing does not name: it may drop.
+// Opaque is the name that is used for a target whose name nft does not print. Such a target may drop.
 const Opaque = "a target that nft does not name"
 
-// extension reads what iptables-nft puts into a rule and nft has no statement for: a match or a target of iptables by its name, without its
-// options. Some versions of nft print no name.
+// extension reads an extension of iptables that iptables-nft puts into a rule and for which nft has no statement. It is a match or a
+// target, given by its name without its options. Some versions of nft do not print the name.
 func (r *nftRuleReader) extension(body any) {
 	kind, _ := member(body, "type").(string)
 	name, _ := member(body, "name").(string)
@@ -22,9 +22,9 @@ func (r *nftRuleReader) extension(body any) {
 	switch name {
 	case "REJECT":
 		a.Act.Kind = ActReject
-	case "DNAT", "REDIRECT", "NETMAP": // to an address that is not printed
+	case "DNAT", "REDIRECT", "NETMAP": // to an address that nft does not print
 		a.Act.Target = "dnat"
-	case "SYNPROXY": // what it announces is not printed
+	case "SYNPROXY": // nft does not print its options
 		a.Act.Target = "the target SYNPROXY of iptables"
 	default:
 		a.extension()
@@ -42,7 +42,7 @@ func (r *nftRuleReader) extension(body any) {
 	}
 }
 
-// decides reports whether the rule has a verdict, or does something else.
+// decides reports whether the rule has a verdict or any other effect.
 func (r *nftRuleReader) decides() bool {
 	return len(r.out) > 0 || r.rule.Act.Kind != ActNone || r.rule.Act.Logs || len(r.rule.Side) > 0 || r.rule.Notrack
 }

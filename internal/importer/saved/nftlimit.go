@@ -7,16 +7,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// nftDefaultBurst is the burst of a limit in packets that says none (NFT_LIMIT_PKT_BURST_DEFAULT of net/netfilter/nft_limit.c).
+// nftDefaultBurst is the burst in packets of a limit that does not set one (NFT_LIMIT_PKT_BURST_DEFAULT of
+// net/netfilter/nft_limit.c).
 const nftDefaultBurst = 5
 
-// units are the times of a rate for which a policy has words.
+// units are the policy's words for the time units of a rate.
 var units = map[string]string{"second": "s", "minute": "min", "hour": "h", "day": "day"}
 
-// bytesOf are the units of a limit in bytes (statement.c of nft).
+// bytesOf are the units of a limit in bytes, as numbers of bytes (statement.c of nft).
 var bytesOf = map[string]uint64{"bytes": 1, "kbytes": 1 << 10, "mbytes": 1 << 20}
 
-// limit reads a limit of all packets.
+// limit reads a limit that counts all packets together.
 func (r *nftRuleReader) limit(body any) {
 	l := r.limitOf(body)
 	if l == nil || r.limited {
@@ -27,8 +28,8 @@ func (r *nftRuleReader) limit(body any) {
 	r.rule.Narrow([]Cond{{Limit: l}})
 }
 
-// limitOf reads a limit, or returns nil when it has no equal. To the burst of one in bytes nft adds the bytes of one time
-// (nft_limit.c of the kernel).
+// limitOf reads a limit. It returns nil if there is no equal. For a limit in bytes, nft adds the bytes of one time unit to the
+// burst (nft_limit.c of the kernel).
 func (r *nftRuleReader) limitOf(body any) *Limit {
 	whole := func(key string) (n uint64) {
 		if x, ok := member(body, key).(float64); ok && x > 0 && x == float64(uint64(x)) {
@@ -58,13 +59,13 @@ func (r *nftRuleReader) limitOf(body any) *Limit {
 	return l
 }
 
-// The least burst that a policy can have in bits, and the most that is read.
+// The smallest burst in bits that a policy can have, and the largest rate or burst that is accepted.
 const (
 	leastBits = 8 * 1500
 	mostBits  = 100_000_000_000
 )
 
-// connections reads a limit of connections, or returns nil when it has no equal. It counts the packet's own connection, too
+// connections reads a limit of connections. It returns nil if there is no equal. The count includes the packet's own connection
 // (nft_connlimit.c of the kernel).
 func (r *nftRuleReader) connections(body any) *Limit {
 	n, _ := member(body, "val").(float64)
@@ -79,7 +80,8 @@ func (r *nftRuleReader) connections(body any) *Limit {
 	return l
 }
 
-// metered reads a limit of each address: `meter`, or `add @set { … limit … }`. Its key is an address, or one of each end.
+// metered reads a limit for each address: `meter`, or `add @set { … limit … }`. The key is one address, or both the source and
+// the destination address.
 func (r *nftRuleReader) metered(key, body any) {
 	key, _ = element(key)
 	statements, ok := body.([]any)
@@ -125,7 +127,8 @@ func (r *nftRuleReader) metered(key, body any) {
 	r.rule.Narrow([]Cond{families})
 }
 
-// meteredPart reads a part of a meter's key: an address, cut to a prefix or not, or a port that the rule fixes.
+// meteredPart reads a part of a meter's key. It is an address, which may be cut to a prefix, or a port for which the rule
+// allows only one value.
 func (r *nftRuleReader) meteredPart(l *Limit, part any, c *Cond) bool {
 	length := -1
 	if and, ok := member(part, "&").([]any); ok && len(and) == 2 {
@@ -168,7 +171,8 @@ func (r *nftRuleReader) meteredPart(l *Limit, part any, c *Cond) bool {
 	return false
 }
 
-// behindLimit notes that the rule asks for more behind its limit, which has counted the packets that this leaves out.
+// behindLimit records that a rule has another test after its limit. The limit has already counted the packets that do not pass
+// this test.
 func (r *nftRuleReader) behindLimit() {
 	for _, c := range r.rule.Alts {
 		if r.limited && c.Limit != nil {

@@ -2,26 +2,26 @@ package saved
 
 import "strings"
 
-// ruleLine is a rule as a text has it.
+// ruleLine is the line of a rule in a text.
 type ruleLine struct {
 	number int // in the file
 	text   string
 }
 
-// ruleLines are the rules of a text in the form of `nft list ruleset`, by table and chain in their order.
+// ruleLines are the rules of a text in the form of `nft list ruleset`, in order. The key is the table and the chain.
 type ruleLines map[string][]ruleLine
 
-// of is the nth rule of a chain, from 0, which has count rules.
+// of returns the nth rule of a chain, counted from 0. The chain has count rules.
 func (l ruleLines) of(table, chain string, n, count int) (ruleLine, bool) {
 	rules := l[table+" "+chain]
 	if count != len(rules) {
-		return ruleLine{}, false // they are not one a line, and could not be told apart
+		return ruleLine{}, false // several rules are on one line, so it is unknown which line belongs to which rule
 	}
 	return rules[n], true
 }
 
-// scanNft finds the rules in a text: one a line, in blocks of tables and chains. It is for messages only; in a text of
-// another form it finds fewer.
+// scanNft finds the rules in a text that has one rule per line, in blocks of tables and chains. The result is used
+// only in messages. In a text of another form, scanNft finds fewer rules.
 func scanNft(text string) ruleLines {
 	lines := ruleLines{}
 	var table, chain string
@@ -51,7 +51,7 @@ func scanNft(text string) ruleLines {
 	return lines
 }
 
-// isNftRule reports whether a line of a chain that begins with word is a rule.
+// isNftRule reports whether a line of a chain is a rule. word is the line's first word.
 func isNftRule(word string) bool {
 	return word != "type" && word != "policy" && word != "comment" && word != "}" && word != "devices"
 }

@@ -7,7 +7,8 @@ import (
 	"go4.org/netipx"
 )
 
-// meets is what it means that an expression compares so with a value: any of the conds.
+// meets returns the Conds of a match, which holds if any of them holds. The match compares the expression left with
+// the value right by op.
 func (r *nftRuleReader) meets(left any, op string, right any) []Cond {
 	if parts, ok := member(left, "concat").([]any); ok {
 		return r.tuples(parts, op, right)
@@ -65,7 +66,7 @@ func (s selector) devices(c Cond, op string, right any) Cond {
 	return c
 }
 
-// addrKind reads the kinds of addresses that fib finds.
+// addrKind reads a comparison of an address type, as fib determines it.
 func (s selector) addrKind(c Cond, op string, right any) Cond {
 	list, ok := listOf(right)
 	if !ok {
@@ -90,7 +91,7 @@ func (s selector) addrKind(c Cond, op string, right any) Cond {
 	return c
 }
 
-// address reads addresses, or the name of a set of them.
+// address reads a comparison with addresses, or with a set of addresses.
 func (r *nftRuleReader) address(c Cond, s selector, op string, right any) Cond {
 	set, narrower, ok := r.addrs(right)
 	if !ok || op != "==" && op != "!=" || narrower && op != "==" {
@@ -106,7 +107,7 @@ func (r *nftRuleReader) address(c Cond, s selector, op string, right any) Cond {
 	return s.side(c, t)
 }
 
-// addrs is a set of addresses; narrower says that some of them are left out.
+// addrs returns a set of addresses. narrower is true if some of the addresses are left out.
 func (r *nftRuleReader) addrs(right any) (set *AddrSet, narrower, ok bool) {
 	if name, ok := right.(string); ok && strings.HasPrefix(name, "@") {
 		found := r.file.named(r.head, name)
@@ -137,7 +138,7 @@ func (r *nftRuleReader) addrs(right any) (set *AddrSet, narrower, ok bool) {
 
 func withSet(s *Set) *AddrSet { return &AddrSet{Sets: []*Set{s}} }
 
-// tuples is a lookup of several fields at once.
+// tuples reads a lookup of several fields at once.
 func (r *nftRuleReader) tuples(parts []any, op string, right any) []Cond {
 	list, ok := listOf(right)
 	if name, isName := right.(string); isName {
@@ -161,7 +162,7 @@ func (r *nftRuleReader) tuples(parts []any, op string, right any) []Cond {
 	return alts
 }
 
-// tuple is one combination of values.
+// tuple returns the Cond for one combination of values.
 func (r *nftRuleReader) tuple(parts []any, e any) Cond {
 	vals, ok := member(e, "concat").([]any)
 	if !ok || len(vals) != len(parts) {

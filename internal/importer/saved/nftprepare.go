@@ -8,15 +8,16 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Text of nft is loaded by nft in a namespace that has not what the rules' host has, and is listed by another process than that which loaded it.
-// Some of it cannot be loaded so, and some would not be there any more. prepared takes that out, and leaves every line where it is.
+// nft loads a ruleset text in a new namespace, which lacks devices and other objects of the rules' host. Another process then lists the ruleset.
+// Some statements cannot be loaded in such a namespace, and some objects would be gone before they are listed. prepare removes both, and keeps
+// every line in its place.
 
-// prepared is a text as it is loaded, with what was taken out of it.
+// prepared is the text that nft loads, and the things that were removed from it or found in it.
 type prepared struct {
 	text       string
 	flowtables []declared
-	devices    []string   // which ingress and egress chains name
-	objects    []declared // in blocks: tables, chains, sets and maps
+	devices    []string   // the devices that ingress and egress chains name
+	objects    []declared // those declared in blocks: tables, chains, sets and maps
 	removes    bool       // it has commands that remove objects
 }
 
@@ -27,19 +28,19 @@ type declared struct {
 }
 
 var (
-	// Devices that are tested by number (iif) must exist when a ruleset is loaded; tested by name (iifname) they need not, and the policy knows
-	// no difference.
+	// Devices that are tested by index (iif) must exist when a ruleset is loaded. Devices that are tested by name (iifname) need not exist. The
+	// policy makes no difference between the two.
 	byNumber = wording.Regexp(`(^|[^.\w]\s*)\b(iif|oif)(\s+(?:!=\s*|==\s*)?["{])`)
-	// A table with an owner goes with the process that has loaded it.
+	// The kernel removes a table with an owner when the process that loaded it ends.
 	owned = wording.Regexp(`\bflags[ \t]+[a-z]+(?:[ \t]*,[ \t]*[a-z]+)*`)
-	// Flowtables are of devices.
+	// Flowtables need devices that exist.
 	flows    = wording.Regexp(`\bflow[ \t]+(?:add|offload)[ \t]+@[\w.-]+`)
 	hookOf   = wording.Regexp(`\bhook\s+(?:ingress|egress)\s+(?:device\s+("[^"]+"|[^\s;{}]+)|devices\s*=\s*\{([^}]*)\})`)
 	defines  = wording.Regexp(`(?m)^\s*define\s+[\w/.-]+\s*=\s*(?:\{([^}]*)\}|("[^"\n]*"))`)
 	removing = wording.Regexp(`(?m)^\s*(?:delete|destroy|reset)\s`)
 )
 
-// prepare takes out of a text what cannot be loaded or listed.
+// prepare removes the parts of a text that cannot be loaded or listed.
 func prepare(text string) prepared {
 	bare := bareText(text)
 	p := prepared{removes: removing().MatchString(bare)}
@@ -66,7 +67,7 @@ func prepare(text string) prepared {
 
 // device adds the names in a list, with quotes or without.
 func (p *prepared) device(list string) {
-	const longest, most = 15, 64 // of a name (kernel IFNAMSIZ), and devices
+	const longest, most = 15, 64 // the longest name (kernel IFNAMSIZ), and the largest number of devices
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.Trim(strings.TrimSpace(name), `"`)
 		if name == "" || len(name) > longest || strings.ContainsAny(name, "$*/ \t\n") || slices.Contains(p.devices, name) || len(p.devices) == most {
@@ -76,7 +77,7 @@ func (p *prepared) device(list string) {
 	}
 }
 
-// bareText is a text whose comments and words in quotes are blank.
+// bareText returns a text whose comments and quoted words are replaced by blanks.
 func bareText(text string) string {
 	out := []byte(text)
 	for i := 0; i < len(out); i++ {
@@ -104,7 +105,7 @@ func bareText(text string) string {
 	return string(out)
 }
 
-// withoutOwner makes blank the flags of a table that tie it to its process, and the word flags when there are no others.
+// withoutOwner replaces the flags of a table that tie it to its process by blanks. If there are no other flags, it also replaces the word flags.
 func withoutOwner(flags []byte) {
 	words := strings.FieldsFunc(strings.TrimPrefix(string(flags), "flags"), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 	kept := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return w == "owner" || w == "persist" })
@@ -118,10 +119,10 @@ func withoutOwner(flags []byte) {
 	copy(flags, text+strings.Repeat(" ", len(flags)-len(text)))
 }
 
-// blocks finds the objects that a text declares in blocks, and makes flowtables blank.
+// blocks finds the objects that a text declares in blocks. It replaces flowtables by blanks.
 func (p *prepared) blocks(bare string, out []byte) {
 	var table string
-	depth, start, line := 0, 0, 1 // start is where the statement at hand begins
+	depth, start, line := 0, 0, 1 // start is the offset of the current statement
 	flowtable := -1
 	for i := range len(bare) {
 		switch bare[i] {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// statements is a rule for messages, much as nft prints it.
+// statements returns the text of a rule for messages, similar to nft's output.
 func statements(expr []json.RawMessage) string {
 	var words []string
 	for _, raw := range expr {
@@ -41,7 +41,7 @@ func statementText(name string, body any) string {
 	return name
 }
 
-// expression is a value or what reads one.
+// expression returns the text of a value or of an expression.
 func expression(v any) string {
 	switch x := v.(type) {
 	case string:
@@ -64,7 +64,7 @@ func list(items []any, sep string) string {
 	return strings.Join(words, sep)
 }
 
-// object is an expression that is an object with one member.
+// object returns the text of an expression that is a JSON object with one member.
 func object(name string, body any, whole map[string]any) string {
 	items, _ := body.([]any)
 	switch name {
@@ -100,7 +100,7 @@ func object(name string, body any, whole map[string]any) string {
 	return compact(whole)
 }
 
-// elements are those of a set or, with a colon, of a map.
+// elements returns the text of the elements of a set, or of a map, whose elements have a colon.
 func elements(items []any) string {
 	var words []string
 	for _, i := range items {

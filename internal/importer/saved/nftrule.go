@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// iptablesRuleReader is a rule of nft as far as it was read.
+// nftRuleReader reads a rule of nft. It contains the parts that were read until now.
 type nftRuleReader struct {
 	file *rulesetFile
 	head listObject
 	rule Rule
 	out  []Rule
 
-	limited bool // a limit stands before
-	inner   bool // it asks for bytes behind the L4 header
-	opaque  bool // it has an extension of iptables of which nft tells nothing
+	limited bool // the rule has a limit before the current statement
+	inner   bool // the rule tests bytes after the L4 header
+	opaque  bool // the rule has an extension of iptables whose name nft does not print
 }
 
-// read takes one statement after the other, and returns the rules that they make.
+// read reads the statements in order. It returns the rules that they make.
 func (r *nftRuleReader) read() []Rule {
 	for _, raw := range r.head.Expr {
 		statement, ok := statementOf(raw)
@@ -51,7 +51,7 @@ func (r *nftRuleReader) unknown(what string) {
 	}
 }
 
-// verdicts are the statements with an equal that end a rule.
+// nftVerdicts are the statements that end a rule and that have an equivalent in the policy.
 var nftVerdicts = map[string]ActionKind{
 	"accept": ActAccept, "drop": ActDrop, "reject": ActReject, "return": ActReturn, "continue": ActNone,
 	"jump": ActJump, "goto": ActGoto,
@@ -60,7 +60,8 @@ var nftVerdicts = map[string]ActionKind{
 // harmless are statements that change nothing about a packet.
 var harmless = []string{"counter", "last", "meter stats", "comment"}
 
-// sideEffects are statements after which the rule goes on, and what they do that the policy does not.
+// sideEffects are the statements that have an effect that the policy does not have, and after which the rule
+// continues.
 var sideEffects = map[string]string{
 	"mangle": Changes, "ct helper": Helps, "ct timeout": Helps, "ct expectation": Helps,
 	"dup": "copies packets, and the policy does not", "flow": PastRules,
@@ -106,12 +107,12 @@ func (r *nftRuleReader) statement(name string, body any) {
 		r.decide(Action{Kind: ActUnknown, Target: name})
 	case name == "xt":
 		r.extension(body)
-	default: // quota, ct count, and what later versions add
+	default: // quota, ct count, and statements of later versions
 		r.unknown(name)
 	}
 }
 
-// proxyOptions is what synproxy announces, as the options of SYNPROXY.
+// nftProxyOptions returns the options of synproxy as those of the iptables target SYNPROXY.
 func nftProxyOptions(body any) (list []Token) {
 	for _, key := range []string{"wscale", "mss"} {
 		if n, ok := member(body, key).(float64); ok {
@@ -127,7 +128,7 @@ func (r *nftRuleReader) side(what string) {
 	}
 }
 
-// decide gives the rule its verdict. That it logs, too, stays.
+// decide sets the verdict of the rule. If the rule also logs, the verdict keeps this information.
 func (r *nftRuleReader) decide(a Action) {
 	a.Logs = r.rule.Act.Logs
 	r.rule.Act = a
@@ -138,8 +139,8 @@ func action(kind ActionKind, body any) Action {
 	return Action{Kind: kind, Target: target}
 }
 
-// verdictMap makes a rule of each element. No two elements overlap, so their order is free, but the one for all other
-// packets comes last.
+// verdictMap makes a rule of each element. No two elements overlap, so their order does not matter. Only the element for packets that no other
+// element matches must come last.
 func (r *nftRuleReader) verdictMap(key, data any) {
 	list, ok := listOf(data)
 	if name, isName := data.(string); isName {
@@ -169,7 +170,7 @@ func (r *nftRuleReader) verdictMap(key, data any) {
 	r.out = append(r.out, rest...)
 }
 
-// branch is the rule that one element of a verdict map makes.
+// branch returns the rule for one element of a verdict map.
 func (r *nftRuleReader) branch(key, val, verdict any) Rule {
 	b := nftRuleReader{file: r.file, head: r.head, rule: r.rule, limited: r.limited}
 	b.rule.Alts = slices.Clone(r.rule.Alts)

@@ -6,46 +6,47 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// selector is what an expression of nft reads from a packet.
+// selector is the part of a packet that an expression of nft reads.
 type selector struct {
 	field  packet.Field
 	kind   kind
-	domain Values // what the field of packets that have it can be; nil is all
-	shift  uint32 // added to nft's values
-	code   bool   // messages: their code, not their type
-	both   bool   // ports: of TCP and of UDP
-	flags  bool   // tested bit by bit
-	mask   uint32 // of flags
-	given  Cond   // what else a packet must be to have it
+	domain Values // the possible values in packets that have the field; nil means all values
+	shift  uint32 // number that is added to nft's values to get the field's values
+	code   bool   // only for messages: the selector reads the code, not the type
+	both   bool   // only for ports: the selector reads ports of both TCP and UDP
+	flags  bool   // the field is tested bit by bit
+	mask   uint32 // mask of the flags
+	given  Cond   // the condition that a packet must meet to have the field
 
-	side    func(Cond, AddrTest) Cond // for addresses, instead of a field
-	device  bool                      // or the device
-	leaves  bool                      // by which it leaves
-	kinds   bool                      // the address's kind, as fib finds it
-	routing bool                      // or the type of a routing header
-	status  bool                      // or what conntrack did
-	bytes   *raw                      // or bytes at a place
-	unknown string                    // or nothing that the policy can test
+	side    func(Cond, AddrTest) Cond // adds a test of an address to a Cond; for addresses, instead of a field
+	device  bool                      // it reads the device
+	leaves  bool                      // only for a device: the selector reads the outgoing device
+	kinds   bool                      // it reads the type of the address, as fib determines it
+	routing bool                      // it reads the type of a routing header
+	status  bool                      // it reads the status of the connection (ct status)
+	bytes   *raw                      // it reads raw payload
+	unknown string                    // the name of the expression if the policy cannot test it
 }
 
 func fieldOf(f packet.Field, k kind) selector { return selector{field: f, kind: k} }
 
-// addressOf is a selector of an address of one family.
+// addressOf returns a selector for an address of one family.
 func addressOf(f uint32, side func(Cond, AddrTest) Cond) selector {
 	return selector{side: side, given: Cond{}.With(packet.Family, Only(f))}
 }
 
-// inFamily is s for packets of one family.
+// inFamily returns s for packets of one family.
 func (s selector) inFamily(f uint32) selector {
 	s.given = s.given.With(packet.Family, Only(f))
 	return s
 }
 
-// headerFamilies are the families of headers that only one has.
+// headerFamilies are the families of the headers that exist in only one family.
 var headerFamilies = map[any]uint32{"ip": packet.FamilyIPv4, "icmp": packet.FamilyIPv4, "igmp": packet.FamilyIPv4,
 	"ip6": packet.FamilyIPv6, "icmpv6": packet.FamilyIPv6}
 
-// ofHeader is s. A field of that header that the policy cannot test is known to be of packets of the header's family.
+// ofHeader returns s. If the policy cannot test the field, s is limited to packets of the header's family, which is
+// known.
 func (s selector) ofHeader(protocol any) selector {
 	if family, ok := headerFamilies[protocol]; ok && s.unknown != "" {
 		return s.inFamily(family)
@@ -73,7 +74,7 @@ func codeOf(f Family) selector {
 	return s
 }
 
-// messages are the messages whose type, or code, is in v.
+// messages returns the messages whose type, or code, is in v.
 func (s selector) messages(v Values) Values {
 	out := Values{}
 	for _, w := range v {
@@ -88,13 +89,13 @@ func (s selector) messages(v Values) Values {
 	return Normalize(out)
 }
 
-// looking is s, whose values are not quite those of the policy's key.
+// looking returns s with a remark about how its values differ from those of the policy's key.
 func (s selector) looking(how string) selector {
 	s.given = s.given.Narrowed(how)
 	return s
 }
 
-// payloads are the header fields with an equal, by protocol and name.
+// payloads are the header fields with an equivalent in the policy, by protocol and name.
 var payloads = map[string]selector{
 	"ip saddr": addressOf(packet.FamilyIPv4, Cond.From), "ip daddr": addressOf(packet.FamilyIPv4, Cond.To),
 	"ip6 saddr": addressOf(packet.FamilyIPv6, Cond.From), "ip6 daddr": addressOf(packet.FamilyIPv6, Cond.To),
@@ -117,7 +118,7 @@ var payloads = map[string]selector{
 	"ether type":  fieldOf(packet.Family, familyKind),
 }
 
-// metas are the meta keys with an equal.
+// metas are the meta keys with an equivalent in the policy.
 var metas = map[string]selector{
 	"l4proto": fieldOf(packet.Proto, protoKind), "nfproto": fieldOf(packet.Family, familyKind),
 	"protocol": fieldOf(packet.Family, familyKind), "length": fieldOf(packet.Length, lengthKind),
@@ -172,7 +173,7 @@ func knownOr(known map[string]selector, name string) selector {
 	return selector{unknown: name}
 }
 
-// orMeta names the key with its keyword where it has no equal.
+// orMeta adds the keyword meta to the name of a key that has no equal.
 func (s selector) orMeta(key any) selector {
 	if s.unknown != "" {
 		s.unknown = fmt.Sprintf("meta %v", key)
@@ -180,7 +181,8 @@ func (s selector) orMeta(key any) selector {
 	return s
 }
 
-// segmentSize reads the size in the MSS option, or whether there is one. A segment without it matches no comparison.
+// segmentSize reads the value of the MSS option, or, with presence, whether there is such an option. A segment without
+// the option matches no comparison of the value.
 func segmentSize(presence bool) selector {
 	s := selector{field: packet.MSS, kind: named(MaxMSS, nil), domain: Values{{First: 0, Last: MaxMSS}}}
 	if presence {
@@ -189,7 +191,7 @@ func segmentSize(presence bool) selector {
 	return s
 }
 
-// fibSelector reads the kind of an address as the routing table has it.
+// fibSelector reads the type of an address according to the routing table.
 func fibSelector(f map[string]any) selector {
 	flags := listOrOne(f["flags"])
 	if f["result"] == "type" && len(flags) == 1 {
@@ -203,7 +205,7 @@ func fibSelector(f map[string]any) selector {
 	return selector{unknown: fmt.Sprintf("fib %v", f["result"])}
 }
 
-// offsetMask are the bits of an IPv4 header's third pair of bytes behind the flags (RFC 791, 3.1).
+// offsetMask is the mask of the fragment offset, without the flags, in bytes 6 and 7 of an IPv4 header (RFC 791, 3.1).
 const offsetMask = 0x1fff
 
 // masked reads FIELD & MASK.
@@ -232,13 +234,13 @@ func byteMask(v any) (uint32, bool) {
 	return uint32(f), ok
 }
 
-// firstKind reads the 0 that the offset in a fragment header is compared with: that of a first fragment.
+// firstKind reads the value with which the offset in a fragment header is compared. Only 0 is supported: it means a first fragment.
 func firstKind(v any) (uint32, bool) {
 	n, ok := v.(float64)
 	return packet.FragmentFirst, ok && n == 0
 }
 
-// laterKind reads the 0 that a fragment offset is compared with; its value stands for those that are no later fragment.
+// laterKind reads the value with which a fragment offset is compared. Only 0 is supported: it means packets that are no later fragment.
 func laterKind(v any) (uint32, bool) {
 	n, ok := v.(float64)
 	return 0, ok && n == 0

@@ -39,10 +39,10 @@ func ReadNft(ctx context.Context, rs *Ruleset, rep *Report, src Source) error {
 	return p.complete(rs, src.Name)
 }
 
-// complete is the error that something which a text declares is not among what the kernel has of it.
+// complete returns an error if an object that the text declares is not in the ruleset that nft listed.
 func (p *prepared) complete(rs *Ruleset, name string) error {
 	if p.removes {
-		return nil // what is removed again need not be there
+		return nil // an object that is removed later need not be listed
 	}
 	for _, o := range p.objects {
 		found := slices.ContainsFunc(rs.Tables, func(t *Table) bool {
@@ -57,20 +57,23 @@ func (p *prepared) complete(rs *Ruleset, name string) error {
 	return nil
 }
 
-// nobody is the user that owns what is in the user namespace where nft runs (Debian's, and the kernel's overflowuid).
+// nobody is the user ID, outside of the user namespace, of the process that runs nft as root in that namespace (Debian's nobody, and the kernel's
+// overflowuid).
 const nobody = 65534
 
-// nftTime is how long nft may take to load a text.
+// nftTime is the longest time that nft may take to load a text.
 const nftTime = 2 * time.Minute
 
-// loadScript makes devices that chains name, where the tools and the kernel can, loads a text, and lists it as JSON and as text.
+// loadScript creates the devices that chains name, if the tools and the kernel can. It then loads a text, and lists the ruleset as JSON and as
+// text.
 const loadScript = `for d; do { ip link add "$d" type dummy || ip link add "$d" type veth; } >/dev/null 2>&1; done
 nft -f - && nft -j list ruleset && printf '\000' && nft list ruleset`
 
-// listAsJSON has nft load a text and list what it made as JSON and, behind a zero, as text, in a network namespace that ends with the process.
-// The text is somebody else's, so nft runs in a user namespace, too: it may change that network namespace and nothing of the host, nor read what
-// only root can. The kernel gives no large buffers there, so that sets of thousands of elements do not fit into a message to it: root loads
-// such a text as nobody, with the right to a network namespace and no other.
+// listAsJSON makes nft load a text and list the resulting ruleset, in a network namespace that ends with the process. It returns the ruleset as
+// JSON and, after a zero byte, as text. The text comes from someone else, so nft also runs in a user namespace: it can change that network
+// namespace, but nothing of the host, and cannot read files that only root can read. In a user namespace, the kernel does not allow large socket
+// buffers, so sets of thousands of elements do not fit into a message to it. For such a text, root runs nft as nobody, with the capability to
+// change a network namespace and no other.
 func listAsJSON(ctx context.Context, name string, p prepared) ([]byte, error) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		return nil, &InputError{File: name, Line: 0, Msg: "a ruleset as text is read by nft itself, which is not installed",
@@ -89,10 +92,10 @@ func listAsJSON(ctx context.Context, name string, p prepared) ([]byte, error) {
 	return data, err
 }
 
-// tooLong is the kernel's word for a message that is larger than the buffer of its socket (EMSGSIZE).
+// tooLong is the kernel's error message for a netlink message that is larger than the socket's buffer (EMSGSIZE).
 const tooLong = "Message too long"
 
-// list loads and lists in a process with some attributes.
+// list loads the text and lists the ruleset, in a process with the given attributes.
 func (p *prepared) list(ctx context.Context, name string, attributes *syscall.SysProcAttr) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, nftTime)
 	defer cancel()
@@ -102,8 +105,8 @@ func (p *prepared) list(ctx context.Context, name string, attributes *syscall.Sy
 	cmd.SysProcAttr = attributes
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
-	// The kernel kills it with the thread that started it (prctl(2), PR_SET_PDEATHSIG), which another goroutine could take and
-	// end.
+	// The kernel kills the process when the thread that started it ends (prctl(2), PR_SET_PDEATHSIG). Another goroutine could otherwise take
+	// over that thread and end it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	data, err := cmd.Output()
@@ -120,14 +123,15 @@ func (p *prepared) list(ctx context.Context, name string, attributes *syscall.Sy
 		return nil, &InputError{File: name, Line: 0, Msg: "user and network namespaces to load the ruleset in: " + err.Error(),
 			Remedy: "allow user namespaces (sysctl user.max_user_namespaces), or give the output of `nft -j list ruleset`"}
 	}
-	if stderr.Len() == 0 { // it died
+	if stderr.Len() == 0 { // nft ended without a message
 		return nil, &InputError{File: name, Line: 0, Msg: "nft, or the shell that calls it, ended without a word: " + exit.Error(),
 			Remedy: "import what `nft -j list ruleset` prints on another host"}
 	}
 	return nil, nftError(name, stderr.String())
 }
 
-// confined is a process in user and network namespaces of its own, in which it is root; outside it is nobody.
+// confined returns attributes for a process in user and network namespaces of its own. It is root in them; outside, it is nobody if this process
+// is root, and otherwise this process's user.
 func confined() *syscall.SysProcAttr {
 	uid, gid := os.Geteuid(), os.Getegid()
 	if uid == 0 {
@@ -141,7 +145,7 @@ func confined() *syscall.SysProcAttr {
 	}
 }
 
-// privileged is a process in a network namespace of its own, in which it is nobody with the right to change it.
+// privileged returns attributes for a process in a network namespace of its own. It is nobody, with the capability to change the namespace.
 func privileged() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL, AmbientCaps: []uintptr{unix.CAP_NET_ADMIN},
@@ -151,7 +155,7 @@ func privileged() *syscall.SysProcAttr {
 
 var nftMessage = wording.Regexp(`^[^:]*:(\d+):[-\d]+: Error: (.*)$`)
 
-// nftError is the first thing that nft says is wrong.
+// nftError returns the first error that nft reports, with its line.
 func nftError(name, stderr string) error {
 	e := &InputError{File: name, Msg: "nft cannot load it: " + Shorten(stderr)}
 	for line := range strings.SplitSeq(stderr, "\n") {

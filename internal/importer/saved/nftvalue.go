@@ -9,7 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// element is the value of a set's element, which may be wrapped with a timeout or a comment.
+// element returns the value of a set's element, and its comment. The value may be wrapped in an object with a timeout
+// or a comment.
 func element(v any) (value any, comment string) {
 	if wrapped, ok := member(v, "elem").(map[string]any); ok {
 		comment, _ = wrapped["comment"].(string)
@@ -18,7 +19,7 @@ func element(v any) (value any, comment string) {
 	return v, ""
 }
 
-// member is a member of an object, or nil.
+// member returns a member of a JSON object, or nil if there is none.
 func member(v any, name string) any {
 	if m, ok := v.(map[string]any); ok {
 		return m[name]
@@ -51,10 +52,10 @@ func addrRange(v any) (netipx.IPRange, bool) {
 	return netipx.IPRange{}, false
 }
 
-// kind is a kind of value in a match: how a number or a word of it is read.
+// kind reads a value of one kind in a match, a number or a word.
 type kind func(v any) (uint32, bool)
 
-// named is a kind whose values are numbers up to limit or words.
+// named returns a kind whose values are numbers up to limit, or words.
 func named(limit uint32, words map[string]uint32) kind {
 	return func(v any) (uint32, bool) {
 		switch x := v.(type) {
@@ -72,7 +73,7 @@ func named(limit uint32, words map[string]uint32) kind {
 	}
 }
 
-// spans reads a value, a range, or an anonymous set of them.
+// spans reads a value, a range, or an anonymous set of values and ranges.
 func (k kind) spans(v any) (Values, bool) {
 	v, _ = element(v)
 	if list, ok := listOf(v); ok {
@@ -98,7 +99,7 @@ func (k kind) spans(v any) (Values, bool) {
 	return Only(n), ok
 }
 
-// listOf is the elements of an anonymous set or of a list.
+// listOf returns the elements of an anonymous set or of a list.
 func listOf(v any) ([]any, bool) {
 	if set, ok := member(v, "set").([]any); ok {
 		return set, true
@@ -107,7 +108,7 @@ func listOf(v any) ([]any, bool) {
 	return list, ok
 }
 
-// listOrOne is a list, or the one element that stands for a list of one.
+// listOrOne returns a list. nft prints a list of one element as the element itself.
 func listOrOne(v any) []any {
 	if list, ok := v.([]any); ok {
 		return list
@@ -118,7 +119,7 @@ func listOrOne(v any) []any {
 	return []any{v}
 }
 
-// bits reads flags: one, a list, or an expression with |.
+// bits reads flags: one flag, a list, or an expression with |.
 func (k kind) bits(v any) (uint32, bool) {
 	list, ok := v.([]any)
 	if !ok {

@@ -8,21 +8,22 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Payload is a test of a packet's bytes: all of At are there and, unless Texts is empty, one of these; or with Not that is not so.
+// Payload is a test of a packet's bytes. It matches if all of At match and, unless Texts is empty, at least one of Texts is found.
+// Not inverts the result.
 type Payload struct {
 	At    []At
 	Texts []Text
 	Not   bool
 }
 
-// At is bytes at a fixed place.
+// At is a test of bytes at a fixed offset. A byte of the packet under its mask must be equal to the byte of Value.
 type At struct {
 	Header      bool // Offset counts from the L4 header, not from the payload
 	Offset      int
-	Value, Mask string // of the same length
+	Value, Mask string // both have the same length
 }
 
-// Text may stand anywhere in the first bytes of the payload.
+// Text is a search for a text in the first Within bytes of the payload.
 type Text struct {
 	Text   string
 	NoCase bool
@@ -36,7 +37,7 @@ const (
 	maxPlace  = 16
 )
 
-// Fits reports whether the policy can name the place, or the text.
+// Fits reports whether a policy can express the test.
 func (p *Payload) Fits() bool {
 	for _, a := range p.At {
 		if a.Offset < 0 || a.Offset > MaxWithin || len(a.Value) == 0 || len(a.Value) > maxPlace || strings.Trim(a.Mask, "\x00") == "" {
@@ -51,7 +52,7 @@ func (p *Payload) Fits() bool {
 	return len(p.At)+len(p.Texts) > 0
 }
 
-// String is p as the policy has it.
+// String returns p in the policy's notation.
 func (p *Payload) String() string {
 	var words []string
 	if len(p.Texts) > 0 {
@@ -89,7 +90,7 @@ func listText(words []string) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// byteText writes printable characters as they are, and others in hexadecimal between bars.
+// byteText returns text in quotes. Printable characters are unchanged; others are in hexadecimal between bars.
 func byteText(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); {
@@ -113,7 +114,7 @@ func plainByte(c byte) bool { return c >= ' ' && c < 0x7f && c != '|' && c != '"
 
 func hexText(text string) string { return fmt.Sprintf(`"|% x|"`, text) }
 
-// WithPayload is c and a test of bytes.
+// WithPayload returns c with a further test of bytes.
 func (c Cond) WithPayload(p Payload) Cond {
 	if slices.ContainsFunc(c.Payload, func(q Payload) bool { return q.same(p) }) {
 		return c
@@ -127,7 +128,8 @@ func (c Cond) WithPayload(p Payload) Cond {
 
 func (p Payload) same(q Payload) bool { return p.Not == q.Not && p.String() == q.String() }
 
-// Payloads is what c asks of bytes as the policy's two keys have it, nil where nothing is; ok is false when they cannot say it.
+// Payloads returns the tests of bytes of c as two keys of the policy: `is` for payload, and `not` for payload under not. Each is nil if there is no
+// such test. ok is false if the keys cannot express the tests.
 func (c *Cond) Payloads() (is, not *Payload, ok bool) {
 	for _, p := range c.Payload {
 		switch {
@@ -148,17 +150,17 @@ func (c *Cond) Payloads() (is, not *Payload, ok bool) {
 	return is, not, true
 }
 
-// alike reports whether the texts of p and q are looked for in the same way.
+// alike reports whether the texts of p and q are searched for in the same way.
 func (p *Payload) alike(q Payload) bool {
 	return p.Texts[0].NoCase == q.Texts[0].NoCase && p.Texts[0].Within == q.Texts[0].Within
 }
 
-// asksBytes reports whether only packets with a header, or payload, can meet c.
+// asksBytes reports whether only packets with certain bytes can match c.
 func (c *Cond) asksBytes() bool {
 	return slices.ContainsFunc(c.Payload, func(p Payload) bool { return !p.Not })
 }
 
-// forProto is p with places in the payload, where the protocol has a header of one length.
+// forProto returns p with offsets from the payload instead of the header, if the protocol's header has a fixed length.
 func (p Payload) forProto(proto Values) Payload {
 	if proto == nil || !proto.Within(Only(ProtoUDP, ProtoICMP, ProtoICMPv6)) {
 		return p
@@ -172,11 +174,11 @@ func (p Payload) forProto(proto Values) Payload {
 	return p
 }
 
-// withBytes are the protocols whose headers and payload the policy reads.
+// withBytes are the protocols whose headers and payloads the policy can read.
 var withBytes = Only(ProtoICMP, ProtoTCP, ProtoUDP, ProtoICMPv6)
 
-// OfBytes is c, which is all that a rule asks, with the reason that it has no equal, or that it reads bytes of other packets, too.
-// later says that the rule reads later fragments as if they began with a header.
+// OfBytes completes c, which must be the condition of a whole rule. If the tests of bytes have no equivalent, or if the rule tests more packets than
+// the policy can, it adds the reason to c. later is true if the rule also reads later fragments, as if these began with a header.
 func (c Cond) OfBytes(later bool) Cond {
 	if len(c.Payload) == 0 {
 		return c
@@ -200,7 +202,7 @@ func (c Cond) OfBytes(later bool) Cond {
 	return c
 }
 
-// needsPorts reports whether c asks for something of the L4 header that the policy has a key for.
+// needsPorts reports whether c tests a field of the L4 header for which the policy has a key.
 func (c *Cond) needsPorts() bool {
 	return slices.ContainsFunc(Dependents, func(d dependent) bool { return !c.Field[d.Field].Has(d.none) })
 }

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Remark is something about a line of the input, or about several that have the same said of them.
+// Remark is a remark about a line of the input, or about several lines to which the same remark applies.
 type Remark struct {
 	File  string `json:"file"`
-	Line  int    `json:"line,omitempty"`  // of the first; 0 when the format has no lines
-	Last  int    `json:"last,omitempty"`  // of the last
-	Count int    `json:"count"`           // how many rules it is about
-	Place string `json:"place,omitempty"` // where it stands, when Line is 0
-	Text  string `json:"text,omitempty"`  // the line itself, when it is about one
+	Line  int    `json:"line,omitempty"`  // the first line; 0 if the format has no lines
+	Last  int    `json:"last,omitempty"`  // the last line
+	Count int    `json:"count"`           // number of rules to which it applies
+	Place string `json:"place,omitempty"` // the place of the rule, if Line is 0
+	Text  string `json:"text,omitempty"`  // the line itself, if the remark is about a single line
 	Why   string `json:"why"`
 }
 
-// String is the remark on one line: FILE:LINE: text: why.
+// String returns the remark on one line: FILE:LINE: text: why.
 func (r Remark) String() string {
 	where := r.File
 	switch {
@@ -38,9 +38,9 @@ func (r Remark) String() string {
 	return fmt.Sprintf("%s: %s: %s", where, Shorten(r.Text), r.Why)
 }
 
-const maxText = 160 // of a rule in a message, in characters
+const maxText = 160 // largest length of a rule in a message, in characters
 
-// Shorten cuts a text to what fits into a message, and makes one blank of several.
+// Shorten cuts a text to the length that fits into a message, and replaces successive blanks by one.
 func Shorten(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if r := []rune(text); len(r) > maxText {
@@ -49,20 +49,20 @@ func Shorten(text string) string {
 	return text
 }
 
-// Report gathers remarks. What is said twice of a rule, since it is met on two ways, is kept once.
+// Report collects remarks. If a rule is reached in two ways, the same remark may be reported twice; Report keeps it once.
 type Report struct {
 	Lost, Notes []Remark
 	said        map[said]bool
 
-	Met       map[Place]bool  // rules that packets can get to
-	IsLost    map[Place]bool  // rules that are named as lost
-	IsNoted   map[Place]bool  // rules that something else is said of
+	Met       map[Place]bool  // rules that packets can reach
+	IsLost    map[Place]bool  // rules that were reported as lost
+	IsNoted   map[Place]bool  // rules with a note
 	Published map[Place]bool  // rules that translate destinations, for which the policy has rules
-	Checked   map[Place]bool  // rules that the check source-route of the policy stands for
-	Shadowed  map[Place]Place // rules whose packets others decide before, by these
+	Checked   map[Place]bool  // rules that the policy's check source-route replaces
+	Shadowed  map[Place]Place // rules whose packets are all decided by an earlier rule, each with that earlier rule
 }
 
-// enter enters a place in a set.
+// enter adds a place to a set.
 func enter(set *map[Place]bool, at Place) {
 	if *set == nil {
 		*set = map[Place]bool{}
@@ -87,31 +87,31 @@ func (r *Report) add(to *[]Remark, at Place, format string, args ...any) {
 	*to = append(*to, Remark{File: at.File, Line: at.Line, Last: at.Line, Count: 1, Place: at.At, Text: at.Text, Why: s.why})
 }
 
-// Lose reports a rule, or a part of one, that has no equal in the policy.
+// Lose reports a rule, or a part of a rule, that has no equivalent in the policy.
 func (r *Report) Lose(at Place, format string, args ...any) {
 	enter(&r.IsLost, at)
 	r.add(&r.Lost, at, format, args...)
 }
 
-// Note reports what the user may want to know and changes no verdict.
+// Note reports a fact that changes no verdict, but that the user may want to know.
 func (r *Report) Note(at Place, format string, args ...any) {
 	enter(&r.IsNoted, at)
 	r.add(&r.Notes, at, format, args...)
 }
 
-// Meets keeps that packets can get to a rule.
+// Meets records that packets can reach a rule.
 func (r *Report) Meets(at Place) { enter(&r.Met, at) }
 
-// Translates keeps that the policy has rules for what a rule translates.
+// Translates records that the policy has rules for the packets whose destination a rule translates.
 func (r *Report) Translates(at Place) { enter(&r.Published, at) }
 
-// Checks keeps that the check source-route of the policy stands for a rule.
+// Checks records that the policy's check source-route replaces a rule.
 func (r *Report) Checks(at Place) { enter(&r.Checked, at) }
 
-// minRun is how many rules in a row that have the same said of them are reported together.
+// minRun is the number of successive remarks with the same text from which on they are reported together.
 const minRun = 4
 
-// Gather sorts remarks by their place, and makes one of many in a row that say the same.
+// Gather sorts remarks by their place, and joins many successive remarks with the same text.
 func Gather(remarks []Remark) (out []Remark) {
 	slices.SortStableFunc(remarks, func(a, b Remark) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
@@ -134,12 +134,12 @@ func Gather(remarks []Remark) (out []Remark) {
 	return out
 }
 
-// follows reports whether next can be told together with r.
+// follows reports whether r and next can be reported together.
 func (r Remark) follows(next Remark) bool {
 	return r.File == next.File && r.Why == next.Why && (r.Line > 0) == (next.Line > 0)
 }
 
-// Total counts the rules that remarks are about.
+// Total returns the number of rules that remarks are about.
 func Total(remarks []Remark) (n int) {
 	for _, r := range remarks {
 		n += r.Count

@@ -13,15 +13,15 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Entry is one entry of a set: addresses, ports, or both; what a set has not is zero.
+// Entry is one entry of a set: addresses, ports, or both. A part that the set's entries do not have is zero.
 type Entry struct {
 	Addr    netipx.IPRange
 	Ports   Values // coded as packet.DPort
 	Comment string
-	Except  bool // takes addresses out of larger entries (ipset's nomatch)
+	Except  bool // the entry excludes addresses from larger entries (ipset's nomatch)
 }
 
-// MaxTuples is how many entries of addresses with ports are written out as rules.
+// MaxTuples is the largest number of entries with addresses and ports that are written as rules.
 const MaxTuples = 64
 
 // Finish computes the addresses of s from its entries.
@@ -55,17 +55,17 @@ func (s *Set) Finish() {
 	}
 }
 
-// size is the length of the prefix that r is.
+// size returns the length of the prefix r.
 func size(r netipx.IPRange) int {
 	p, _ := r.Prefix()
 	return p.Bits()
 }
 
-// IsAddrs reports whether the entries of s are addresses alone.
+// IsAddrs reports whether the entries of s are only addresses.
 func (s *Set) IsAddrs() bool { return len(s.Dims) == 1 && s.Dims[0] == DimAddr }
 
-// Lookup is what it means that the packet's addresses and ports are in s: any of the conds. sides says for each part
-// of an entry whether it is the source's or the destination's. Why is set when there is no equal.
+// Lookup returns the Conds of a lookup of a packet's addresses and ports in s. The lookup succeeds if any of them holds. sides says for each part of
+// an entry whether the part is compared with the source or with the destination. why is the reason if the lookup has no equivalent.
 func (s *Set) Lookup(sides []string, not bool) (alts []Cond, why string) {
 	switch {
 	case s.Problem != "":
@@ -95,7 +95,7 @@ func (s *Set) Lookup(sides []string, not bool) (alts []Cond, why string) {
 	return alts, ""
 }
 
-// leaves is s or, of a list of sets, the sets.
+// leaves returns the sets of a list of sets, or s itself if it is not a list.
 func (s *Set) leaves() []*Set {
 	if s.Lists == nil {
 		return []*Set{s}
@@ -107,7 +107,7 @@ func (s *Set) leaves() []*Set {
 	return all
 }
 
-// portLookup is a lookup in a set of ports.
+// portLookup returns the Conds of a lookup in a set of ports.
 func (s *Set) portLookup(of string, not bool) []Cond {
 	v := Values{}
 	for _, e := range s.Entries {
@@ -120,7 +120,7 @@ func (s *Set) portLookup(of string, not bool) []Cond {
 	return []Cond{Cond{}.With(f, v)}
 }
 
-// tuple is what one entry asks of a packet.
+// tuple returns the Cond for a packet that matches one entry.
 func (s *Set) tuple(e Entry, sides []string) Cond {
 	var c Cond
 	for i, d := range s.Dims {
@@ -133,7 +133,7 @@ func (s *Set) tuple(e Entry, sides []string) Cond {
 	return c
 }
 
-// side is a test of the source's or the destination's address, by ipset's word for it.
+// side returns a test of the source or the destination address. of is ipset's word for it: src or dst.
 func side(of string, t AddrTest) Cond {
 	if of == "src" {
 		return Cond{}.From(t)
@@ -148,7 +148,7 @@ func portField(of string) packet.Field {
 	return packet.DPort
 }
 
-// ParseAddrs reads addresses, prefixes, addresses with a mask, and ranges, with commas between them.
+// ParseAddrs reads a comma-separated list of addresses, prefixes, addresses with a mask, and ranges.
 func ParseAddrs(text string) (*AddrSet, bool) {
 	var ranges []netipx.IPRange
 	for word := range strings.SplitSeq(text, ",") {
@@ -161,13 +161,13 @@ func ParseAddrs(text string) (*AddrSet, bool) {
 	return &AddrSet{Ranges: Join(ranges)}, true
 }
 
-// ParseRange reads what AnyRange reads, but no range with an end that is Mapped.
+// ParseRange parses the same texts as AnyRange, but refuses ranges with an end that is Mapped.
 func ParseRange(text string) (netipx.IPRange, bool) {
 	r, ok := AnyRange(text)
 	return r, ok && !Mapped(r)
 }
 
-// Mapped reports whether r begins or ends among the IPv6 addresses that stand for IPv4 ones, which no policy names.
+// Mapped reports whether r begins or ends with an IPv4-mapped IPv6 address. No policy can name such addresses.
 func Mapped(r netipx.IPRange) bool { return r.From().Is4In6() || r.To().Is4In6() }
 
 // AnyRange reads an address, `ADDRESS/LENGTH`, `ADDRESS/MASK` or `ADDRESS-ADDRESS`, of IPv4 or IPv6.
@@ -183,7 +183,7 @@ func AnyRange(text string) (netipx.IPRange, bool) {
 	return netipx.IPRangeFrom(a, a), err == nil && a.Zone() == ""
 }
 
-// parsePrefix reads a prefix whose mask is a number of bits or an address, of ones and then zeros.
+// parsePrefix reads a prefix. Its mask is a number of bits, or an address whose bits are ones followed by zeros.
 func parsePrefix(base, mask string) (netipx.IPRange, bool) {
 	a, err := netip.ParseAddr(base)
 	if err != nil || a.Zone() != "" {
@@ -206,7 +206,7 @@ func parsePrefix(base, mask string) (netipx.IPRange, bool) {
 	return netipx.RangeOfPrefix(p), true
 }
 
-// MaskLength is how many ones mask begins with; it is false when others follow.
+// MaskLength returns the number of leading ones of mask. It returns false if other ones follow after a zero.
 func MaskLength(mask netip.Addr) (uint32, bool) {
 	bytes := mask.As16()
 	hi, lo := binary.BigEndian.Uint64(bytes[:8]), binary.BigEndian.Uint64(bytes[8:])
@@ -220,8 +220,8 @@ func MaskLength(mask netip.Addr) (uint32, bool) {
 	return uint32(ones), ones == bits.OnesCount64(hi)+bits.OnesCount64(lo)
 }
 
-// AddrKinds is the addresses of the kinds that addrtype and fib name, with commas between them. For broadcasts it is
-// fewer than they mean.
+// AddrKinds returns the addresses of the address types in a comma-separated list, with the names of addrtype and fib. narrower is true if the list
+// has broadcast addresses, because the result contains only some of these.
 func AddrKinds(kinds string) (all *AddrSet, narrower, ok bool) {
 	all = &AddrSet{}
 	for kind := range strings.SplitSeq(kinds, ",") {

@@ -11,10 +11,11 @@ import (
 // Span is a range of values of a field, both ends included.
 type Span struct{ First, Last uint32 }
 
-// Values is a set of values of one field: sorted, disjoint, not adjacent. Nil is any value; empty and not nil is none.
+// Values is a set of values of one field. Its spans are sorted, and neither overlap nor touch. Nil means any value. An
+// empty set that is not nil means no value.
 type Values []Span
 
-// Only is the set of the given values, in any order.
+// Only returns the set of the given values, which may be in any order.
 func Only(vs ...uint32) Values {
 	var out Values
 	for _, v := range vs {
@@ -37,7 +38,7 @@ func Normalize(spans Values) Values {
 	return out
 }
 
-// Not is the complement of v among the values of f.
+// Not returns the complement of v among the values of f.
 func (v Values) Not(f packet.Field) Values {
 	if v == nil {
 		return Values{}
@@ -55,7 +56,7 @@ func (v Values) Not(f packet.Field) Values {
 	return out
 }
 
-// And is what v and w have in common.
+// And returns the values that are in both v and w.
 func (v Values) And(w Values) Values {
 	if v == nil {
 		return w
@@ -77,7 +78,7 @@ func (v Values) And(w Values) Values {
 	return out
 }
 
-// Or is what is in v or w.
+// Or returns the values that are in v or in w.
 func (v Values) Or(w Values) Values {
 	if v == nil || w == nil {
 		return nil
@@ -90,10 +91,10 @@ func (v Values) Has(x uint32) bool {
 	return v == nil || len(v.And(Values{{x, x}})) > 0
 }
 
-// Within reports whether all of v is in w.
+// Within reports whether all values of v are in w.
 func (v Values) Within(w Values) bool { return w == nil || v != nil && slices.Equal(v.And(w), v) }
 
-// Count is how many values there are; v is not nil.
+// Count returns the number of values. v must not be nil.
 func (v Values) Count() (n int) {
 	for _, s := range v {
 		n += int(s.Last-s.First) + 1
@@ -101,12 +102,12 @@ func (v Values) Count() (n int) {
 	return n
 }
 
-// Full reports whether v is every value of f.
+// Full reports whether v has every value of f.
 func (v Values) Full(f packet.Field) bool {
 	return v == nil || len(v) == 1 && v[0] == Span{0, f.Size() - 1}
 }
 
-// Shifted is v with n added to each value.
+// Shifted returns v with n added to each value.
 func (v Values) Shifted(n uint32) Values {
 	out := Values{}
 	for _, s := range v {
@@ -115,16 +116,16 @@ func (v Values) Shifted(n uint32) Values {
 	return out
 }
 
-// MaxPort is the greatest port.
+// MaxPort is the largest port number.
 const MaxPort = math.MaxUint16
 
-// Where the values of protocols with ports lie in the domain of packet.DPort.
+// The values of TCP and UDP ports in the coding of packet.DPort.
 var (
 	TCPPorts = Values{{0, MaxPort}}
 	UDPPorts = Values{{packet.PortUDP, packet.PortUDP + MaxPort}}
 )
 
-// Below is the set of values less than n.
+// Below returns the set of values less than n.
 func Below(n uint32) Values {
 	if n == 0 {
 		return Values{}

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// IP protocol numbers (IANA) that packets are told apart by.
+// IP protocol numbers (IANA) that the importer treats in a special way.
 const (
 	ProtoICMP   = 1
 	ProtoTCP    = 6
@@ -15,7 +15,8 @@ const (
 	ProtoICMPv6 = 58
 )
 
-// ProtoNumbers are the names of /etc/protocols that the tools print, and those that people write.
+// ProtoNumbers has the numbers of protocols by name. It has the names of /etc/protocols that the tools print, and
+// others in common use.
 var ProtoNumbers = map[string]uint32{
 	"icmp": ProtoICMP, "igmp": 2, "ggp": 3, "ipencap": 4, "ipip": 4, "ipv4": 4, "st": 5, "tcp": ProtoTCP, "egp": 8,
 	"igp": 9, "pup": 12, "udp": ProtoUDP, "hmp": 20, "xns-idp": 22, "rdp": 27, "iso-tp4": 29, "dccp": 33, "xtp": 36,
@@ -27,19 +28,19 @@ var ProtoNumbers = map[string]uint32{
 	"mpls-in-ip": 137, "hip": 139, "shim6": 140, "wesp": 141, "rohc": 142,
 }
 
-// PolicyProtos are the names that the policy has for protocols.
+// PolicyProtos has the policy's names of protocols.
 var PolicyProtos = map[uint32]string{
 	1: "icmp", 2: "igmp", 4: "ipip", 6: "tcp", 17: "udp", 33: "dccp", 41: "ipv6", 47: "gre", 50: "esp", 51: "ah",
 	58: "icmpv6", 88: "eigrp", 89: "ospf", 103: "pim", 112: "vrrp", 115: "l2tp", 132: "sctp", 136: "udplite",
 }
 
-// Number reads a number of at most limit, in decimal or with 0x.
+// Number reads a number up to limit, in decimal, or in hexadecimal with 0x.
 func Number(text string, limit uint64) (uint32, bool) {
 	n, err := strconv.ParseUint(text, 0, 32)
 	return uint32(n), err == nil && n <= limit
 }
 
-// NumberSpan reads a number or a range, its ends separated by sep; an end that is missing is the domain's.
+// NumberSpan reads a number, or a range whose ends are separated by sep. If an end is missing, it is 0 or limit.
 func NumberSpan(text, sep string, limit uint64) (Span, bool) {
 	low, high, ranged := strings.Cut(text, sep)
 	if !ranged {
@@ -65,7 +66,7 @@ func ProtoNumber(text string) (uint32, bool) {
 	return Number(text, 255)
 }
 
-// Services are the port names that the tools print when asked for names.
+// Services has the port numbers by the names that the tools print when they print names.
 var Services = map[string]uint32{
 	"ftp-data": 20, "ftp": 21, "ssh": 22, "telnet": 23, "smtp": 25, "domain": 53, "bootps": 67, "bootpc": 68, "tftp": 69,
 	"http": 80, "www": 80, "pop3": 110, "sunrpc": 111, "ntp": 123, "netbios-ns": 137, "netbios-dgm": 138,
@@ -84,7 +85,8 @@ func PortSpan(text, sep string) (Span, bool) {
 	return NumberSpan(text, sep, MaxPort)
 }
 
-// PortsIn are the ports of the protocols, coded as packet.DPort; false when one of the protocols has no ports here.
+// PortsIn returns the ports of the protocols, coded as packet.DPort. It returns false if one of the protocols is
+// neither TCP nor UDP.
 func PortsIn(ports Values, protos ...uint32) (Values, bool) {
 	out := Values{}
 	for _, p := range protos {
@@ -100,7 +102,7 @@ func PortsIn(ports Values, protos ...uint32) (Values, bool) {
 	return out, true
 }
 
-// ICMPNames are the message types and codes by the names that iptables and nft have for them.
+// ICMPNames has the ICMP message types by the names of iptables and nft.
 var ICMPNames = map[Family]map[string]uint32{
 	IPv4: {
 		"echo-reply": 0, "pong": 0, "destination-unreachable": 3, "source-quench": 4, "redirect": 5, "echo-request": 8,
@@ -119,7 +121,7 @@ var ICMPNames = map[Family]map[string]uint32{
 	},
 }
 
-// ICMPCodes are the codes by the names that nft has for them; it takes those of its first list for every type.
+// ICMPCodes has the ICMP codes by the names of nft. nft accepts these names for every message type.
 var ICMPCodes = map[Family]map[string]uint32{
 	IPv4: {
 		"net-unreachable": 0, "host-unreachable": 1, "prot-unreachable": 2, "port-unreachable": 3, "frag-needed": 4,
@@ -131,7 +133,7 @@ var ICMPCodes = map[Family]map[string]uint32{
 	},
 }
 
-// ICMPBase is where the messages of a family begin in the domain of packet.ICMP.
+// ICMPBase returns the first value of a family's messages in the coding of packet.ICMP.
 func ICMPBase(f Family) uint32 {
 	if f == IPv6 {
 		return packet.ICMPv6
@@ -139,7 +141,7 @@ func ICMPBase(f Family) uint32 {
 	return 0
 }
 
-// ICMPProto is the protocol of a family's messages.
+// ICMPProto returns the protocol number of a family's ICMP messages.
 func ICMPProto(f Family) uint32 {
 	if f == IPv6 {
 		return ProtoICMPv6
@@ -147,17 +149,17 @@ func ICMPProto(f Family) uint32 {
 	return ProtoICMP
 }
 
-// TCPFlag is the bit of a TCP flag (RFC 9293, 3.1).
+// TCPFlag has the bits of the TCP flags, by name (RFC 9293, 3.1).
 var TCPFlag = map[string]uint32{
 	"fin": 1, "syn": 2, "rst": 4, "psh": 8, "ack": 16, "urg": 32, "ece": 64, "ecn": 64, "cwr": 128,
 }
 
-// FlagBits reads a list of flags.
+// FlagBits reads a comma-separated list of TCP flags.
 func FlagBits(text string) (bits uint32, ok bool) {
 	switch strings.ToLower(text) {
 	case "none":
 		return 0, true
-	case "all": // of iptables, which knows six
+	case "all": // iptables' word, which means six flags
 		return 63, true
 	}
 	for name := range strings.SplitSeq(strings.ToLower(text), ",") {
@@ -170,7 +172,7 @@ func FlagBits(text string) (bits uint32, ok bool) {
 	return bits, true
 }
 
-// FlagsWhere is the flag bytes that a test holds for.
+// FlagsWhere returns the flags bytes for which holds is true.
 func FlagsWhere(holds func(flags uint32) bool) Values {
 	out := Values{}
 	for f := range uint32(packet.FlagsNone) {
@@ -181,13 +183,13 @@ func FlagsWhere(holds func(flags uint32) bool) Values {
 	return Normalize(out)
 }
 
-// StateNames are the states of connection tracking.
+// StateNames has the states of connection tracking, by name.
 var StateNames = map[string]uint32{
 	"new": packet.StateNew, "established": packet.StateEstablished, "related": packet.StateRelated,
 	"invalid": packet.StateInvalid, "untracked": packet.StateUntracked,
 }
 
-// DSCPNumbers are the names of code points (RFC 2474, 2597, 3246, 5865, 8622).
+// DSCPNumbers has the code points by name (RFC 2474, 2597, 3246, 5865, 8622).
 var DSCPNumbers = map[string]uint32{
 	"be": 0, "df": 0, "le": 1, "ef": 46, "va": 44, "cs0": 0, "cs1": 8, "cs2": 16, "cs3": 24, "cs4": 32, "cs5": 40,
 	"cs6": 48, "cs7": 56, "af11": 10, "af12": 12, "af13": 14, "af21": 18, "af22": 20, "af23": 22, "af31": 26, "af32": 28,

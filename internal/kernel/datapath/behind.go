@@ -8,10 +8,10 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// SeenLater names the programs of others that see what leaves a device after it was noted for its answers: by conntrack (tracked), or by the
-// program of ours that the device has for what leaves. Without one, it would come behind all links of TCX that are there: these run in the order in
-// which they were attached, before the filters of clsact (__dev_queue_xmit and sch_handle_egress of net/core/dev.c). Where programs cannot
-// be listed there are none.
+// SeenLater returns the names of other tools' programs that see leaving packets of a device after the flow was recorded for its replies. If tracked
+// is true, conntrack records the flow, else our program at the device's egress does. If our program is not attached yet, it would come after all
+// present links of TCX: links run in the order in which they were attached, and before the filters of clsact (__dev_queue_xmit and sch_handle_egress
+// of net/core/dev.c). If programs cannot be listed, SeenLater returns nil.
 func SeenLater(device string, ours []*Device, tracked bool) (names []string) {
 	dev, err := netlink.LinkByName(device)
 	if err != nil {
@@ -27,7 +27,8 @@ func SeenLater(device string, ours []*Device, tracked bool) (names []string) {
 	return append(names, filtersLater(dev)...)
 }
 
-// linksLater are those of TCX behind a program, or all others.
+// linksLater returns the names of the programs of the TCX links after the program own. If `all` is true, it returns the names for all links except that
+// of own.
 func linksLater(ifindex int, own ebpf.ProgramID, all bool) (names []string) {
 	there, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: ebpf.AttachTCXEgress})
 	if err != nil {
@@ -44,7 +45,7 @@ func linksLater(ifindex int, own ebpf.ProgramID, all bool) (names []string) {
 		}
 		prog, err := ebpf.NewProgramFromID(p.ID)
 		if err != nil {
-			continue // it has gone
+			continue // the program has gone
 		}
 		if info, err := prog.Info(); err == nil {
 			names = append(names, info.Name)
@@ -54,10 +55,10 @@ func linksLater(ifindex int, own ebpf.ProgramID, all bool) (names []string) {
 	return names
 }
 
-// filtersLater are the BPF programs among a device's filters for what leaves.
+// filtersLater returns the names of other tools' BPF programs among the egress filters of a device.
 func filtersLater(dev netlink.Link) (names []string) {
 	filters, err := netlink.FilterList(dev, netlink.HANDLE_MIN_EGRESS)
-	if err != nil { // it has no clsact
+	if err != nil { // the device has no clsact
 		return nil
 	}
 	for _, f := range filters {

@@ -14,9 +14,9 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// StateError says why a directory cannot be the state of an instance, and what to do instead.
+// StateError says why a directory cannot be the state directory of an instance, with the remedy.
 type StateError struct {
-	Dir, Cause, Remedy string // Cause goes on after the name of the directory
+	Dir, Cause, Remedy string // Cause continues the sentence after the name of the directory
 }
 
 func (e *StateError) Error() string { return fmt.Sprintf("state directory %s %s", e.Dir, e.Cause) }
@@ -27,8 +27,8 @@ func (e *StateError) Hint() string { return e.Remedy }
 // mountPoint is where distributions mount the BPF file system.
 const mountPoint = "/sys/fs/bpf"
 
-// mountBPF mounts a BPF file system at the usual place when the state is to be there and none is. A mount in a mount
-// namespace that ends with this command, as `ip netns exec` makes one, would take the pins with it and so the filter.
+// mountBPF mounts a BPF file system at the usual place if the state directory is there and none is mounted. It refuses in a mount namespace that ends
+// with this command, such as that of `ip netns exec`: the pins would end with the command, and so would the filtering.
 func mountBPF(dir string) error {
 	if dir != mountPoint && !strings.HasPrefix(dir, mountPoint+"/") || isBPF(mountPoint) {
 		return nil
@@ -44,14 +44,14 @@ func mountBPF(dir string) error {
 	return nil
 }
 
-// StateHidden reports whether the state of the usual place cannot be seen here: `ip netns exec` mounts another /sys, without the BPF file system.
+// StateHidden reports whether this process cannot see a state at the usual place: `ip netns exec` mounts another /sys, without the BPF file system.
 func StateHidden() bool { return !isBPF(mountPoint) && !mountsLast() }
 
-// mayMakeMaps returns an error in a user namespace of a container that may not call bpf(2), whatever capabilities it has there: no mount
-// and no other target helps.
+// mayMakeMaps returns an error if the user namespace of a container does not permit bpf(2). Capabilities in the container do not change that, and
+// another mount or target would not help.
 func mayMakeMaps() error {
 	ids, err := os.ReadFile("/proc/self/uid_map")
-	if err != nil || strings.Join(strings.Fields(string(ids)), " ") == "0 0 4294967295" { // all of the machine's: the first namespace
+	if err != nil || strings.Join(strings.Fields(string(ids)), " ") == "0 0 4294967295" { // all IDs of the machine: the initial user namespace
 		return nil
 	}
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
@@ -59,16 +59,15 @@ func mayMakeMaps() error {
 		return m.Close()
 	}
 	if !errors.Is(err, unix.EPERM) {
-		return nil // who needs one says so
+		return nil // the first caller that needs a map reports the error
 	}
 	return wording.Hinted("the kernel does not permit bpf(2) in this user namespace, as in an unprivileged container, and Floodwall keeps the state of every target in BPF maps",
 		"apply the policy on the container's host, to the other end of the container's device, or run the container with more rights (docs/guides/containers.md); "+
 			"`floodwall compile POLICY --target nftables | nft -f -` loads the rules alone, without bans, trials and status")
 }
 
-// mountsLast reports whether mounts of this process outlive it: whether its mount namespace is that of process 1. Then
-// both see the same mounts, whose numbers are unique on the machine (proc_pid_mountinfo(5)). Reading /proc/1/ns/mnt
-// instead would take all capabilities of process 1.
+// mountsLast reports whether mounts of this process outlive it, which is so in the mount namespace of process 1. Then both processes see the same
+// mounts, whose IDs are unique on the machine (proc_pid_mountinfo(5)). Reading /proc/1/ns/mnt instead would require all capabilities of process 1.
 func mountsLast() bool {
 	ours, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
@@ -92,8 +91,8 @@ func isBPF(dir string) bool {
 	return unix.Statfs(dir, &fs) == nil && fs.Type == unix.BPF_FS_MAGIC
 }
 
-// check reports why the state directory, or the place where it would be made, cannot be that of an instance of this
-// network namespace.
+// check returns an error if the state directory cannot have the state of an instance of this network namespace. If the directory does not exist,
+// check examines the place where it would be created.
 func (s *State) check() error {
 	at := s.dir
 	for _, err := os.Stat(at); errors.Is(err, os.ErrNotExist) && at != filepath.Dir(at); _, err = os.Stat(at) {
@@ -122,7 +121,7 @@ func (s *State) check() error {
 	return s.checkNamespace()
 }
 
-// isRoot reports whether a directory is the root of its file system: the one above is on another.
+// isRoot reports whether a directory is the root of its file system: its parent is on another file system.
 func isRoot(dir string) bool {
 	var here, above unix.Stat_t
 	if unix.Stat(dir, &here) != nil || unix.Stat(dir+"/..", &above) != nil {
@@ -131,7 +130,7 @@ func isRoot(dir string) bool {
 	return here.Dev != above.Dev
 }
 
-// checkNames refuses a directory that has an unknown name in it: it belongs to another program.
+// checkNames returns an error for a directory with an unknown name in it, because it belongs to another program.
 func (s *State) checkNames() error {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -154,14 +153,14 @@ func (s *State) checkNames() error {
 				Remedy: "name a directory of Floodwall's own with --bpffs"}
 		}
 	}
-	if there[generationPrefix] && !there[dirLinks] { // which is made before any generation, and removed after all
+	if there[generationPrefix] && !there[dirLinks] { // "links" is created before any generation, and removed after all of them
 		return &StateError{Dir: s.dir, Cause: "has generations, but " + dirLinks + " has been moved: it is not known what devices run",
 			Remedy: "move it back; or, if you can bear a moment without a filter, remove the whole directory and apply"}
 	}
 	return nil
 }
 
-// known reports whether a file of the state directory has one of our names.
+// known reports whether a file name in the state directory is one of ours.
 func known(name string) bool {
 	name = strings.TrimSuffix(name, passingSuffix)
 	_, generation := generationNumber(name)
@@ -170,7 +169,7 @@ func known(name string) bool {
 	return generation || trial || renewal || name == dirLinks || isSide(Mode(name)) || name == pinNamespace || name == pinAlive || name == pinSetting || name == pinDirectory
 }
 
-// remove removes all known names from the state directory, and the directory when it is empty then.
+// remove removes all known names from the state directory, and then the directory if it is empty.
 func (s *State) remove() error {
 	links, err := os.ReadDir(s.path(dirLinks))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -1,5 +1,5 @@
-// This file attaches the program for what leaves where the kernel has no TCX, which Linux has since 6.6: as a filter of the qdisc clsact,
-// which stays without a process, too, and whose program the kernel changes in one step (net/sched/cls_bpf.c, cls_bpf_change).
+// This file attaches the egress program if the kernel has no TCX, which Linux has since 6.6. It uses a filter of the qdisc clsact. The filter stays
+// without a process, and the kernel replaces its program atomically (net/sched/cls_bpf.c, cls_bpf_change).
 
 package datapath
 
@@ -18,17 +18,17 @@ import (
 // hasTCX reports whether the kernel has TCX.
 var hasTCX = sync.OnceValue(func() bool { return features.TCX() == nil })
 
-// The filter. It comes first, and always lets those of others go on.
+// The properties of the filter. The filter runs first, and the filters of other tools always run after it.
 const (
 	filterName     = "floodwall"
 	filterPriority = 1
 	filterHandle   = 0xf1d
 )
 
-// classifier is a filter at egress of a device.
+// classifier is a filter at the egress of a device.
 type classifier struct{ ifindex int }
 
-// Update gives the device the program, in place of the one that it has.
+// Update sets the program of the filter. It replaces an existing program.
 func (c classifier) Update(prog *ebpf.Program) error {
 	err := netlink.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
 		LinkIndex: c.ifindex, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
@@ -44,7 +44,7 @@ func (c classifier) Update(prog *ebpf.Program) error {
 	return netlink.FilterReplace(f)
 }
 
-// isClsact is an error where another qdisc is in the place of clsact: a filter for what leaves would see what enters there.
+// isClsact returns an error if the device has the qdisc ingress in place of clsact. A filter for leaving packets would then see entering packets.
 func (c classifier) isClsact() error {
 	dev, err := netlink.LinkByIndex(c.ifindex)
 	if err != nil {
@@ -62,14 +62,14 @@ func (c classifier) isClsact() error {
 	return nil
 }
 
-// Detach removes the filter. The qdisc stays if others have filters there.
+// Detach removes the filter. The qdisc stays if other filters use it.
 func (c classifier) Detach() error {
 	if err := netlink.FilterDel(c.filter()); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	dev, err := netlink.LinkByIndex(c.ifindex)
 	if err != nil {
-		return nil // it has gone
+		return nil // the device has gone
 	}
 	for _, parent := range []uint32{netlink.HANDLE_MIN_EGRESS, netlink.HANDLE_MIN_INGRESS} {
 		if left, err := netlink.FilterList(dev, parent); err != nil || len(left) > 0 {
@@ -81,7 +81,7 @@ func (c classifier) Detach() error {
 	}})
 }
 
-// Close does nothing: no descriptor holds a filter.
+// Close does nothing: a filter has no file descriptor.
 func (c classifier) Close() error { return nil }
 
 func (c classifier) filter() *netlink.BpfFilter {
@@ -93,7 +93,7 @@ func (c classifier) filter() *netlink.BpfFilter {
 	}
 }
 
-// program is that of the filter, 0 when there is none.
+// program returns the ID of the filter's program, 0 when there is none.
 func (c classifier) program() (ebpf.ProgramID, error) {
 	dev, err := netlink.LinkByIndex(c.ifindex)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// minCounters is the least size of the map of counters, in slots: space for policies to grow without a new map.
+// minCounters is the smallest size of the map of counters, in slots. Because of this reserve most larger policies need no new map.
 const minCounters = 1024
 
-// countersSize is the size of a new map of counters for so many slots.
+// countersSize returns the size of a new map of counters for a policy with the given number of slots.
 func countersSize(slots uint32) uint32 {
 	size := uint32(minCounters)
 	for size < 2*slots {
@@ -21,7 +21,7 @@ func countersSize(slots uint32) uint32 {
 	return size
 }
 
-// countersAtOnce is how many counters one system call reads: for 64 CPUs they take 256 kB.
+// countersAtOnce is the number of counters that one system call reads. With 64 CPUs these take 256 kB.
 const countersAtOnce = 256
 
 // ReadCounters returns the first n counters, each summed over all CPUs.
@@ -37,7 +37,7 @@ func ReadCounters(m *ebpf.Map, n uint32) ([]image.Counter, error) {
 	for read := 0; read < len(sums); {
 		count := min(int(most), len(sums)-read)
 		got, err := m.BatchLookup(&cursor, slots[:count], perCPU[:count*cpus], nil)
-		if err != nil && !(errors.Is(err, ebpf.ErrKeyNotExist) && read+got == len(sums)) { // the end of the map is told as an error
+		if err != nil && !(errors.Is(err, ebpf.ErrKeyNotExist) && read+got == len(sums)) { // the end of the map is reported as an error
 			return nil, fmt.Errorf("reading counters from %d on: %w", read, err)
 		}
 		for i, c := range perCPU[:got*cpus] {

@@ -5,11 +5,12 @@ import (
 	"os"
 )
 
-// pinDirectory keeps the path of the directory in which the instance keeps files over a reboot. It is the state's and no generation's: the
-// files stay where they are whatever generation runs.
+// pinDirectory is the name of the text with the path of the directory for the instance's files that survive a reboot. The text belongs to the state,
+// not to a generation, so the files stay in one place whichever generation runs.
 const pinDirectory = "directory"
 
-// Directory is the path that KeepDirectory has kept, "" when there is none, or when it was that of a network namespace that has ended.
+// Directory returns the path that KeepDirectory has stored. It returns "" when no path is stored, or when the state belonged to a network namespace
+// that has ended.
 func (s *State) Directory() (string, error) {
 	if whose, err := s.owner(); whose == deceased || err != nil {
 		return "", err
@@ -21,10 +22,10 @@ func (s *State) Directory() (string, error) {
 	return string(text), err
 }
 
-// KeepDirectory keeps the path of the directory in which the instance keeps files over a reboot, in the place of the one before. The caller
-// holds the lock.
+// KeepDirectory stores the path of the directory for the instance's files that survive a reboot. It replaces the previous one. The caller must hold
+// the lock.
 func (s *State) KeepDirectory(path string) error {
-	if err := s.setFormat(); err != nil { // the first format does not know the name
+	if err := s.setFormat(); err != nil { // versions that know only the first format do not know this name
 		return err
 	}
 	return replaceText(s.path(pinDirectory), pinDirectory, []byte(path))

@@ -11,16 +11,16 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// The policies of the other tests of swaps and trials all have a guard, and what decides is asked of both hooks. Here are
-// those that have it on one side of the change only.
+// In the other tests of swaps and trials, all policies have a guard, and both hooks are checked. In the tests of this file, only one of two policies
+// has a guard.
 
-// unguarded is a policy by the same name that has no guard.
+// unguarded returns the policy with this name, without its guard.
 func unguarded(t *testing.T, name string) *datapath.Program {
 	t.Helper()
 	return loadInside(t, always(slots[name], 1))
 }
 
-// leaves checks what decides about what leaves fw0, "" for no program at all.
+// leaves checks which policy decides about the packets that leave fw0. "" means that no program is attached.
 func leaves(t *testing.T, when, want string) {
 	t.Helper()
 	if got := decidesLeaving(t, device(t, "fw0")); got != want {
@@ -31,7 +31,7 @@ func leaves(t *testing.T, when, want string) {
 	}
 }
 
-// byEachHook runs a test with TCX, and as on a kernel without it.
+// byEachHook runs a test twice: once with TCX, and once as on a kernel without TCX.
 func byEachHook(t *testing.T, test func(t *testing.T)) {
 	if !testutil.Inside(t) {
 		return
@@ -66,7 +66,7 @@ func guardComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestGuardOnTrial has trials in which a guard comes or goes.
+// TestGuardOnTrial runs trials that add or remove a guard.
 func TestGuardOnTrial(t *testing.T) { byEachHook(t, guardOnTrial) }
 
 func guardOnTrial(t *testing.T) {
@@ -110,7 +110,7 @@ func guardOnTrial(t *testing.T) {
 	}
 }
 
-// TestGuardUndone has installs that a later device refuses: what leaves the first goes on as before.
+// TestGuardUndone makes installs fail at a later device. The egress program of the first device must not change.
 func TestGuardUndone(t *testing.T) { byEachHook(t, guardUndone) }
 
 func guardUndone(t *testing.T) {
@@ -145,7 +145,7 @@ func guardUndone(t *testing.T) {
 	unloaded(t, s)
 }
 
-// TestGuardedDeviceGone removes a device and makes another by its number: the new one is not taken for the old one.
+// TestGuardedDeviceGone removes a device and creates another one with the same index. The new device must not be mistaken for the old one.
 func TestGuardedDeviceGone(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -167,7 +167,7 @@ func TestGuardedDeviceGone(t *testing.T) {
 	unloaded(t, s)
 }
 
-// TestInherited loads a program that goes on with the clients that the one before has verified.
+// TestInherited loads a program that takes over the clients that the previous program has verified.
 func TestInherited(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

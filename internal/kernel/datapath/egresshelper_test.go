@@ -13,8 +13,9 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// guarding is an image that drops everything both ways: its rules what comes in, a guard's limit, which allows nothing,
-// what leaves from UDP port 53. Both count in the slot. It has a program for what XDP has passed, too, which is nothing.
+// guarding returns an image that drops all packets in both directions. Its rules drop packets that enter. A guard's limit, which allows nothing,
+// drops packets that leave from UDP port 53. Both count in the given slot. The image also has a program for packets that XDP has passed, although XDP
+// passes none.
 func guarding(slot uint32) *image.Image {
 	const anyCost = 1 << 16 // struct limit_info of bpf/limit.h: above a debt of at most 0
 	im := always(slot, 1)
@@ -35,7 +36,7 @@ func guarding(slot uint32) *image.Image {
 	return im
 }
 
-// atHook is what is attached to a side of a device, nil for nothing. The caller closes it.
+// atHook returns the program that is attached to a hook of a device, or nil. The caller must close it.
 func atHook(t *testing.T, dev netlink.Link, hook ebpf.AttachType) *ebpf.Program {
 	t.Helper()
 	if hook == ebpf.AttachTCXEgress && !datapath.HasTCX() {
@@ -58,7 +59,7 @@ func atHook(t *testing.T, dev netlink.Link, hook ebpf.AttachType) *ebpf.Program 
 	return prog
 }
 
-// classifierOf is the program of the filter at egress of a device, nil for none.
+// classifierOf returns the program of the egress filter of a device, or nil.
 func classifierOf(t *testing.T, dev netlink.Link) *ebpf.Program {
 	t.Helper()
 	list, err := netlink.FilterList(dev, netlink.HANDLE_MIN_EGRESS)
@@ -72,7 +73,7 @@ func classifierOf(t *testing.T, dev netlink.Link) *ebpf.Program {
 	return prog
 }
 
-// hasEntering reports whether a device has a program for what XDP has passed.
+// hasEntering reports whether a device has a program for packets that XDP has passed.
 func hasEntering(t *testing.T, dev netlink.Link) bool {
 	t.Helper()
 	prog := atHook(t, dev, ebpf.AttachTCXIngress)
@@ -81,8 +82,8 @@ func hasEntering(t *testing.T, dev netlink.Link) bool {
 
 const response = "udp 192.0.2.1:53 > 198.51.100.7:1234"
 
-// decidesLeaving runs what is attached to a device for what leaves on a response, and returns the name of the policy that
-// counts it; "pass" when none does, and "" when nothing is attached.
+// decidesLeaving runs a device's egress program on a response, and returns the name of the policy that counts the response. It returns "pass" if no
+// policy counts it, and "" if no program is attached.
 func decidesLeaving(t *testing.T, dev netlink.Link) string {
 	t.Helper()
 	prog := atHook(t, dev, ebpf.AttachTCXEgress)

@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestEgressRemoved has another tool remove the program for what leaves, and on a kernel without TCX also the qdisc that it stands at.
-// Lacking names it, and Reattach puts it back.
+// TestEgressRemoved lets another tool remove the egress program, and on a kernel without TCX also the program's qdisc. Lacking must name the missing
+// part, and Reattach must restore it.
 func TestEgressRemoved(t *testing.T) { byEachHook(t, egressRemoved) }
 
 func egressRemoved(t *testing.T) {
@@ -46,7 +46,7 @@ func egressRemoved(t *testing.T) {
 	}
 }
 
-// removal is what another tool does.
+// removal is an action of another tool.
 type removal struct {
 	name   string
 	remove func(t *testing.T)
@@ -62,7 +62,7 @@ func removals() []removal {
 	}
 }
 
-// detachEgress detaches the link of TCX by its number, as bpftool does.
+// detachEgress detaches the TCX link by its ID, as bpftool does.
 func detachEgress(t *testing.T) {
 	t.Helper()
 	there, err := link.QueryPrograms(link.QueryOptions{Target: device(t, "fw0").Attrs().Index, Attach: ebpf.AttachTCXEgress})

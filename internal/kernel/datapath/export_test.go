@@ -9,14 +9,14 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// ForgetTCX has this process take the kernel for one without TCX.
+// ForgetTCX makes this process behave as on a kernel without TCX.
 func ForgetTCX() { hasTCX = func() bool { return false } }
 
 // HasTCX reports whether this process uses TCX.
 func HasTCX() bool { return hasTCX() }
 
-// LoadLinear loads an image whose program, also for native mode, takes only frames in one piece. Drivers refuse it on a
-// device with a large MTU, as those without support for frames in pieces refuse any program there.
+// LoadLinear loads an image whose native program also accepts only frames in one buffer. On a device with a large MTU, drivers refuse such a program.
+// Drivers without support for several buffers refuse every program on such a device.
 func LoadLinear(im *image.Image) (*Program, error) {
 	spec, err := im.Spec()
 	if err != nil {
@@ -26,7 +26,8 @@ func LoadLinear(im *image.Image) (*Program, error) {
 	return load(im, spec, Inherited{})
 }
 
-// RenewPart is a Renew that dies when so many devices have the new program; with renamed, after the directories changed places.
+// RenewPart is a Renew that stops, as if it was killed, when the given number of devices have the new program. If renamed is true, it stops after the
+// directories were exchanged.
 func (s *State) RenewPart(number int, p *Program, manifest []byte, devices int, renamed bool) error {
 	v, err := s.situation()
 	if err != nil {
@@ -48,7 +49,7 @@ func (s *State) RenewPart(number int, p *Program, manifest []byte, devices int, 
 	return err
 }
 
-// AddRecord makes a record with a manifest under the next free number, without the rest of an Install. The caller holds the lock.
+// AddRecord creates a record with a manifest under the next free number, without the other steps of Install. The caller must hold the lock.
 func (s *State) AddRecord(manifest []byte) (number int, err error) {
 	incomplete := func(n int) bool { return !s.has(n, pinManifest) }
 	if err := s.sweepIf(incomplete); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// Flows maps the program's table, until Close; nil when it protects nothing.
+// Flows maps the program's flow table into memory. The table is valid until its Close. It is nil when the program protects no service.
 func (p *Program) Flows() (*Table, error) {
 	memory, release, err := p.Memory(image.Flows, image.FlowFilter, image.SynKeys)
 	if err != nil {
@@ -15,7 +15,8 @@ func (p *Program) Flows() (*Table, error) {
 	return newFlows(memory, release), nil
 }
 
-// Flows maps the generation's table, until the generation is closed; nil when it protects nothing.
+// Flows maps the generation's flow table into memory. The table is valid until the generation is closed. It is nil when the generation protects no
+// service.
 func (g *Generation) Flows() (*Table, error) {
 	memory, err := g.Memory(image.Flows, image.FlowFilter, image.SynKeys)
 	if err != nil {
@@ -33,7 +34,7 @@ func newFlows(memory map[string][]byte, release func()) *Table {
 	return New(wordsOf(table), wordsOf(memory[image.FlowFilter]), readKeys(keys).hash, release)
 }
 
-// wordsOf is memory of a map as words.
+// wordsOf returns the memory of a map as 64-bit words.
 func wordsOf(memory []byte) []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(memory))), len(memory)/8)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// anyConnection is one to the protected port, of either family.
+// anyConnection returns a random connection to the protected port, of either family.
 func anyConnection(r *rand.Rand) datapath.Connection {
 	addr := func() netip.Addr {
 		return netip.AddrFrom4([4]byte{10, byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())})
@@ -33,7 +33,7 @@ func anyConnection(r *rand.Rand) datapath.Connection {
 	}
 }
 
-// table is the table of a program.
+// table returns the connection table of a program.
 func table(t *testing.T, p *datapath.Program) *datapath.Table {
 	t.Helper()
 	f, err := p.Flows()
@@ -44,7 +44,7 @@ func table(t *testing.T, p *datapath.Program) *datapath.Table {
 	return f
 }
 
-// TestFlows checks that programs pass what was added to their table, and drop all else.
+// TestFlows checks that programs pass packets of the connections in their table, and drop all other packets.
 func TestFlows(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -88,8 +88,7 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// seen sets the state of all connections in the table of a program, and for how many seconds no packet of them has been seen: bpf/flow.h says
-// which bits of a word these are.
+// seen sets the state of all connections in the table of a program, and the seconds since their last packet. bpf/flow.h describes the bits of a word.
 func seen(t *testing.T, p *datapath.Program, state datapath.FlowState, ago int) {
 	t.Helper()
 	memory, release, err := p.Memory(image.Flows)
@@ -106,7 +105,7 @@ func seen(t *testing.T, p *datapath.Program, state datapath.FlowState, ago int) 
 	}
 }
 
-// TestFlowsFull adds more connections than fit: nothing is lost but space.
+// TestFlowsFull adds more connections than fit. Only connections without space may be lost.
 func TestFlowsFull(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -128,8 +127,8 @@ func TestFlowsFull(t *testing.T) {
 	}
 }
 
-// TestPreload finds the connections that there are before a service is protected, of both families and of IPv4 on sockets
-// of IPv6; and not the one whose handshake is not over.
+// TestPreload finds connections that were opened before a service is protected: of both families, and IPv4 connections of IPv6 sockets. It must not
+// find a connection whose handshake is not complete.
 func TestPreload(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -141,7 +140,7 @@ func TestPreload(t *testing.T) {
 	for i, server := range []string{web4, web6} {
 		c := dial(t, there, server, guardedPort, "hello")
 		accepted := accept(t, listener)
-		if i == 1 { // now it waits for the end of the other side
+		if i == 1 { // now this end waits for the other end to close
 			received(t, accepted, "hello")
 			accepted.Close()
 		}
@@ -172,7 +171,7 @@ func TestPreload(t *testing.T) {
 	}
 }
 
-// TestConnectionsStay changes the program: what the old one knows, the new one does, and cookies on their way are good.
+// TestConnectionsStay replaces the program. The new program must know the connections of the old one, and must accept the cookies that it sent.
 func TestConnectionsStay(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -225,7 +224,7 @@ func TestConnectionsStay(t *testing.T) {
 	}
 }
 
-// TestCookiesExpected goes on after a program that has sent cookies, and noted nothing: any connection may bring one back.
+// TestCookiesExpected replaces a program that has sent cookies without recording them. The new program must accept a cookie for any connection.
 func TestCookiesExpected(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -262,7 +261,7 @@ func TestCookiesExpected(t *testing.T) {
 	}
 }
 
-// sent is the memory of the notes of cookies, until the test ends.
+// sent returns the memory of the map that records sent cookies. It is valid until the test ends.
 func sent(t *testing.T, p *datapath.Program) []byte {
 	t.Helper()
 	memory, release, err := p.Memory(image.CookiesSent)
@@ -273,7 +272,7 @@ func sent(t *testing.T, p *datapath.Program) []byte {
 	return memory[image.CookiesSent]
 }
 
-// keys are the words of struct syn_keys of bpf/flow.h.
+// keys returns the words of struct syn_keys of bpf/flow.h.
 func keys(t *testing.T, p *datapath.Program) (k [image.SynKeysSize / 8]uint64) {
 	t.Helper()
 	if err := p.Map(image.SynKeys).Lookup(uint32(0), &k); err != nil {
@@ -282,7 +281,7 @@ func keys(t *testing.T, p *datapath.Program) (k [image.SynKeysSize / 8]uint64) {
 	return k
 }
 
-// TestKeys checks that keys are drawn, and rotate in the order that bpf/flow.h wants.
+// TestKeys checks that keys are random, and that they are rotated in the order that bpf/flow.h needs.
 func TestKeys(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -295,7 +294,7 @@ func TestKeys(t *testing.T) {
 	p := protected(t, s)
 	before := keys(t, p)
 	for i, word := range before {
-		if (word == 0) != (i == 4) { // but for the time, all is random
+		if (word == 0) != (i == 4) { // all words but the time are random
 			t.Errorf("word %d of the keys is %x", i, word)
 		}
 	}

@@ -13,20 +13,19 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// The state of an instance outlives the floodwall that made it. So the directory has its format in a name, and each
-// generation has its formats in a text. A floodwall that does not know a format refuses the state and changes nothing.
+// The state of an instance can be older or newer than the floodwall that reads it. So the directory has its format in a file name, and each
+// generation has the formats of its maps in a text. A floodwall that does not know a format returns an error and changes nothing.
 
-// stateFormat is the format of the directory. The first format had no name for it, and has no pinAlive. A floodwall
-// that knows only that format refuses a directory with an unknown name: therefore the format is a name.
+// stateFormat is the format of the directory. A directory of the first format has no file with the format, and no pinAlive. A floodwall that knows
+// only the first format refuses a directory with an unknown file name. That is why the format is in a file name.
 const stateFormat = 2
 
 const formatPrefix = "FORMAT-"
 
-// formatName is the name for a format. A floodwall that knows only the first format prints it as a name of another
-// program.
+// formatName returns the file name for a format. A floodwall that knows only the first format prints this name in its error message.
 func formatName(n int) string { return formatPrefix + strconv.Itoa(n) + "-needs-a-newer-floodwall" }
 
-// formatNumber is the n of formatName(n).
+// formatNumber is the inverse of formatName.
 func formatNumber(name string) (n int, ok bool) {
 	rest, ok := strings.CutPrefix(name, formatPrefix)
 	number, _, _ := strings.Cut(rest, "-")
@@ -34,7 +33,7 @@ func formatNumber(name string) (n int, ok bool) {
 	return n, ok && err == nil
 }
 
-// checkFormat returns an error for a format that is unknown.
+// checkFormat returns an error for an unknown format.
 func (s *State) checkFormat(n int) error {
 	if n <= stateFormat {
 		return nil
@@ -52,7 +51,7 @@ func (s *State) setFormat() error {
 	return pinText(path, "format", nil)
 }
 
-// FormatError says that another version loaded a generation, whose maps have another format.
+// FormatError says that another version has loaded a generation, one of whose maps has a format that this version does not know.
 type FormatError struct {
 	Generation   int
 	Map          string
@@ -69,7 +68,7 @@ func (e *FormatError) Hint() string {
 	return "apply the policy again with this version, or use that one"
 }
 
-// pinFormats is the name of the text with the formats of a generation's maps that are not 1, as JSON.
+// pinFormats is the name of the text with the formats of a generation's maps, as JSON. It leaves out maps of format 1.
 const pinFormats = "formats"
 
 func writeFormats(dir string) error {
@@ -83,7 +82,7 @@ func writeFormats(dir string) error {
 func (g *Generation) readFormats() error {
 	text, err := readText(g.dir+"/"+pinFormats, pinFormats)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // of before there were any: all are 1
+		return nil // the version that loaded it stored no formats: all are 1
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &g.formats)
@@ -91,7 +90,7 @@ func (g *Generation) readFormats() error {
 	return err
 }
 
-// Knows returns a *FormatError when any of the generation's maps is of a form that this version does not know.
+// Knows returns a *FormatError if one of the named maps of the generation has a format that this version does not know.
 func (g *Generation) Knows(names ...string) error {
 	for _, name := range names {
 		theirs := max(g.formats[name], 1)
@@ -102,7 +101,7 @@ func (g *Generation) Knows(names ...string) error {
 	return nil
 }
 
-// shares returns a *FormatError unless a program of this version can take over a map of the generation.
+// shares returns a *FormatError if a program of this version cannot take over the named map of the generation.
 func (g *Generation) shares(name string) error {
 	if theirs := max(g.formats[name], 1); theirs != image.Format(name) {
 		return &FormatError{g.Number, name, theirs, image.Format(name)}
@@ -110,7 +109,7 @@ func (g *Generation) shares(name string) error {
 	return nil
 }
 
-// pinned opens a map of the generation.
+// pinned opens the named map of the generation.
 func (g *Generation) pinned(name string) (*ebpf.Map, error) {
 	if err := g.Knows(name); err != nil {
 		return nil, err
@@ -118,7 +117,7 @@ func (g *Generation) pinned(name string) (*ebpf.Map, error) {
 	return ebpf.LoadPinnedMap(g.dir+"/"+pinName(name), nil)
 }
 
-// unlessForeign returns nil for the error of a map with an unknown format: such a map is not handed on.
+// unlessForeign returns nil for a *FormatError, because a map of an unknown format is not taken over. It returns any other error unchanged.
 func unlessForeign(err error) error {
 	var foreign *FormatError
 	if errors.As(err, &foreign) {

@@ -19,20 +19,20 @@ type Generation struct {
 	Devices  []*Device
 
 	dir     string
-	formats map[string]int // of its maps, where they are not 1
+	formats map[string]int // the formats of its maps that are not 1
 	program *ebpf.Program
 	mapped  [][]byte
 }
 
-// A reader without the lock looks at links first and generations second, while another command may be anywhere in a
-// swap. It retries this many times, at this interval.
+// A reader without the lock reads first the links and then the generations. Meanwhile another command may change them in a swap. So the reader
+// repeats its reads up to looks times, with lookAgain in between.
 const (
 	looks     = 10
 	lookAgain = 20 * time.Millisecond
 )
 
-// Running opens the generations that run, newest first: there is one, unless an apply died while it went from device to
-// device. It returns ErrNotLoaded if there is none.
+// Running opens the generations that run, newest first. There is more than one only if an apply died after it had changed some of the devices.
+// Running returns ErrNotLoaded if there is none.
 func (s *State) Running() ([]*Generation, error) {
 	for i := 1; ; i++ {
 		running, whole, err := s.look()
@@ -44,7 +44,7 @@ func (s *State) Running() ([]*Generation, error) {
 	}
 }
 
-// look opens the generations that run. whole says that the program of every device is known.
+// look opens the generations that run. whole is true if the program of every device is known.
 func (s *State) look() (running []*Generation, whole bool, err error) {
 	devices, err := s.devices()
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *State) look() (running []*Generation, whole bool, err error) {
 	return running, whole, err
 }
 
-// openOn opens those of the generations that decide on any of the devices.
+// openOn opens the generations that decide on at least one of the devices.
 func (s *State) openOn(numbers []int, devices []*Device) (running []*Generation, err error) {
 	for _, n := range numbers {
 		var on []*Device
@@ -99,8 +99,8 @@ func (s *State) openOn(numbers []int, devices []*Device) (running []*Generation,
 	return running, nil
 }
 
-// Standby opens the generation that a trial returns to if it is not confirmed. A change that is to last in any case,
-// such as a ban, must be made there too. It returns nil without a trial, or if nothing ran before the trial.
+// Standby opens the generation to which an unconfirmed trial returns. A change that must last in both cases, such as a ban, must also be made in this
+// generation. Standby returns nil without a trial, or if nothing ran before the trial.
 func (s *State) Standby() (*Generation, error) {
 	t, err := s.Trial()
 	if err != nil || t == nil || t.Old == 0 || t.Expired() {
@@ -108,13 +108,13 @@ func (s *State) Standby() (*Generation, error) {
 	}
 	g, err := s.openGeneration(t.Old, nil)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil // confirmed since, and replaced
+		return nil, nil // the trial was confirmed since then, and the generation replaced
 	}
 	return g, err
 }
 
-// Previous opens the generation that Rollback would return to: that of a trial, or the one that is kept. It returns nil
-// when there is none. The caller holds the lock.
+// Previous opens the generation to which Rollback would return: the one before the trial, or the one that is kept. It returns nil when there is none.
+// The caller must hold the lock.
 func (s *State) Previous() (*Generation, error) {
 	v, err := s.situation()
 	if err != nil {
@@ -130,8 +130,9 @@ func (s *State) Previous() (*Generation, error) {
 	return s.openWhole(n)
 }
 
-// Before opens the generation that was in force when another one was installed, whether or not a device runs either. It returns nil when that
-// had no program, or is gone. The remains of an apply that died were never in force, so they are not found. The caller holds the lock.
+// Before opens the generation that was in force when the generation with the given number was installed. Neither of them must run. Before returns nil
+// when the earlier one had no program, or is gone. It does not find the remains of an apply that died, because these were never in force. The caller
+// must hold the lock.
 func (s *State) Before(number int) (*Generation, error) {
 	n, err := s.before(number)
 	if err != nil {
@@ -140,7 +141,8 @@ func (s *State) Before(number int) (*Generation, error) {
 	return s.openWhole(n)
 }
 
-// openWhole opens a generation that no device need run, nil when it is gone or has no program. 0 stands for none.
+// openWhole opens the generation with the number n, which may run on no device. It returns nil when the generation is gone or has no program. n is 0
+// for none.
 func (s *State) openWhole(n int) (*Generation, error) {
 	if n == 0 || !s.has(n, pinManifest) || !s.has(n, pinNative) {
 		return nil, nil
@@ -148,8 +150,8 @@ func (s *State) openWhole(n int) (*Generation, error) {
 	return s.openGeneration(n, nil)
 }
 
-// Latest opens the generation that ran last, whether or not a device runs it: the remains of a policy whose devices
-// have gone. It returns nil if there is none. The caller holds the lock.
+// Latest opens the generation that ran last. No device need run it: its devices may have gone. Latest returns nil if there is none. The caller must
+// hold the lock.
 func (s *State) Latest() (*Generation, error) {
 	devices, gone, err := s.links()
 	if err != nil {
@@ -202,7 +204,7 @@ func CloseAll(generations []*Generation) {
 	}
 }
 
-// Close gives up what was opened. The generation goes on running.
+// Close closes the descriptors and memory of the generation. The generation continues to run.
 func (g *Generation) Close() {
 	g.program.Close()
 	for _, m := range g.mapped {
@@ -211,7 +213,7 @@ func (g *Generation) Close() {
 	g.mapped = nil
 }
 
-// ID is the number that the kernel has given the generation's own program.
+// ID returns the kernel's ID of the generation's own program.
 func (g *Generation) ID() (ebpf.ProgramID, error) {
 	id, err := programID(g.program)
 	if err != nil {
@@ -220,7 +222,7 @@ func (g *Generation) ID() (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// Ask runs the generation's own program on a frame. key is the question key it was loaded with.
+// Ask runs the generation's own program on a frame. key is the question key with which the program was loaded.
 func (g *Generation) Ask(key uint64, frame []byte) (Answer, error) {
 	if err := g.Knows(image.Question); err != nil {
 		return Answer{}, err
@@ -228,7 +230,7 @@ func (g *Generation) Ask(key uint64, frame []byte) (Answer, error) {
 	return Ask(g.program, key, frame)
 }
 
-// Memory maps the named maps of the generation, until Close. A map that the generation does not have is left out.
+// Memory maps the named maps of the generation into memory, until Close. Maps that the generation does not have are left out.
 func (g *Generation) Memory(names ...string) (map[string][]byte, error) {
 	memory := map[string][]byte{}
 	for _, name := range names {
@@ -250,14 +252,14 @@ func (g *Generation) Memory(names ...string) (map[string][]byte, error) {
 	return memory, nil
 }
 
-// Counters opens the map of counters of the newest generation that runs, or of the latest if none does; nil when there
-// is none yet. Generations share one until it becomes too small.
+// Counters opens the map of counters of the newest generation that runs. If none runs, it opens the map of the latest generation. It returns nil when
+// there is no generation. Generations share one map until it becomes too small.
 func (s *State) Counters() (*ebpf.Map, error) { return s.mapOf((*Generation).Counters) }
 
-// Verified opens the map of verified clients of that generation, nil when there is none.
+// Verified opens the map of verified clients of the same generation. It returns nil when there is none.
 func (s *State) Verified() (*ebpf.Map, error) { return s.mapOf((*Generation).verified) }
 
-// mapOf opens a map of the newest generation that runs, or of the latest if none does; nil when there is none yet.
+// mapOf opens a map of the newest generation that runs, or of the latest generation if none runs. It returns nil when there is no generation.
 func (s *State) mapOf(open func(*Generation) (*ebpf.Map, error)) (*ebpf.Map, error) {
 	running, err := s.Running()
 	if err != nil && !errors.Is(err, ErrNotLoaded) {
@@ -275,7 +277,7 @@ func (s *State) mapOf(open func(*Generation) (*ebpf.Map, error)) (*ebpf.Map, err
 	return open(g)
 }
 
-// Counters opens the map that the generation counts in.
+// Counters opens the map with the generation's counters.
 func (g *Generation) Counters() (*ebpf.Map, error) {
 	m, err := g.pinned(image.Counters)
 	if err != nil {
@@ -286,8 +288,8 @@ func (g *Generation) Counters() (*ebpf.Map, error) {
 
 func (g *Generation) verified() (*ebpf.Map, error) { return g.open(image.Verified) }
 
-// Unload detaches from all devices and removes the state. It returns ErrNotLoaded when there was none. The caller holds
-// the lock.
+// Unload detaches the programs from all devices and removes the state. It returns ErrNotLoaded when there was no state. The caller must hold the
+// lock.
 func (s *State) Unload() error {
 	if _, err := os.Stat(s.path(dirLinks)); err != nil {
 		return errors.Join(ErrNotLoaded, s.remove())

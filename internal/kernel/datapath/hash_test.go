@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestHash changes bits of an address that a multiplication by any odd factor cannot spread: whoever does not know the
-// key must not find flows with the same hash.
+// TestHash changes bits of an address that a multiplication by an odd factor cannot spread. Without the key, an attacker must not be able to find
+// flows with the same hash.
 func TestHash(t *testing.T) {
 	server := netip.MustParseAddrPort("[2001:db8:1::1]:80")
 	client := netip.MustParseAddr("2001:db8::7").As16()

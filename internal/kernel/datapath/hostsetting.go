@@ -5,13 +5,12 @@ import (
 	"os"
 )
 
-// pinSetting keeps the host's value of a setting that a generation changes. It belongs to the state and not to a
-// generation: it is written before the setting changes, and removed when the setting is restored, however generations
-// change in between.
+// pinSetting is the name of the text with the host's original value of a setting that a generation changes. The text belongs to the state, not to a
+// generation. It is written before the setting changes, and removed when the setting is restored, whichever generations run in between.
 const pinSetting = "setting"
 
-// HostSetting is the text that KeepSetting has kept, nil when there is none, or when it was the setting of a network
-// namespace that has ended.
+// HostSetting returns the text that KeepSetting has stored. It returns nil when no text is stored, or when the state belonged to a network namespace
+// that has ended.
 func (s *State) HostSetting() ([]byte, error) {
 	if whose, err := s.owner(); whose == deceased || err != nil {
 		return nil, err
@@ -23,7 +22,7 @@ func (s *State) HostSetting() ([]byte, error) {
 	return text, err
 }
 
-// KeepSetting keeps a text until ForgetSetting, unless one is kept already. The caller holds the lock.
+// KeepSetting stores a text until ForgetSetting is called. It changes nothing if a text is already stored. The caller must hold the lock.
 func (s *State) KeepSetting(text []byte) error {
 	if s.keepsSetting() {
 		return nil
@@ -31,7 +30,7 @@ func (s *State) KeepSetting(text []byte) error {
 	return pinText(s.path(pinSetting), pinSetting, text)
 }
 
-// ForgetSetting removes the text. The caller holds the lock.
+// ForgetSetting removes the text of KeepSetting. The caller must hold the lock.
 func (s *State) ForgetSetting() error { return removeUnused(s.path(pinSetting)) }
 
 func (s *State) keepsSetting() bool {

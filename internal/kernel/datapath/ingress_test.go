@@ -26,15 +26,15 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// A server whose port 80 is protected and whose port 81 is not, and clients at the other end of its cable.
+// Ports of a server. The first is protected, the second is not. The clients are at the other end of the veth pair.
 const (
 	guardedPort, plainPort = 80, 81
 	web4, web6             = "192.0.2.53", "2001:db8:53::53"
 	remote4, remote6       = "192.0.2.7", "2001:db8:53::7"
 )
 
-// protecting is an image that answers every SYN to the protected port in a frame for fw0, where there is one, with a cookie, and passes all
-// else.
+// protecting returns an image that answers every SYN to the protected port with a cookie, and passes all other packets. If there is a device fw0, it
+// answers only frames for fw0.
 func protecting(t *testing.T, flows int) *image.Image {
 	t.Helper()
 	protection := ir.Protection{Service: "web", Always: true, Flows: flows, Start: -1, Stop: -1,
@@ -54,7 +54,7 @@ func protecting(t *testing.T, flows int) *image.Image {
 	return &x.Image
 }
 
-// clients makes the cable, with the server at fw0, and returns where the clients are.
+// clients creates the veth pair with the server at fw0. It returns the namespace of the clients.
 func clients(t *testing.T) *testutil.Elsewhere {
 	t.Helper()
 	there := testutil.NewElsewhere(t)
@@ -65,7 +65,7 @@ func clients(t *testing.T) *testutil.Elsewhere {
 			"addr add " + remote6 + "/64 dev fw1 nodad"} {
 			ip(t, line)
 		}
-		detach, err := testutil.AttachForeign("fw1") // veth takes what XDP sends only where there is XDP
+		detach, err := testutil.AttachForeign("fw1") // a veth accepts frames that XDP sends only if it has an XDP program
 		if err != nil {
 			t.Error(err)
 			return
@@ -75,7 +75,7 @@ func clients(t *testing.T) *testutil.Elsewhere {
 	return there
 }
 
-// serve listens on a port, of all addresses and without MPTCP, for so many connections that wait.
+// serve listens at a port on all addresses, without MPTCP. waiting is the length of the accept queue.
 func serve(t *testing.T, port, waiting int) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -89,7 +89,7 @@ func serve(t *testing.T, port, waiting int) int {
 	return fd
 }
 
-// accept takes the next connection, within a minute.
+// accept accepts the next connection, within a minute.
 func accept(t *testing.T, listener int) *os.File {
 	t.Helper()
 	ready := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}}
@@ -109,7 +109,7 @@ func accept(t *testing.T, listener int) *os.File {
 	return f
 }
 
-// dial connects from elsewhere, and sends text at once.
+// dial connects from the given namespace, and sends a text at once.
 func dial(t *testing.T, there *testutil.Elsewhere, server string, port int, text string) (c net.Conn) {
 	t.Helper()
 	there.Do(func() {
@@ -144,7 +144,7 @@ func info(t *testing.T, c syscall.Conn) (i *unix.TCPInfo) {
 	return i
 }
 
-// Options of a connection, TCPI_OPT_TIMESTAMPS and so on of linux/tcp.h.
+// Options of a connection, as TCPI_OPT_TIMESTAMPS and the like in linux/tcp.h.
 const (
 	optTimestamps = 1 << iota
 	optSACK
@@ -152,13 +152,13 @@ const (
 	optECN
 )
 
-// agreement is what the two ends of a connection have agreed on, as the kernel sees it.
+// agreement has the TCP options that both ends of a connection have negotiated, according to the kernel.
 type agreement struct {
 	options, sentScale uint8
 	mss                uint32
 }
 
-// toldInNumber is what is left of it when the cookie has only the sequence number to say it with.
+// toldInNumber returns the part of an agreement that a cookie can encode in the sequence number.
 func (a agreement) toldInNumber() agreement {
 	const most = 8 // the largest of small_wscales of bpf/cookie.h
 	a.options &^= optECN
@@ -173,11 +173,11 @@ func negotiated(t *testing.T, c syscall.Conn) agreement {
 	t.Helper()
 	i := info(t, c)
 	const all = optTimestamps | optSACK | optWScale | optECN
-	scales := (*[8]byte)(unsafe.Pointer(i))[6] // tcpi_snd_wscale in the lower half, which the Go type leaves out
+	scales := (*[8]byte)(unsafe.Pointer(i))[6] // the lower half is tcpi_snd_wscale, for which the Go type has no field
 	return agreement{i.Options & all, scales & 15, i.Snd_mss}
 }
 
-// set writes a setting of the network namespace that the thread is in.
+// set writes a sysctl of the network namespace of the thread.
 func set(t *testing.T, name, value string) {
 	t.Helper()
 	if err := os.WriteFile("/proc/sys/net/"+name, []byte(value), 0); err != nil {
@@ -185,7 +185,7 @@ func set(t *testing.T, name, value string) {
 	}
 }
 
-// protected installs a program that protects on fw0.
+// protected installs a program on fw0 that protects the port.
 func protected(t *testing.T, s *datapath.State) *datapath.Program {
 	t.Helper()
 	p := loadInside(t, protecting(t, 1000))
@@ -195,7 +195,7 @@ func protected(t *testing.T, s *datapath.State) *datapath.Program {
 	return p
 }
 
-// received checks that a server gets a text.
+// received checks that a server receives a text.
 func received(t *testing.T, c io.Reader, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
@@ -204,8 +204,8 @@ func received(t *testing.T, c io.Reader, want string) {
 	}
 }
 
-// TestGivenConnections connects with every choice of options: the kernel's ends know the same of a connection that began
-// with a cookie as of one that did not.
+// TestGivenConnections opens connections with every combination of options. The kernel's state of a connection that started with a cookie must equal
+// that of a connection without a cookie.
 func TestGivenConnections(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -256,7 +256,7 @@ func addrOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// TestGivenAtOnce sends data right behind the ACK, and nothing of it is lost.
+// TestGivenAtOnce sends data right after the ACK. None of it may be lost.
 func TestGivenAtOnce(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -273,13 +273,13 @@ func TestGivenAtOnce(t *testing.T) {
 		c.Close()
 		child.Close()
 	}
-	if again > 2 { // on a busy machine a timer may be early
+	if again > 2 { // on a busy machine a timer may expire early
 		t.Errorf("segments were sent again %d times in 100 connections", again)
 	}
 }
 
-// TestGivenNoPlace connects more clients than wait at a listening socket: the rest is served when there is place, by the
-// data that they send again, and nobody is reset.
+// TestGivenNoPlace connects more clients than fit into the accept queue of a socket. The remaining clients must be served when there is space, by the
+// data that they retransmit. No client may be reset.
 func TestGivenNoPlace(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -303,8 +303,8 @@ func TestGivenNoPlace(t *testing.T) {
 	}
 }
 
-// TestRefusedConnections protects a listener of MPTCP, which the kernel gives nothing: cookies stop, and whoever connects
-// then is served.
+// TestRefusedConnections protects an MPTCP listener, to which the kernel cannot pass connections. The program must stop sending cookies. Clients that
+// connect after that must be served.
 func TestRefusedConnections(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -335,7 +335,7 @@ func TestRefusedConnections(t *testing.T) {
 	received(t, c, "hello")
 }
 
-// stateOf is the struct protection_state of bpf/protect.h.
+// stateOf returns struct protection_state of bpf/protect.h.
 func stateOf(t *testing.T, p *datapath.Program) []byte {
 	t.Helper()
 	state := make([]byte, image.ProtectionStateSize)
@@ -345,7 +345,7 @@ func stateOf(t *testing.T, p *datapath.Program) []byte {
 	return state
 }
 
-// refusal is the end of a state that tells of one refusal.
+// refusal returns the end of a protection_state that records one refusal.
 func refusal(why unix.Errno) []byte {
 	b := binary.NativeEndian.AppendUint32(nil, 1)
 	return binary.NativeEndian.AppendUint32(b, uint32(why))

@@ -10,26 +10,26 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// Inherited are maps that a program takes over from the generation before. Each may be nil, for a new one.
+// Inherited has the maps that a program takes over from the previous generation. For a map that is nil, the program gets a new one.
 type Inherited struct {
-	Counters *ebpf.Map // to count in
-	Verified *ebpf.Map // clients that are known to be who they say
+	Counters *ebpf.Map // the map of counters
+	Verified *ebpf.Map // the verified clients
 
-	// The connections that have proved their address, and the keys of the cookies that were sent. A table of another
-	// size is not taken over: Preload finds its connections again, and cookies prove the others.
+	// The table of connections that have proved their address, and the keys of the cookies that were sent. A table of another size is not taken over:
+	// Preload then reads the connections from the kernel, and a cookie proves each of the other ones.
 	Flows, FlowFilter, SynKeys *ebpf.Map
 
-	// What has left and may be answered, and the keys of that table.
+	// The table of flows whose replies pass, and the keys of this table.
 	ReplyFlows, ReplyFilter *ebpf.Map
 
-	AnsweredNames, FloodedZones, ZoneTimes *ebpf.Map // names that were answered, zones, and the key of their hashes
+	AnsweredNames, FloodedZones, ZoneTimes *ebpf.Map // the names that were answered, the flooded zones, and the key of their hashes
 
-	CookiesSent *ebpf.Map // for which connections those are on their way; without it, of any there may be
+	CookiesSent *ebpf.Map // the connections to which cookies were sent; without this map every connection may have got one
 
-	States *ebpf.Map // how protections stand, for CarryStates
+	States *ebpf.Map // the states of protections, for CarryStates
 }
 
-// Inherited opens the maps, but for the counters, that the next generation goes on with.
+// Inherited opens the maps that the next generation takes over, except the counters.
 func (s *State) Inherited() (from Inherited, err error) {
 	for name, to := range map[string]**ebpf.Map{
 		image.Verified: &from.Verified, image.Flows: &from.Flows, image.FlowFilter: &from.FlowFilter, image.SynKeys: &from.SynKeys,
@@ -45,14 +45,14 @@ func (s *State) Inherited() (from Inherited, err error) {
 	return from, nil
 }
 
-// Close gives up the maps, the counters among them.
+// Close closes the maps, including the counters.
 func (from Inherited) Close() {
 	for _, m := range []*ebpf.Map{from.Counters, from.Verified, from.Flows, from.FlowFilter, from.SynKeys, from.CookiesSent, from.States, from.ReplyFlows, from.ReplyFilter, from.AnsweredNames, from.FloodedZones, from.ZoneTimes} {
 		m.Close()
 	}
 }
 
-// open opens a map of the generation, nil when it has none of that name.
+// open opens the named map of the generation. It returns nil when the generation has no such map.
 func (g *Generation) open(name string) (*ebpf.Map, error) {
 	m, err := g.pinned(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -64,8 +64,8 @@ func (g *Generation) open(name string) (*ebpf.Map, error) {
 	return m, nil
 }
 
-// replacements are the maps that a program of this spec takes over. The map of counters keeps its size. The flow table
-// needs the key of its hash and its bitmap.
+// replacements returns the maps that a program of the given spec takes over. The map of counters keeps its size. The flow table is taken over only
+// together with its hash key and its bitmap.
 func (from Inherited) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.Map {
 	kept := map[string]*ebpf.Map{}
 	if from.Counters != nil {
@@ -97,8 +97,8 @@ func (from Inherited) replacements(spec *ebpf.CollectionSpec) map[string]*ebpf.M
 	return kept
 }
 
-// CarryStates copies the states of protections from the generation before. before maps their numbers in this program,
-// from 0 on, to those in that one; protections that it lacks begin anew.
+// CarryStates copies the states of protections from the previous generation. `before` maps the number of a protection in this program, counted from 0,
+// to its number in the previous program. Protections that the previous program lacks start with a new state.
 func (p *Program) CarryStates(from *ebpf.Map, before map[int]int) error {
 	to := p.Map(image.ProtectionStates)
 	if to == nil || from == nil || from.ValueSize() != to.ValueSize() {

@@ -9,27 +9,25 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Attachment is a device to attach to, and how.
+// Attachment is a device to attach to, and its mode.
 type Attachment struct {
 	Device string
 	Mode   Mode
-	Spare  bool // a device in native mode may have to change to generic mode later: the program for that is loaded, too
+	Spare  bool // also load the program for generic mode, on a kernel without mode tc: the device may later have to leave native mode
 }
 
-// Install makes a loaded program the generation that runs on exactly these devices. The caller holds the lock.
+// Install makes a loaded program the running generation on exactly the devices in to. The caller must hold the lock.
 //
-// Every device has the old program or the new one at every moment; one that had none gets the new one. If any device
-// refuses, those that were changed get the old program back, and the error is returned. If the process dies in between,
-// each device goes on with the program it has, and the next Install cleans up. The generation that ran before is kept
-// for Rollback, and the one that was kept so far is removed.
+// At every moment each device has either the old or the new program. A device without an old program gets the new one. If the change of one device
+// fails, the changed devices get the old program back, and Install returns the error. If the process dies in between, each device keeps its present
+// program, and the next Install cleans up. The previous generation is kept for Rollback; the one that was kept until now is removed.
 //
-// With a trial, which is one that ends some time (zero: none), the old generation returns then unless Confirm is called
-// first, also if this process dies at any point. Devices that only the old generation had pass everything during the
-// trial; those that only the new one has do so after it. A trial that has not ended is replaced: the generation to
-// return to remains the one from before it, with or without a new trial.
+// A nonzero ends starts a trial. At that time the old generation returns unless Confirm is called before, also if this process dies at any point.
+// Devices that only the old generation had pass all packets during the trial. Devices that only the new one has pass all packets after an unconfirmed
+// trial. Install replaces a trial that has not ended. The generation to return to is still the one from before the replaced trial, with or without a
+// new trial.
 //
-// The program is nil for a generation that runs elsewhere: a record, for which all devices are released, at once or
-// when the trial is confirmed.
+// p is nil for a record, which is a generation of another target. All devices are then released, at once or when the trial is confirmed.
 func (s *State) Install(p *Program, manifest []byte, to []Attachment, ends time.Time) ([]*Device, error) {
 	return s.install(p, manifest, to, ends, 0)
 }
@@ -77,19 +75,19 @@ func (s *State) install(p *Program, manifest []byte, to []Attachment, ends time.
 	return swap.now(), errors.Join(err, s.sweep(keep...))
 }
 
-// discard removes a generation, unless a device could not get its old program back.
+// discard removes a generation, unless a device still runs it because the old program could not be restored.
 func (s *State) discard(number int) error {
 	return s.sweepIf(func(n int) bool { return n == number })
 }
 
-// Names in a generation's directory; maps are beside them under their own.
+// Names in a generation's directory. Maps are pinned next to them under their own names.
 const (
 	pinNative   = "program"
 	pinLinear   = "program_linear"
 	pinManifest = "manifest"
 )
 
-// pinGeneration pins program, maps and manifest under the next free number.
+// pinGeneration pins the program, the maps and the manifest of a generation under the next free number.
 func (s *State) pinGeneration(p *Program, manifest []byte, before int) (number int, err error) {
 	numbers, err := s.generations()
 	if err != nil {
@@ -113,8 +111,7 @@ func (s *State) pinGeneration(p *Program, manifest []byte, before int) (number i
 	return number, nil
 }
 
-// furnishGeneration fills the directory of a generation. The manifest comes last: a generation with a manifest is
-// complete.
+// furnishGeneration fills the directory of a generation. It writes the manifest last, so a generation with a manifest is complete.
 func (s *State) furnishGeneration(number int, p *Program, manifest []byte, before int) error {
 	dir := s.path(generationName(number))
 	if p != nil {
@@ -150,7 +147,7 @@ func (p *Program) pin(dir string) error {
 	return nil
 }
 
-// pinMap and pinClone pin a second descriptor, so that closing the first does not depend on its pin.
+// pinMap and pinClone pin a second descriptor, so that closing the first one does not affect the pin.
 func pinMap(m *ebpf.Map, path string) error {
 	clone, err := m.Clone()
 	if err != nil {

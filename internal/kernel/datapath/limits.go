@@ -8,14 +8,14 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// LimitStatus is how a limit's table stands.
+// LimitStatus is the status of a limit's table.
 type LimitStatus struct {
-	Debts     int    // prefixes that are charged with something at the moment
-	Capacity  int    // in such prefixes: with more the least debt of a bucket is forgiven now and then
-	Evictions uint64 // debts that were forgiven for lack of space since the generation was loaded
+	Debts     int    // number of prefixes that have a debt now
+	Capacity  int    // in prefixes; in a full bucket the smallest debt is removed to make space
+	Evictions uint64 // number of debts removed for lack of space since the generation was loaded
 }
 
-// Limits reads the tables of the program's limits, by their number; none when it has no limits.
+// Limits reads the status of the tables of the program's limits, by the number of the limit. It returns nil when the program has no limits.
 func (p *Program) Limits() ([]LimitStatus, error) {
 	memory, release, err := p.Memory(image.LimitInfos, image.Limits)
 	if err != nil {
@@ -25,7 +25,7 @@ func (p *Program) Limits() ([]LimitStatus, error) {
 	return readLimits(memory, p.Map(image.Evictions))
 }
 
-// Limits reads the tables of the generation's limits, by their number; none when it has no limits.
+// Limits reads the status of the tables of the generation's limits, by the number of the limit. It returns nil when the generation has no limits.
 func (g *Generation) Limits() ([]LimitStatus, error) {
 	memory, err := g.Memory(image.LimitInfos, image.Limits)
 	if err != nil || memory[image.LimitInfos] == nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// withLimits is an image that only has the maps of two limits: the first has a bucket, with a debt that is just paid, two
-// that are not, and one that was paid long ago; the second has two buckets: one with a debt, one whose words are from
-// before the time at which words wrap around.
+// withLimits returns an image that has only the maps of two limits. The first limit has one bucket with four debts: one that has just been paid, two
+// that have not, and one that was paid long ago. The second limit has two buckets: one with a debt, and one whose words are from before the last
+// wraparound.
 func withLimits(t *testing.T) *image.Image {
 	im := returning(
 		asm.LoadMapPtr(asm.R1, 0).WithReference(image.LimitInfos),
@@ -43,7 +43,7 @@ func withLimits(t *testing.T) *image.Image {
 	return im
 }
 
-// writeBucket writes debts that are paid so long from now into a bucket that was swept some time ago.
+// writeBucket writes debts into a bucket. Each debt is paid after its duration from now. The time since the last sweep of the bucket is swept.
 func writeBucket(t *testing.T, bucket []byte, l *image.LimitInfo, swept time.Duration, debts ...time.Duration) {
 	t.Helper()
 	var ts unix.Timespec
@@ -58,7 +58,7 @@ func writeBucket(t *testing.T, bucket []byte, l *image.LimitInfo, swept time.Dur
 	binary.NativeEndian.PutUint64(bucket[8*image.LimitSlots:], uint64(now-swept))
 }
 
-// TestLimits reads the tables of limits of a program, and of a generation that runs.
+// TestLimits reads the tables of limits of a program, and of a running generation.
 func TestLimits(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -98,7 +98,7 @@ func evict(t *testing.T, p *datapath.Program) {
 	}
 }
 
-// TestNoLimits reads those of a generation that has none.
+// TestNoLimits reads the limits of a generation that has none.
 func TestNoLimits(t *testing.T) {
 	if got, err := load(t, always(70, 1)).Limits(); err != nil || got != nil {
 		t.Errorf("limits are %+v, %v", got, err)

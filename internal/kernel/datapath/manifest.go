@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A manifest is kept in an array map, so its life is that of the generation it describes. A file could contradict the
-// kernel: its disk may be full, read-only, or from before the boot. The same holds for the other texts.
+// A manifest is stored in an array map, so it exists exactly as long as its generation. A file could contradict the kernel: the disk may be full or
+// read-only, or the file may be from before the boot. Other texts are stored in the same way.
 
-// pinText makes and pins the map of a text: its length in 8 bytes, then the bytes.
+// pinText creates and pins a map with a text. The map has the length of the text in 8 bytes, and then the bytes of the text.
 func pinText(path, name string, text []byte) error {
 	const chunk = 4096
 	entries := (8 + len(text) + chunk - 1) / chunk
@@ -37,10 +37,10 @@ func pinText(path, name string, text []byte) error {
 	return nil
 }
 
-// replaceText pins a text in the place of the one that is there, if any: readers find the old one or the new one.
+// replaceText pins a text and atomically replaces an existing one. Readers find either the old or the new text.
 func replaceText(path, name string, text []byte) error {
 	passing := path + passingSuffix
-	if err := removeUnused(passing); err != nil { // a process died between the steps below
+	if err := removeUnused(passing); err != nil { // a process that died between the steps below may have left this file
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if err := pinText(passing, name, text); err != nil {
@@ -52,10 +52,10 @@ func replaceText(path, name string, text []byte) error {
 	return nil
 }
 
-// passingSuffix is a suffix that no name of pinName has.
+// passingSuffix is the suffix of temporary names. No result of pinName has it.
 const passingSuffix = "%new"
 
-// readText reads a text that pinText pinned.
+// readText reads a text that pinText has pinned.
 func readText(path, name string) ([]byte, error) {
 	m, err := ebpf.LoadPinnedMap(path, nil)
 	if err != nil {

@@ -11,18 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markAge is the least age of a directory's last change: a second change within the same tick of the kernel's clock, 10
-// ms at most, does not change the directory's time again.
+// markAge is the minimum age of a directory's last change for a mark. A second change within the same tick of the kernel's clock (at most 10 ms) does
+// not change the directory's time again.
 const markAge = 100 * time.Millisecond
 
 // errUnsettled says that an instance has no mark now.
 var errUnsettled = errors.New("the instance is not settled")
 
-// Mark is a text that stays the same as long as no command changes the instance in a state directory and no other tool
-// detaches its links. It takes some ten system calls. It is "" when this cannot be known: shortly after a change,
-// during a trial, which ends by the clock, for a policy without an XDP program, which others can remove from netfilter,
-// and when nothing runs. It covers neither netfilter, nor devices that appear, go or move (the kernel sends events for
-// these), nor the content of maps.
+// Mark returns a text that changes when a command changes the instance in a state directory, or when another tool detaches one of its links. It takes
+// about ten system calls. It returns "" when such changes cannot be detected: shortly after a change; during a trial, which a deadline ends; for a
+// policy without an XDP program, whose rulesets other tools can remove from netfilter; and when nothing runs. The mark does not cover netfilter, the
+// content of maps, or devices that appear, go away or move. The kernel sends events for such devices.
 func Mark(dir string) string {
 	s := &State{dir: dir}
 	text, err := s.mark(time.Now())
@@ -64,21 +63,21 @@ func (s *State) mark(now time.Time) (string, error) {
 	return b.String(), nil
 }
 
-// markDir adds the number of a directory and the time of its last change.
+// markDir adds the inode number of a directory and the time of its last change to b.
 func (s *State) markDir(b *strings.Builder, name string, now time.Time) error {
 	var st unix.Stat_t
 	if err := unix.Stat(s.path(name), &st); err != nil {
 		return err
 	}
 	changed := time.Unix(st.Mtim.Unix())
-	if now.Sub(changed) < markAge { // or the clock was set back
+	if now.Sub(changed) < markAge { // too recent, or the clock was set back
 		return errUnsettled
 	}
 	fmt.Fprintf(b, "%s %d %d\n", name, st.Ino, changed.UnixNano())
 	return nil
 }
 
-// markLinks adds which program each link of a directory has, and at which device. A link that was detached has no device.
+// markLinks adds the program and the device of each link in a directory to b. A detached link has no device.
 func (s *State) markLinks(b *strings.Builder, name string) error {
 	entries, err := os.ReadDir(s.path(name))
 	if errors.Is(err, os.ErrNotExist) && name != dirLinks {

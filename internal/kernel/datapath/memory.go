@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostMapped is how many bytes one system call maps. The kernel enters all pages of a call into the page tables before anything else gets the
-// CPU, unless it was built to be interrupted (kernel mm/vmalloc.c, remap_vmalloc_range_partial): 2.5 ms for the 32 MB of ten million addresses,
-// 0.2 ms for 2 MB.
+// mostMapped is the number of bytes that one system call maps. For each call the kernel enters all pages into the page tables. Unless the kernel is
+// preemptible, no other task can run on the CPU meanwhile (kernel mm/vmalloc.c, remap_vmalloc_range_partial). That takes 2.5 ms for the 32 MB of ten
+// million addresses, and 0.2 ms for 2 MB.
 const mostMapped = 2 << 20
 
-// mapMemory maps the memory of an array map.
+// mapMemory maps an array map into memory.
 func mapMemory(m *ebpf.Map, bytes int) ([]byte, error) {
 	page := os.Getpagesize()
 	whole := (bytes + page - 1) &^ (page - 1)
-	// A reservation first, so that the parts stand behind each other. They take its place.
+	// First reserve the address range, so that the parts are contiguous. They then replace the reservation.
 	at, err := unix.MmapPtr(-1, 0, nil, uintptr(whole), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("mapping its memory: %w", err)
@@ -36,10 +36,10 @@ func mapMemory(m *ebpf.Map, bytes int) ([]byte, error) {
 	return memory, nil
 }
 
-// unmap gives up what mapMemory has mapped, by the same parts.
+// unmap unmaps the memory of mapMemory, in the same parts.
 func unmap(memory []byte) {
 	memory = memory[:cap(memory)]
 	for part := range slices.Chunk(memory, mostMapped) {
-		_ = unix.MunmapPtr(unsafe.Pointer(&part[0]), uintptr(len(part))) // fails for what is not mapped only
+		_ = unix.MunmapPtr(unsafe.Pointer(&part[0]), uintptr(len(part))) // fails only for memory that is not mapped
 	}
 }

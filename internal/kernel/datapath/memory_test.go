@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestLargeMemory writes a map that is mapped by several system calls, and looks up what the kernel has: each part is where it belongs, and
-// nothing stays mapped.
+// TestLargeMemory writes a map that takes several mmap calls, and looks up the elements in the kernel. Each part must be at its offset, and no memory
+// may stay mapped.
 func TestLargeMemory(t *testing.T) {
 	testutil.RequireRoot(t)
 	const size, entries = 64, (5<<20 + 4096) / 64

@@ -11,27 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The index of a device is valid in one network namespace only, so the state records the namespace. An apply in another
-// one would take devices of its own for those of the first, and swap the policy of the wrong host. When a namespace has
-// ended, as with a container that is started again, its devices are gone, and anyone with the directory may take the
-// state over.
+// The index of a device is valid only in one network namespace, so the state records the namespace. Without this record, an apply in another
+// namespace would mistake its own devices for those of the first namespace, and change the policy of the wrong host. When a namespace has ended, for
+// example because a container was restarted, its devices are gone. Then any instance with this directory may take the state over.
 
-// pinAlive is a map of devices whose one entry is the loopback device of the state's namespace. The kernel removes the entry
-// when the device ends (dev_map_notification of kernel/bpf/devmap.c), and that device ends with its namespace and not
-// before. It costs packets nothing.
+// pinAlive is the name of a map of devices whose only entry is the loopback device of the state's namespace. The kernel removes the entry when this
+// device is destroyed (dev_map_notification of kernel/bpf/devmap.c). That happens exactly when the namespace ends. The map does not slow packets
+// down.
 const pinAlive = "alive"
 
-// owner is the relation of a state's network namespace to this thread's.
+// owner says whether the state belongs to the network namespace of this thread.
 type owner int
 
 const (
-	nobodys owner = iota // it does not say
+	nobodys owner = iota // the state has no namespace
 	ours
-	others   // of a namespace that there is, or may be
-	deceased // of one that has ended
+	others   // another namespace that exists, or may exist
+	deceased // a namespace that has ended
 )
 
-// owner compares the state's namespace with this thread's.
+// owner compares the state's network namespace with that of this thread.
 func (s *State) owner() (owner, error) {
 	m, err := ebpf.LoadPinnedMap(s.path(pinNamespace), nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -80,7 +79,8 @@ func (s *State) namespaceEnded() (bool, error) {
 	return false, nil
 }
 
-// allDefunct is the test for a state of an earlier version: it has links, and the devices of all have gone.
+// allDefunct is namespaceEnded for a state of an earlier version without pinAlive. It returns true if there are links and the devices of all links
+// have gone away.
 func (s *State) allDefunct() (bool, error) {
 	entries, err := os.ReadDir(s.path(dirLinks))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -103,7 +103,7 @@ func (s *State) allDefunct() (bool, error) {
 	return len(entries) > 0, nil
 }
 
-// checkNamespace refuses a state of another network namespace, unless that has ended.
+// checkNamespace returns an error for a state of another network namespace, unless that namespace has ended.
 func (s *State) checkNamespace() error {
 	whose, err := s.owner()
 	if whose == others && err == nil {
@@ -113,13 +113,13 @@ func (s *State) checkNamespace() error {
 	return err
 }
 
-// The kernel ends a namespace some time after its last process. An apply waits this long for it.
+// The kernel ends a namespace some time after the namespace's last process. An apply waits up to namespaceWait for that.
 const (
 	namespaceWait  = 3 * time.Second
 	namespaceAgain = 50 * time.Millisecond
 )
 
-// awaitNamespace is checkNamespace with patience.
+// awaitNamespace is checkNamespace, but it waits up to namespaceWait for the other namespace to end.
 func (s *State) awaitNamespace() error {
 	for end := time.Now().Add(namespaceWait); ; time.Sleep(namespaceAgain) {
 		whose, err := s.owner()
@@ -129,8 +129,8 @@ func (s *State) awaitNamespace() error {
 	}
 }
 
-// claim takes over a state without a namespace, or of one that has ended. The remains stay until the next Install
-// replaces them, except for the setting of its host and the directory of its files. The caller holds the lock.
+// claim takes over a state that has no namespace, or whose namespace has ended. The content of the state stays until the next Install replaces it. Only
+// the recorded setting of the old host and the recorded path of its files are removed. The caller must hold the lock.
 func (s *State) claim() error {
 	if err := s.checkNamespace(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (s *State) claim() error {
 	const loopback = 1 // LOOPBACK_IFINDEX of include/net/flow.h
 	err = s.pinNumber(pinAlive, &ebpf.MapSpec{Type: ebpf.DevMap, KeySize: 4, ValueSize: 4, MaxEntries: 1,
 		Contents: []ebpf.MapKV{{Key: uint32(0), Value: uint32(loopback)}}})
-	if err == nil { // the last, as it is what says whose the state is
+	if err == nil { // this map is pinned last, because it determines the owner of the state
 		err = s.pinNumber(pinNamespace, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
 			Contents: []ebpf.MapKV{{Key: uint32(0), Value: cookie}}})
 	}
@@ -164,7 +164,7 @@ func (s *State) claim() error {
 	return nil
 }
 
-// pinNumber pins a map in the place of the one that is there, if any.
+// pinNumber creates and pins a map. It replaces an existing pin.
 func (s *State) pinNumber(name string, spec *ebpf.MapSpec) error {
 	spec.Name = name
 	m, err := ebpf.NewMap(spec)
@@ -182,8 +182,8 @@ func (s *State) pinNumber(name string, spec *ebpf.MapSpec) error {
 	return os.Rename(passing, s.path(name))
 }
 
-// namespaceCookie is the number of the calling thread's network namespace, which the kernel gives to no other until the
-// machine starts again (SO_NETNS_COOKIE, since Linux 5.14); the numbers in /proc/self/ns are used again.
+// namespaceCookie returns the cookie of the calling thread's network namespace. The kernel does not reuse a cookie until the next boot
+// (SO_NETNS_COOKIE, since Linux 5.14). It does reuse the numbers in /proc/self/ns.
 func namespaceCookie() (uint64, error) {
 	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -6,18 +6,18 @@ import (
 	"os"
 )
 
-// Note is a text that is kept with a generation beside its manifest: few commands read it, or its content becomes known
-// only when the generation runs.
+// Note is the name of a text that is stored with a generation, separately from the manifest. Few commands read such a text, or its content becomes
+// known only when the generation runs.
 type Note string
 
 // The notes.
 const (
-	NoteSource  Note = "source"  // what it was compiled from
-	NoteCounted Note = "counted" // what was counted for it in places that are gone
-	NoteRepairs Note = "repairs" // how often what others removed of it was put back
+	NoteSource  Note = "source"  // the source of the generation
+	NoteCounted Note = "counted" // counts of counters that are gone
+	NoteRepairs Note = "repairs" // how often parts were restored that other tools had removed
 )
 
-// SetNote keeps a note with a generation, in place of an earlier one. The caller holds the lock.
+// SetNote stores a note with a generation, and replaces an earlier one. The caller must hold the lock.
 func (s *State) SetNote(number int, which Note, text []byte) error {
 	if err := replaceText(s.path(generationName(number), string(which)), string(which), text); err != nil {
 		return fmt.Errorf("generation %d: %w", number, err)
@@ -25,7 +25,7 @@ func (s *State) SetNote(number int, which Note, text []byte) error {
 	return nil
 }
 
-// Note reads a note of a generation, nil when there is none.
+// Note reads a note of a generation. It returns nil when there is none.
 func (s *State) Note(number int, which Note) ([]byte, error) {
 	text, err := readText(s.path(generationName(number), string(which)), string(which))
 	if errors.Is(err, os.ErrNotExist) {

@@ -17,20 +17,20 @@ import (
 // ErrNoOffences says that no limit of a generation bans.
 var ErrNoOffences = errors.New("no limit bans")
 
-// Offence is a packet that exceeded a limit that bans. In a flood most such packets are not reported.
+// Offence is a packet above the limit of a rule that bans. In a flood, most such packets are not reported.
 type Offence struct {
-	Limit  int // its number in the program
+	Limit  int // the number of the limit in the program
 	Source netip.Addr
-	Proved bool // the packet belongs to a TCP connection of this host, so that nobody else can have sent it unseen
+	Proved bool // the packet belongs to a TCP connection of this host, so its source address is not forged
 }
 
-// Offences reads the offences against limits of one generation. They are for one reader at a time.
+// Offences reads the offences of one generation. Only one reader at a time may use it.
 type Offences struct {
 	ring   *ringbuf.Reader
 	record ringbuf.Record
 }
 
-// Offences reads offences from now on. It returns ErrNoOffences if no limit bans.
+// Offences opens the offences of the generation for reading. It returns ErrNoOffences if no limit bans.
 func (g *Generation) Offences() (*Offences, error) {
 	m, err := g.pinned(image.Offences)
 	if errors.Is(err, os.ErrNotExist) {
@@ -52,7 +52,7 @@ func (g *Generation) Offences() (*Offences, error) {
 	return o, nil
 }
 
-// drain discards offences that nobody has read: their time is unknown.
+// drain discards unread offences, because their time is unknown.
 func (o *Offences) drain() error {
 	o.ring.SetDeadline(time.Now())
 	for {
@@ -66,7 +66,7 @@ func (o *Offences) drain() error {
 	}
 }
 
-// Read waits for an offence.
+// Read waits for an offence and returns it.
 func (o *Offences) Read(ctx context.Context) (Offence, error) {
 	if err := readRing(ctx, o.ring, &o.record); err != nil {
 		return Offence{}, fmt.Errorf("offences: %w", err)
@@ -82,5 +82,5 @@ func (o *Offences) Read(ctx context.Context) (Offence, error) {
 	return Offence{int(order.Uint32(record)), source, order.Uint16(record[6:]) == 1}, nil
 }
 
-// Close ends the reading.
+// Close closes the reader.
 func (o *Offences) Close() error { return o.ring.Close() }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestOpen lists a connection of this host while it is open, and no socket that listens.
+// TestOpen lists a connection of this host while it is open. It must not list listening sockets.
 func TestOpen(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		l, err := net.Listen("tcp", address)

@@ -12,15 +12,15 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// A user who can write the state directory, or rename a directory above it, decides what the devices run: a link that
-// loses its pin detaches. So all these directories must belong to this user or to root. The BPF file system has mode
-// 1777 unless mounted with another: there another user can make the directory first, but cannot rename ours.
+// A user who can write the state directory, or rename a directory above it, controls the programs of the devices: a link detaches when its pin is
+// removed. So all these directories must belong to this user or to root. The BPF file system has mode 1777 unless it is mounted with another mode.
+// With mode 1777 another user can create the directory first, but cannot rename ours.
 
-// checkOwners returns an error if another user can change the content of the state directory, which exists.
+// checkOwners returns an error if another user can change the content of the state directory. The directory must exist.
 func (s *State) checkOwners() error {
 	info, err := os.Lstat(s.dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // removed meanwhile
+		return nil // another process has removed it meanwhile
 	}
 	if err != nil {
 		return fmt.Errorf("state directory: %w", err)
@@ -38,11 +38,11 @@ func (s *State) checkOwners() error {
 	return s.checkAbove(path)
 }
 
-// checkAbove does the same for the directories above a path, and those that symbolic links lead to.
+// checkAbove makes the check of checkOwners for the directories above a path. It also checks the directories to which symbolic links lead.
 func (s *State) checkAbove(path string) error {
 	above := safefile.Unshared()
-	above.Sticky = true                                    // what is ours there stays in its place
-	ofLink := safefile.Rule{Owners: safefile.RootOrSelf()} // the mode of a link says nothing
+	above.Sticky = true                                    // others cannot rename our files in it
+	ofLink := safefile.Rule{Owners: safefile.RootOrSelf()} // the mode of a link has no meaning
 	for path != filepath.Dir(path) {
 		path = filepath.Dir(path)
 		info, err := os.Lstat(path)
@@ -58,7 +58,7 @@ func (s *State) checkAbove(path string) error {
 		if cause := ofLink.Breach(info); cause != "" {
 			return s.sharedError(path, cause)
 		}
-		if strings.HasPrefix(path, "/proc/") { // a descriptor that this process holds: it leads where no name does
+		if strings.HasPrefix(path, "/proc/") { // a descriptor of this process: it does not depend on a name
 			return nil
 		}
 		to, err := filepath.EvalSymlinks(path)
@@ -72,7 +72,7 @@ func (s *State) checkAbove(path string) error {
 	return nil
 }
 
-// sharedError says that another user can change what is in a directory.
+// sharedError returns the error that another user can change the content of a directory.
 func (s *State) sharedError(path, cause string) error {
 	remedy := fmt.Sprintf("find out what that user did there, and `chmod 0700 %s`; mount BPF file systems with `mount -t bpf -o mode=0700 bpf DIR`", path)
 	if path == s.dir {
@@ -81,8 +81,8 @@ func (s *State) sharedError(path, cause string) error {
 	return &StateError{Dir: s.dir, Cause: "is not safe: " + path + " " + cause, Remedy: remedy}
 }
 
-// checkNoLinks refuses a directory of programs and maps with anything else in it: removing a link would detach its
-// program. A renamed directory of links looks like that.
+// checkNoLinks returns an error if a directory of programs and maps has other files in it. A renamed directory of links looks like that, and removing
+// a link would detach its program.
 func (s *State) checkNoLinks(name string) error {
 	entries, err := os.ReadDir(s.path(name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Families of addresses, as the kernel numbers them.
+// families are the kernel's numbers of the address families IPv4 and IPv6.
 var families = []uint8{unix.AF_INET, unix.AF_INET6}
 
-// Learn stores the connections to protected ports that the kernel has: those of sockets of this network namespace, and
-// for services behind this host those that conntrack has.
+// Learn adds the kernel's connections to protected ports. It reads the sockets of this network namespace and, for services behind this host,
+// conntrack.
 func (f *Table) Learn(protects func(port uint16, behind bool) bool) error {
 	_, err := f.Preload(func(port uint16) bool { return protects(port, false) })
 	_, trackedErr := f.PreloadTracked(func(port uint16) bool { return protects(port, true) })
 	return errors.Join(err, trackedErr)
 }
 
-// Open lists the TCP connections that the kernel has open: those of sockets of this network namespace, and those that conntrack has. The
-// server is the end that this host has, or that was asked.
+// Open lists the TCP connections that are open in the kernel: the connections of sockets in this network namespace, and of conntrack. For a socket
+// the server is this host. For conntrack the server is the side that did not open the connection.
 func Open() ([]Connection, error) {
 	all := func(uint16) bool { return true }
 	sockets, err := ofSockets(all)
@@ -31,20 +31,19 @@ func Open() ([]Connection, error) {
 	return slices.Concat(sockets.open, sockets.closing, tracked.open, tracked.closing), errors.Join(err, trackedErr)
 }
 
-// Preload notes the connections that sockets of this network namespace have on ports, and returns how many.
+// Preload adds the connections of sockets in this network namespace on protected ports. It returns their number.
 func (f *Table) Preload(protects func(port uint16) bool) (int, error) {
 	known, err := ofSockets(protects)
 	return f.addAll(known), err
 }
 
-// PreloadTracked notes the connections to ports that the kernel tracks, and returns how many: those of services behind
-// this host.
+// PreloadTracked adds the connections of conntrack to protected ports, which belong to services behind this host. It returns their number.
 func (f *Table) PreloadTracked(protects func(port uint16) bool) (int, error) {
 	known, err := ofConntrack(protects)
 	return f.addAll(known), err
 }
 
-// ofSockets lists the connections that sockets of this network namespace have on ports.
+// ofSockets lists the connections of sockets in this network namespace on protected ports.
 func ofSockets(protects func(port uint16) bool) (known preload, err error) {
 	err = eachSocket(netlink.SocketDiagTCP, func(s *netlink.Socket) {
 		c := Connection{
@@ -60,11 +59,11 @@ func ofSockets(protects func(port uint16) bool) (known preload, err error) {
 	return known, nil
 }
 
-// eachSocket calls do with the sockets of this network namespace that a question of inet_diag gives, of both families.
+// eachSocket calls ask for both address families (inet_diag). It calls do with each returned socket of this network namespace.
 func eachSocket(ask func(family uint8) ([]*netlink.Socket, error), do func(*netlink.Socket)) error {
 	for _, family := range families {
 		sockets, err := ask(family)
-		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // what it missed can be asked for
+		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) { // the connections of missed sockets can be looked up later
 			return fmt.Errorf("connections of this host: %w", err)
 		}
 		for _, s := range sockets {
@@ -74,8 +73,8 @@ func eachSocket(ask func(family uint8) ([]*netlink.Socket, error), do func(*netl
 	return nil
 }
 
-// stateOfSocket is the flow state for a socket's state: none until its peer has proved its address. TIME-WAIT counts as
-// closing: a new SYN for it is left to the kernel.
+// stateOfSocket returns the flow state for a socket's state. It returns None until the peer has proved its address. It returns Closing for TIME-WAIT,
+// in which the kernel handles a new SYN.
 func stateOfSocket(state uint8) FlowState {
 	switch state {
 	case netlink.TCP_SYN_SENT, netlink.TCP_SYN_RECV, netlink.TCP_NEW_SYN_REC, netlink.TCP_CLOSE, netlink.TCP_LISTEN:
@@ -86,7 +85,7 @@ func stateOfSocket(state uint8) FlowState {
 	return Closing
 }
 
-// ofConntrack lists the connections to ports that the kernel tracks.
+// ofConntrack lists the connections of conntrack to protected ports.
 func ofConntrack(protects func(port uint16) bool) (known preload, err error) {
 	err = eachTracked(func(flow *netlink.ConntrackFlow) {
 		from := flow.Forward
@@ -101,7 +100,7 @@ func ofConntrack(protects func(port uint16) bool) (known preload, err error) {
 	return known, nil
 }
 
-// eachTracked calls do with the flows that the kernel tracks, of both families. It is no error when the kernel tracks none.
+// eachTracked calls do with each flow of conntrack, of both address families. If conntrack has no flows, it returns nil.
 func eachTracked(do func(*netlink.ConntrackFlow)) error {
 	if !tracks() {
 		return nil
@@ -127,8 +126,8 @@ func tracks() bool {
 // trackedEstablished is TCP_CONNTRACK_ESTABLISHED of linux/netfilter/nf_conntrack_tcp.h.
 const trackedEstablished = 3
 
-// stateOfTracked is the flow state for an entry of conntrack whose handshake is over and which has not ended, none for
-// any other: enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h.
+// stateOfTracked returns the flow state for an entry of conntrack. It returns None if the handshake is incomplete or the connection has ended. The
+// values are those of enum tcp_conntrack in linux/netfilter/nf_conntrack_tcp.h.
 func stateOfTracked(flow *netlink.ConntrackFlow) FlowState {
 	const established, lastACK = trackedEstablished, 6
 	tcp, ok := flow.ProtoInfo.(*netlink.ProtoInfoTCP)
@@ -141,16 +140,16 @@ func stateOfTracked(flow *netlink.ConntrackFlow) FlowState {
 	return Closing
 }
 
-// addrPort converts an address. For an IPv4 connection of an IPv6 socket the kernel gives it in mapped form.
+// addrPort converts an address and a port. For an IPv4 connection of an IPv6 socket the kernel returns a mapped address, which addrPort unmaps.
 func addrPort(ip net.IP, port uint16) netip.AddrPort {
 	addr, _ := netip.AddrFromSlice(ip)
 	return netip.AddrPortFrom(addr.Unmap(), port)
 }
 
-// preload has connections that a program did not see begin.
+// preload has connections whose start the program did not see.
 type preload struct{ open, closing []Connection }
 
-// note adds a connection, unless its state is none that the flow table has.
+// note adds a connection to the list for its state. It ignores a connection with the state None.
 func (p *preload) note(c Connection, state FlowState) {
 	switch state {
 	case Lasting:
@@ -160,7 +159,7 @@ func (p *preload) note(c Connection, state FlowState) {
 	}
 }
 
-// addAll notes connections in the table, and returns how many.
+// addAll adds connections to the table, and returns their number.
 func (f *Table) addAll(p preload) int {
 	f.Add(p.open, Lasting)
 	f.Add(p.closing, Closing)

@@ -11,14 +11,15 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Each generation has a text with the number of the generation that it replaced, and a replaced one has a text with its
-// devices. No text says which generation runs: the links do.
+// Each generation has a text with the number of the generation that it replaced. A replaced generation has a text with its devices. No text records
+// which generation runs: the links show that.
 const (
 	pinBefore  = "before"
 	pinDevices = "devices"
 )
 
-// before is the number of the generation that ran when this one was installed, 0 for none. It may be gone.
+// before returns the number of the generation that ran when the generation n was installed. It returns 0 for none. The returned generation may be
+// gone.
 func (s *State) before(n int) (int, error) {
 	text, err := readText(s.path(generationName(n), pinBefore), pinBefore)
 	if errors.Is(err, os.ErrNotExist) {
@@ -38,14 +39,14 @@ func (s *State) setBefore(n, before int) error {
 	return replaceText(s.path(generationName(n), pinBefore), pinBefore, []byte(strconv.Itoa(before)))
 }
 
-// previousDevice is a device as a generation had it.
+// previousDevice describes a device that a generation had.
 type previousDevice struct {
 	Name  string
 	Index int
 	Mode  Mode
 }
 
-// remember records the devices of a generation, before they get another program.
+// remember records the devices of a generation before they get another program.
 func (s *State) remember(n int, devices []*Device) error {
 	list := []previousDevice{}
 	for _, d := range devices {
@@ -65,8 +66,8 @@ func (s *State) rememberList(n int, list []previousDevice) error {
 	return nil
 }
 
-// returned records in the generations that were replaced that a device is back with another index: a trial that ends
-// and Rollback then return it too.
+// returned records in all replaced generations the new index of a device that has come back. Without this the end of a trial and Rollback would leave
+// the device out.
 func (s *State) returned(d *Device) error {
 	numbers, err := s.generations()
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *State) returned(d *Device) error {
 	return nil
 }
 
-// remembered are the devices that a generation had when it was left.
+// remembered returns the devices that a generation had when it was replaced.
 func (s *State) remembered(n int) (list []previousDevice, err error) {
 	text, err := readText(s.path(generationName(n), pinDevices), pinDevices)
 	if err == nil {
@@ -104,7 +105,7 @@ func (s *State) remembered(n int) (list []previousDevice, err error) {
 	return list, nil
 }
 
-// had returns whether a generation that has been left had a device. Generation 0 had none.
+// had returns a function that reports whether a replaced generation had a device. Generation 0 had none.
 func (s *State) had(n int) (func(*Device) bool, error) {
 	if n == 0 {
 		return func(*Device) bool { return false }, nil
@@ -115,7 +116,7 @@ func (s *State) had(n int) (func(*Device) bool, error) {
 	}, err
 }
 
-// exchange swaps the generation that runs with the one that is kept.
+// exchange swaps the running generation and the kept one.
 func (s *State) exchange(v *situation) error {
 	if v.base == 0 {
 		return ErrNotLoaded
@@ -142,8 +143,8 @@ func (s *State) exchange(v *situation) error {
 	return errors.Join(swap.finish(), s.sweep(previous, v.base))
 }
 
-// attachments are the devices of a list that still exist, under the names they have now. A device that came back under
-// its name is another to the kernel, but not to the policy. Devices with a program keep its mode.
+// attachments returns the devices of a list that still exist, with their present names. A device that came back under its old name is new to the
+// kernel but not to the policy, so it is included. A device that has a program now keeps the mode of this program.
 func attachments(list []previousDevice, now []*Device) (to []Attachment) {
 	for _, h := range list {
 		dev, err := netlink.LinkByIndex(h.Index)

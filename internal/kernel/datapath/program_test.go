@@ -20,7 +20,8 @@ import (
 
 const questionKey = 0x5eed
 
-// returning is an image whose rules are these instructions. They find the packet in r6, and go to "none" without one.
+// returning returns an image with the given instructions as its rules. r6 holds the packet. Without a packet, the program jumps to "none" before the
+// rules.
 func returning(insns ...asm.Instruction) *image.Image {
 	body := append(asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R2),
@@ -38,7 +39,7 @@ func returning(insns ...asm.Instruction) *image.Image {
 	}
 }
 
-// always is an image whose rules always give the decision.
+// always returns an image whose rules always return the same decision.
 func always(slot uint32, verdict uint8) *image.Image {
 	return returning(asm.LoadImm(asm.R0, int64(image.Decision(slot, verdict)), asm.DWord))
 }
@@ -49,7 +50,7 @@ func load(t testing.TB, im *image.Image) *datapath.Program {
 	return loadInside(t, im)
 }
 
-// loadInside is load for tests that are Inside, where the user is not root.
+// loadInside is load for tests in their own namespaces (testutil.Inside), where the user is not root.
 func loadInside(t testing.TB, im *image.Image) *datapath.Program {
 	t.Helper()
 	p, err := datapath.Load(im, nil)
@@ -75,8 +76,8 @@ const (
 	cut = syn + " cut=30"
 )
 
-// TestFields has rules that return the value of a field as the slot of their decision, and compares it with Decode's for
-// random frames and for every length of some: what rules see is bit for bit what the reference sees.
+// TestFields loads rules that return the value of a field as the slot of their decision. It compares this value with Decode's, for random frames, and
+// for frames of some shapes at every length.
 func TestFields(t *testing.T) {
 	frames := anyFrames(t)
 	for f := range packet.NumFields {
@@ -90,7 +91,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestPlaces does the same with the places of the L4 header, of the payload and of the packet's end.
+// TestPlaces makes the same comparison for the offsets of the L4 header, of the payload and of the packet's end.
 func TestPlaces(t *testing.T) {
 	frames := anyFrames(t)
 	for member, want := range map[string]func(frame []byte, decoded packet.Packet) uint32{
@@ -110,7 +111,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// place is where a part of a frame begins, 0 when there is none. The part reaches to the end of the frame's memory.
+// place returns the offset of a part of a frame, or 0 if there is none. The part extends to the end of the frame's memory.
 func place(frame, part []byte) uint32 {
 	if part == nil {
 		return 0
@@ -118,7 +119,7 @@ func place(frame, part []byte) uint32 {
 	return uint32(cap(frame) - cap(part))
 }
 
-// memberOffset is the offset of a member of struct packet that the Go code does not use.
+// memberOffset returns the offset of a member of struct packet that the Go code does not use.
 func memberOffset(t *testing.T, name string) int16 {
 	t.Helper()
 	var s *btf.Struct
@@ -134,8 +135,8 @@ func memberOffset(t *testing.T, name string) int16 {
 	return 0
 }
 
-// showing is an image whose rules return the word at an offset of struct packet as a slot, with the verdict reject, which
-// nothing else gives. The MSS is read, and all that goes to a UDP port may be a DNS message.
+// showing returns an image whose rules return the word at an offset of struct packet as the slot. The verdict is reject, which no other code returns.
+// The program reads the MSS, and treats all packets to a UDP port as possible DNS messages.
 func showing(offset int16) *image.Image {
 	im := returning(
 		asm.LoadMem(asm.R0, asm.R6, offset, asm.Word),
@@ -147,7 +148,7 @@ func showing(offset int16) *image.Image {
 	return im
 }
 
-// anyFrames are frames of all kinds, among them many DNS messages.
+// anyFrames returns frames of all kinds, among them many DNS messages.
 func anyFrames(t testing.TB) [][]byte {
 	r := testutil.Random(t)
 	frames := everyLength(t)
@@ -160,7 +161,7 @@ func anyFrames(t testing.TB) [][]byte {
 	return frames
 }
 
-// checkShown compares what a program that shows a word says of a frame with what is wanted of the decoded packet.
+// checkShown compares the word of a frame that a program shows with the expected value of the decoded packet.
 func checkShown(t *testing.T, p *datapath.Program, b []byte, shown func(packet.Packet) uint32) {
 	t.Helper()
 	got, err := p.Ask(b)
@@ -178,7 +179,7 @@ func checkShown(t *testing.T, p *datapath.Program, b []byte, shown func(packet.P
 	}
 }
 
-// everyLength cuts frames of several shapes off at each byte.
+// everyLength returns frames of several shapes, truncated at each byte.
 func everyLength(t testing.TB) (frames [][]byte) {
 	for _, line := range []string{
 		syn + ` tcpopts=mss:1460,sack,ts,ws:7 vlan=10,20 payload="data"`,
@@ -199,7 +200,7 @@ func everyLength(t testing.TB) (frames [][]byte) {
 	return frames
 }
 
-// TestAsk has the ways in which a frame can be decided, and that asking counts nothing.
+// TestAsk tests all paths on which a program can decide about a frame. Questions must not be counted.
 func TestAsk(t *testing.T) {
 	im := always(70, 1)
 	im.Constants["enabled_checks"] = uint64(1) << packet.TTLZero
@@ -225,7 +226,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestAskWithoutKey checks that a packet with another generation's key, or none, is a packet as any other.
+// TestAskWithoutKey checks that a packet with another generation's key, or with none, is treated like any other packet.
 func TestAskWithoutKey(t *testing.T) {
 	for _, key := range []uint64{questionKey, 0} {
 		im := always(70, 1)
@@ -241,7 +242,7 @@ func TestAskWithoutKey(t *testing.T) {
 	}
 }
 
-// counters are the slots that have counted something.
+// counters returns the slots that have counted a packet.
 func counters(t testing.TB, p *datapath.Program) map[int]image.Counter {
 	t.Helper()
 	all, err := p.Counters()
@@ -272,7 +273,7 @@ const (
 	xdpPass = 2
 )
 
-// TestCounters sends packets, and finds each in the counter of its reason and in no other.
+// TestCounters sends packets. Each must be counted in the slot of its reason, and in no other slot.
 func TestCounters(t *testing.T) {
 	for _, verdict := range []uint8{0, 1} {
 		im := always(1500, verdict)
@@ -310,7 +311,7 @@ func TestCounters(t *testing.T) {
 	}
 }
 
-// TestSharedCounters loads a program that goes on with the counters of another.
+// TestSharedCounters loads a program that continues the counters of another.
 func TestSharedCounters(t *testing.T) {
 	first := load(t, always(image.SlotRules, 1))
 	run(t, first.Native(), frame(t, syn))
@@ -327,7 +328,7 @@ func TestSharedCounters(t *testing.T) {
 	}
 }
 
-// TestCountersFit checks that a program whose slots do not fit the usual map gets a larger one.
+// TestCountersFit checks that a program with more slots than the usual map gets a larger map.
 func TestCountersFit(t *testing.T) {
 	im := always(20_000, 0)
 	im.Slots = 20_001
@@ -338,7 +339,7 @@ func TestCountersFit(t *testing.T) {
 	}
 }
 
-// TestMemory checks that Fill gets zeroed memory of the maps' sizes, that it stays, and that Memory finds it again.
+// TestMemory checks that Fill gets zeroed memory of the size of the maps, that its content stays, and that Memory returns the same memory.
 func TestMemory(t *testing.T) {
 	im := always(image.SlotRules, 1)
 	im.Shapes = map[string]image.Shape{image.Lines4: {ValueSize: 64, Entries: 3}, "extra": {ValueSize: 6, Entries: 1000}}
@@ -392,7 +393,7 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
-// TestLinear checks that the program for generic mode decides and counts as the native one, with the same maps.
+// TestLinear checks that the program for generic mode decides and counts like the native program, with the same maps.
 func TestLinear(t *testing.T) {
 	im := always(70, 1)
 	im.Slots = 71

@@ -6,13 +6,13 @@ import (
 	"os"
 )
 
-// Record is a generation without a program: a policy that another target runs, which keeps its manifest here.
-// Generations of both kinds share their numbers.
+// Record is a generation without a program: a policy for another target, whose manifest is stored here. Records and other generations share one
+// sequence of numbers.
 type Record struct {
 	Number   int
 	Manifest []byte
-	Took     bool // effect for good: see State.Took
-	Stands   bool // it is the one in force: see State.Stands
+	Took     bool // its policy came into force permanently: see State.Took
+	Stands   bool // its policy is in force: see State.Stands
 }
 
 // Records lists the records, newest first.
@@ -26,13 +26,13 @@ func (s *State) Records() (records []*Record, err error) {
 	return records, err
 }
 
-// Manifest is what a generation, with a program or without, keeps of its policy.
+// Manifest is the stored manifest of a generation, with or without a program.
 type Manifest struct {
 	Number int
 	Text   []byte
 }
 
-// Manifests lists those of all generations that there are, newest first.
+// Manifests lists the manifests of all generations, newest first.
 func (s *State) Manifests() (manifests []Manifest, err error) {
 	numbers, err := s.generations()
 	if errors.Is(err, os.ErrNotExist) {
@@ -44,7 +44,7 @@ func (s *State) Manifests() (manifests []Manifest, err error) {
 	for _, n := range numbers {
 		text, err := readText(s.path(generationName(n), pinManifest), pinManifest)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // incomplete, or another command has removed it since
+			continue // the generation is incomplete, or another command has removed it meanwhile
 		}
 		if err != nil {
 			return nil, fmt.Errorf("generation %d: %w", n, err)
@@ -54,14 +54,14 @@ func (s *State) Manifests() (manifests []Manifest, err error) {
 	return manifests, nil
 }
 
-// pinTook marks a record that took effect, and pinStands the one that is in force.
+// pinTook marks a record whose policy came into force permanently. pinStands marks the record whose policy is in force now.
 const (
 	pinTook   = "took"
 	pinStands = "stands"
 )
 
-// Took records that the policy of a record is in force for good. A record without this note is on trial, or the remains
-// of a trial or of an apply that died, and Rollback does not return to it. The caller holds the lock.
+// Took records that the policy of a record has come into force permanently. A record without this mark is on trial, or was left by a trial or an
+// apply that died. Rollback does not return to such a record. The caller must hold the lock.
 func (s *State) Took(n int) error {
 	if s.has(n, pinTook) {
 		return nil
@@ -69,7 +69,7 @@ func (s *State) Took(n int) error {
 	return pinText(s.path(generationName(n), pinTook), pinTook, nil)
 }
 
-// RemoveRecord removes a record. One that is not there is an error. The caller holds the lock.
+// RemoveRecord removes a record. It returns an error if there is no record with this number. The caller must hold the lock.
 func (s *State) RemoveRecord(n int) error {
 	if !s.isRecord(n) {
 		return fmt.Errorf("generation %d: there is no record of that number", n)
@@ -77,11 +77,11 @@ func (s *State) RemoveRecord(n int) error {
 	return s.removeGeneration(n)
 }
 
-// isRecord reports whether a generation is a record. A generation with a program pins its manifest last and removes it
-// first.
+// isRecord reports whether a generation is a record: it has a manifest and no program. A generation with a program has its program whenever it has
+// its manifest, because the manifest is pinned last and removed first.
 func (s *State) isRecord(n int) bool { return s.has(n, pinManifest) && !s.has(n, pinNative) }
 
-// has reports whether a generation has a file.
+// has reports whether the directory of a generation has the file pin.
 func (s *State) has(n int, pin string) bool {
 	_, err := os.Stat(s.path(generationName(n), pin))
 	return err == nil

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// records lists numbers and manifests, newest first.
+// records returns the numbers and manifests of the records, newest first.
 func records(t *testing.T, s *datapath.State) string {
 	t.Helper()
 	list, err := s.Records()
@@ -23,7 +23,7 @@ func records(t *testing.T, s *datapath.State) string {
 	return strings.Join(text, " ")
 }
 
-// TestRecords has generations without a program, alone and between others.
+// TestRecords makes generations without a program, alone and between others.
 func TestRecords(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -80,8 +80,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestWithoutProgram installs a generation that another target runs: devices are released when it is confirmed, and
-// have the old policy again when it is not.
+// TestWithoutProgram installs a generation that runs on another target. If it is confirmed, the devices must be released. Otherwise they must have
+// the old policy again.
 func TestWithoutProgram(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -117,7 +117,7 @@ func TestWithoutProgram(t *testing.T) {
 	unloaded(t, s)
 }
 
-// TestPrevious has the generation to which a Rollback would return.
+// TestPrevious checks which generation Rollback would restore.
 func TestPrevious(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

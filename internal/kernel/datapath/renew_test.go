@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// A renewal keeps the number of the generation. One that died is ended by whoever takes the lock next: all devices have the old
-// program, or all have the new one, and readers see one generation at all times.
+// TestRenew checks that a renewal keeps the number of the generation. If a renewal died, the next process that takes the lock must complete or undo
+// it, so that all devices have the same program. Readers must see one generation at all times.
 func TestRenew(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -53,7 +53,7 @@ func TestRenew(t *testing.T) {
 		name    string
 		devices int
 		renamed bool
-		takes   bool // effect
+		takes   bool // whether the renewal takes effect
 	}{{"none", 0, false, false}, {"one", 1, false, false}, {"two", 2, false, true}, {"all", 2, true, true}} {
 		unlock := hold()
 		old := programOn(t, "fw0")

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// pinReplaces has the number of the generation that another one takes the place of with Replace, until Succeed.
+// pinReplaces is the name of the text with the number of the generation that Replace replaces. The text exists until Succeed.
 const pinReplaces = "replaces"
 
-// Replace is Install for a generation that is the same, to who rolls back, as the old one, which runs or is a record.
-// Nothing is removed, and until Succeed is called Rollback returns to the old one, as it does after an Install. The caller
-// holds the lock.
+// Replace is Install for a new generation with the same policy as the generation old, which runs or is a record. Replace removes no generation. Until
+// Succeed is called, Rollback returns to old, as after an Install. After Succeed, Rollback treats both as one. The caller must hold the lock.
 func (s *State) Replace(old int, p *Program, manifest []byte, to []Attachment, ends time.Time) ([]*Device, error) {
 	return s.install(p, manifest, to, ends, old)
 }
@@ -25,9 +24,9 @@ func (s *State) noteReplaces(number, old int) error {
 	return err
 }
 
-// Succeed has a generation that Replace has installed take the place of the old one for good: Rollback returns to the one
-// before that, and the old one is removed. For all others it does nothing. A process that dies leaves what the next call
-// completes. The caller holds the lock.
+// Succeed gives a generation that Replace has installed the place of the old one permanently. The old one is removed, and Rollback then returns to
+// the generation before it. For any other generation Succeed does nothing. If the process dies, the next call completes the change. The caller must
+// hold the lock.
 func (s *State) Succeed(number int) error {
 	if !s.has(number, pinReplaces) {
 		return nil

@@ -8,8 +8,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestReplace has a generation take the place of the one that runs, at once and by way of a trial: Rollback returns to the
-// one before both.
+// TestReplace replaces the running generation, at once and with a trial. Rollback must return to the generation before both.
 func TestReplace(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -59,7 +58,7 @@ func TestReplace(t *testing.T) {
 	do("unloading", s.Unload())
 }
 
-// TestNote keeps, replaces and reads notes.
+// TestNote writes, replaces and reads notes.
 func TestNote(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

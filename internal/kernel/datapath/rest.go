@@ -8,8 +8,8 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// Rest has some protections of the generation, by their numbers, answer no more SYNs for a time. Cookies on their way
-// remain good. It reports whether any of them has answered of late, so that there may be some.
+// Rest makes some protections of the generation answer no SYNs for a time. numbers are the numbers of these protections. Cookies that were sent
+// remain valid. Rest returns true if one of the protections has answered recently, because then some cookies may not have come back yet.
 func (g *Generation) Rest(numbers []int, length time.Duration) (answered bool, err error) {
 	memory, err := g.Memory(image.ProtectionStates)
 	if err != nil {
@@ -28,5 +28,5 @@ func (g *Generation) Rest(numbers []int, length time.Duration) (answered bool, e
 	return answered, nil
 }
 
-// wordAt is a word of a map's memory.
+// wordAt returns a pointer to a word of a map's memory.
 func wordAt(memory []byte, at int) *uint64 { return (*uint64)(unsafe.Pointer(&memory[at])) }

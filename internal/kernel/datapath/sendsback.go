@@ -15,14 +15,15 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/features"
 )
 
-// A veth hands what its program answers with XDP_TX to its other end, which takes it only while it polls: while it has GRO or a program of
-// its own (veth_xdp_xmit in drivers/net/veth.c). As the kernel makes a pair, it does neither, and all answers are lost. Whether a device sends
-// cannot be read on all kernels, and depends on what others do at the other end. So a frame is sent.
+// A veth passes the frames that its program sends with XDP_TX to its other end. The other end accepts them only while it polls, which needs GRO or a
+// program of its own (veth_xdp_xmit in drivers/net/veth.c). With the kernel's defaults it has neither, and all answers are lost. Not all kernels
+// report whether a device sends, because that depends on the configuration of the other end. So a test frame is sent to find out.
 //
-// With GRO alone the other end takes frames and is not woken for those of XDP_TX (veth_xdp_flush), though for the one that is sent here. A
-// program at the other end takes segmentation from this one (veth_fix_features), which tells it from GRO.
+// With GRO alone the other end accepts frames. But XDP_TX does not wake it (veth_xdp_flush), while the test frame does. So the test frame would be
+// sent although answers are lost. A program at the other end disables segmentation offload at this end (veth_fix_features). This distinguishes a
+// program from GRO.
 
-// NotSentError says that a device does not send what an XDP program in native mode answers.
+// NotSentError says that a device does not send the answers of an XDP program in native mode.
 type NotSentError struct {
 	Device string
 	Cause  error
@@ -32,16 +33,16 @@ func (e *NotSentError) Error() string {
 	return fmt.Sprintf("device %s does not send what XDP in native mode answers (%v)", e.Device, e.Cause)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *NotSentError) Unwrap() error { return e.Cause }
 
-// SendsBack returns a *NotSentError when a device does not send the frames that an XDP program in native mode answers with XDP_TX, and another
-// error when that cannot be found out. It sends one frame, of an EtherType for local experiments (IEEE 802, 0x88b5) to the group address of
-// the nearest bridge, which no bridge forwards. It takes the rights to load programs.
+// SendsBack returns a *NotSentError when a device does not send the frames that an XDP program in native mode answers with XDP_TX. It returns another
+// error when it cannot find that out. It sends one frame, of an EtherType for local experiments (IEEE 802, 0x88b5), to the group address of the
+// nearest bridge, which no bridge forwards. It requires the rights to load programs.
 //
-// A device on a bus, as PCI or virtio, is not asked: XDP_TX has a queue of its own there, which the driver refuses a program without. What
-// can be asked is ndo_xdp_xmit, which several of these drivers lack. For a device that is nothing but software both are the same function.
-// A bond sends by its ports.
+// SendsBack does not test a device on a bus, such as PCI or virtio. XDP_TX has its own queue there, and the driver refuses a program without such a
+// queue. The test would use ndo_xdp_xmit, which several of these drivers lack. For a purely virtual device both are the same function. For a bond,
+// SendsBack tests the ports, through which the bond sends.
 func SendsBack(dev netlink.Link) error {
 	ports, err := sendersOf(dev)
 	if err != nil {
@@ -76,7 +77,7 @@ func facesProgram(device string) bool {
 	return err == nil && known && !segments.On && segments.Fixed
 }
 
-// sendersOf are the devices that send what is sent on a device: the ports of a bond, else the device itself.
+// sendersOf returns the devices that send the packets of a device: the ports of a bond, else the device itself.
 func sendersOf(dev netlink.Link) ([]netlink.Link, error) {
 	if dev.Type() != "bond" {
 		return []netlink.Link{dev}, nil
@@ -88,7 +89,7 @@ func sendersOf(dev netlink.Link) ([]netlink.Link, error) {
 	return slices.DeleteFunc(links, func(l netlink.Link) bool { return l.Attrs().MasterIndex != dev.Attrs().Index }), nil
 }
 
-// askToSend sends a frame on a device by the function of its driver for XDP, and asks the kernel's tracepoints what became of it.
+// askToSend sends a frame on a device through the driver's function ndo_xdp_xmit. It reads the result from the kernel's tracepoints.
 func askToSend(dev netlink.Link) error {
 	result, err := ebpf.NewMap(&ebpf.MapSpec{Name: "sends_back", Type: ebpf.Array, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 	if err != nil {
@@ -108,7 +109,7 @@ func askToSend(dev netlink.Link) error {
 		return err
 	}
 	defer prog.Close()
-	runtime.LockOSThread() // whose tracepoints count
+	runtime.LockOSThread() // the tracepoints record only this thread
 	defer runtime.UnlockOSThread()
 	explain := func(err error) error {
 		return fmt.Errorf("asking device %s whether it sends: %w", dev.Attrs().Name, err)
@@ -124,7 +125,7 @@ func askToSend(dev netlink.Link) error {
 	if _, err := prog.Run(&ebpf.RunOptions{Data: frame, Repeat: 1, Flags: unix.BPF_F_TEST_XDP_LIVE_FRAMES}); err != nil {
 		return explain(err)
 	}
-	var got int32 // frames that were sent, or a negative error number
+	var got int32 // number of sent frames, or a negative error number
 	if err := result.Lookup(uint32(0), &got); err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func askToSend(dev netlink.Link) error {
 	return &NotSentError{dev.Attrs().Name, whyNotSent(dev, unix.Errno(-got))}
 }
 
-// whyNotSent says what the error number means where it is known: since Linux 6.3 a veth has EOPNOTSUPP, and before that ENXIO.
+// whyNotSent replaces a known error number by an explanation. For a missing reader a veth returns EOPNOTSUPP since Linux 6.3, and ENXIO before.
 func whyNotSent(dev netlink.Link, err unix.Errno) error {
 	up := dev.Attrs().OperState == netlink.OperUp
 	if dev.Type() == "veth" && up && (err == unix.EOPNOTSUPP || err == unix.ENXIO) {
@@ -146,8 +147,8 @@ func whyNotSent(dev netlink.Link, err unix.Errno) error {
 	return err
 }
 
-// listen runs instructions at a tracepoint, for this thread, until the result is closed. R6 has its arguments. They return what is to be
-// noted in R7.
+// listen runs instructions at a tracepoint until the returned link is closed. It runs them only for this thread. R6 has the tracepoint's arguments.
+// The instructions must leave the value to record in R7.
 func listen(name string, told asm.Instructions, result *ebpf.Map) (link.Link, error) {
 	code := slices.Concat(asm.Instructions{
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -172,7 +173,7 @@ func listen(name string, told asm.Instructions, result *ebpf.Map) (link.Link, er
 	return link.AttachRawTracepoint(link.RawTracepointOptions{Name: name, Program: prog})
 }
 
-// toldOfSending reads xdp_devmap_xmit(from, to, sent, drops, err) of include/trace/events/xdp.h.
+// toldOfSending decodes xdp_devmap_xmit(from, to, sent, drops, err) of include/trace/events/xdp.h.
 func toldOfSending() asm.Instructions {
 	return asm.Instructions{
 		asm.LoadMem(asm.R7, asm.R6, 2*8, asm.DWord),
@@ -181,7 +182,7 @@ func toldOfSending() asm.Instructions {
 	}
 }
 
-// toldOfRefusal reads xdp_redirect_err(device, program, target, err, …).
+// toldOfRefusal decodes xdp_redirect_err(device, program, target, err, …).
 func toldOfRefusal() asm.Instructions {
 	return asm.Instructions{asm.LoadMem(asm.R7, asm.R6, 3*8, asm.DWord)}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestSendsBack asks devices as the kernel makes them, and after each change at the other end of a veth that decides whether it takes what
+// TestSendsBack tests real devices. It tests a veth again after each change at the other end that affects whether that end accepts the frames that
 // XDP sends back.
 func TestSendsBack(t *testing.T) {
 	if !testutil.Inside(t) {
@@ -52,7 +52,7 @@ func TestSendsBack(t *testing.T) {
 	}
 }
 
-// pinPass pins an XDP program that passes all.
+// pinPass pins an XDP program that passes all packets.
 func pinPass(t *testing.T, path string) {
 	t.Helper()
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()}})

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// DefaultDir is where state is when nothing else is said.
+// DefaultDir is the default state directory.
 const DefaultDir = "/sys/fs/bpf/floodwall"
 
 // Errors of State.
@@ -25,12 +25,12 @@ var (
 // State is the directory of an instance in the BPF file system.
 type State struct {
 	dir    string
-	create bool // make it when it is absent
+	create bool // create the directory if it does not exist
 }
 
-// OpenState opens a state directory and makes it when it is absent; a BPF file system is mounted at /sys/fs/bpf when
-// there is none there. Without create an absent directory is ErrNotLoaded. A directory that is not an instance's, or
-// whose instance is in another network namespace, is a StateError.
+// OpenState opens a state directory. If `create` is true, it creates a missing directory, and mounts a BPF file system at /sys/fs/bpf if none is
+// mounted there. If `create` is false, it returns ErrNotLoaded for a missing directory. It returns a StateError for a directory that is not an
+// instance's, or whose instance is in another network namespace.
 func OpenState(dir string, create bool) (*State, error) {
 	s := &State{dir: filepath.Clean(dir), create: create}
 	if !create {
@@ -51,7 +51,7 @@ func OpenState(dir string, create bool) (*State, error) {
 	if err := s.make(); err != nil {
 		return nil, err
 	}
-	return s, s.checkOwners() // another user may have made it first
+	return s, s.checkOwners() // another user may have created the directory first
 }
 
 func (s *State) make() error {
@@ -61,7 +61,7 @@ func (s *State) make() error {
 	return nil
 }
 
-// furnish makes what every instance has. The caller holds the lock, so nobody is about to remove it.
+// furnish creates the files that every instance has. The caller must hold the lock, so that no other process removes these files meanwhile.
 func (s *State) furnish() error {
 	if err := os.MkdirAll(s.path(dirLinks), 0o700); err != nil {
 		return fmt.Errorf("state directory: %w", err)
@@ -72,8 +72,8 @@ func (s *State) furnish() error {
 	return s.claim()
 }
 
-// Lock keeps others from changing the state until the returned function is called, or this process ends. It waits for
-// them until the context is done, and then returns ErrLocked.
+// Lock prevents other processes from changing the state until unlock is called or this process ends. It waits for the lock until ctx ends, and then
+// returns ErrLocked.
 func (s *State) Lock(ctx context.Context) (unlock func(), err error) {
 	unlock, err = safefile.Lock(ctx, s.dir, s.prepare)
 	if errors.Is(err, safefile.ErrTaken) {
@@ -89,7 +89,7 @@ func (s *State) Lock(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// prepare is what comes before each try to get the lock: another may just have removed the directory.
+// prepare runs before each attempt to take the lock, because another process may just have removed the directory.
 func (s *State) prepare() error {
 	if s.create {
 		return s.make()
@@ -100,7 +100,7 @@ func (s *State) prepare() error {
 	return nil
 }
 
-// enter is the first thing to do with the lock: another may have made the directory after OpenState looked, or have died.
+// enter runs when the lock was taken. Another process may have created the directory after the check of OpenState, or may have died during a Renew.
 func (s *State) enter() error {
 	if s.create {
 		if err := s.furnish(); err != nil {
@@ -112,8 +112,7 @@ func (s *State) enter() error {
 	return s.endRenewals()
 }
 
-// RemoveIfEmpty removes the directory of an instance that has nothing loaded, no records and no setting to restore. The
-// caller holds the lock.
+// RemoveIfEmpty removes the directory of an instance with no loaded program, no records and no setting to restore. The caller must hold the lock.
 func (s *State) RemoveIfEmpty() error {
 	if s.keepsSetting() {
 		return nil
@@ -143,16 +142,16 @@ const generationPrefix = "generation-"
 
 func generationName(n int) string { return generationPrefix + strconv.Itoa(n) }
 
-// generationNumber is the n of generationName(n).
+// generationNumber is the inverse of generationName.
 func generationNumber(name string) (n int, ok bool) {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, generationPrefix))
 	return n, err == nil && n > 0 && generationName(n) == name
 }
 
-// generations lists the generations that have a directory, whether or not they run, newest first.
+// generations lists the generations that have a directory, newest first. They need not run.
 func (s *State) generations() ([]int, error) { return s.numbers(generationNumber) }
 
-// numbers lists the numbers that are in the names of files, newest first.
+// numbers lists the numbers in the names of files, newest first. in extracts the number of a name.
 func (s *State) numbers(in func(name string) (int, bool)) ([]int, error) {
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
@@ -168,8 +167,7 @@ func (s *State) numbers(in func(name string) (int, bool)) ([]int, error) {
 	return numbers, nil
 }
 
-// pinName makes a file name of the name of a map or device. The BPF file system reserves dots: bpf_lookup in the
-// kernel's kernel/bpf/inode.c.
+// pinName converts the name of a map or device to a file name. The BPF file system reserves dots (bpf_lookup in the kernel's kernel/bpf/inode.c).
 func pinName(name string) string {
 	return strings.NewReplacer("%", "%25", ".", "%2e", "/", "%2f").Replace(name)
 }

@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// sweep removes generations, except these, those that devices run, and records. A record that was on trial is as
-// others.
+// sweep removes all generations except those in keep, those that devices run, and records. It also removes a record that was on trial.
 func (s *State) sweep(keep ...int) error {
 	onTrial, err := s.trialNumbers()
 	if err != nil {
@@ -19,9 +18,9 @@ func (s *State) sweep(keep ...int) error {
 	})
 }
 
-// sweepIf removes generations, except those that devices run: what a device could not be given back stays visible to
-// status, and the next change can end it. So are links for sides of devices that have none for XDP. Trials that no device
-// runs are remains; they go last, since they tell which records are theirs.
+// sweepIf removes unwanted generations, except those that devices run. If a device could not get its old program back, its generation thus stays
+// visible to status, and the next change can end it. sweepIf also removes links at the sides of devices without an XDP link, and trials that no
+// device runs. It removes trials last, because they show which records belong to them.
 func (s *State) sweepIf(unwanted func(n int) bool) error {
 	v, err := s.situation()
 	if err != nil {
@@ -54,8 +53,8 @@ func (s *State) sweepIf(unwanted func(n int) bool) error {
 	return errors.Join(append(errs, s.sweepSides(v.devices, false))...)
 }
 
-// removeGeneration removes a generation's pins. What is attached stays. The manifest goes first: without it, nothing
-// that is left if the process dies can be taken for a whole generation or a record.
+// removeGeneration removes the pins of a generation. Attached programs stay. It removes the manifest first. If the process dies after that, the
+// remaining files cannot be mistaken for a complete generation or a record.
 func (s *State) removeGeneration(n int) error {
 	dir := s.path(generationName(n))
 	err := s.checkNoLinks(generationName(n))

@@ -13,12 +13,12 @@ import (
 
 // synKeys is struct syn_keys of bpf/flow.h.
 type synKeys struct {
-	present, previous [2]uint64 // of cookies
-	rotated           uint64    // nanoseconds of CLOCK_MONOTONIC: cookies of slots that began before have the previous key
-	hash              [2]uint64 // of flows, for as long as their table lives
+	present, previous [2]uint64 // keys of cookies
+	rotated           uint64    // when the present key was set, in nanoseconds of CLOCK_MONOTONIC; cookies of earlier time slots have the previous key
+	hash              [2]uint64 // the key of the hash of flows, which does not change while the flow table exists
 }
 
-// Where the fields are, in words.
+// The offsets of the fields, in words.
 const (
 	wordPresent  = 0
 	wordPrevious = 2
@@ -26,10 +26,10 @@ const (
 	wordHash     = 5
 )
 
-// cookieLife is how long a cookie can be valid: its time slot and the next.
+// cookieLife is the longest time for which a cookie can be valid: its time slot and the next one.
 const cookieLife = 2 * time.Duration(1<<image.CookieSlot)
 
-// sentNote is what note_cookie() of bpf/cookie.h notes at a time of CLOCK_MONOTONIC.
+// sentNote returns the mark that note_cookie() of bpf/cookie.h writes at the time now of CLOCK_MONOTONIC.
 func sentNote(now time.Duration) byte { return image.SentEver | byte(now>>image.CookieSlot) }
 
 func readKeys(memory []byte) (k synKeys) {
@@ -43,15 +43,15 @@ func readKeys(memory []byte) (k synKeys) {
 	return k
 }
 
-// initKeys draws all keys, before any program uses them.
+// initKeys sets all keys to random values, before any program uses them.
 func initKeys(memory []byte) {
 	rand.Read(memory) // does not fail
 	atomic.StoreUint64(&wordsOf(memory)[wordRotated], 0)
 }
 
-// rotateKeys draws a new key for cookies, and keeps the present one as the previous for those on their way. It does
-// nothing, and returns false, while there can be cookies of the one before. The programs go on meanwhile: nobody reads
-// the previous key when it is written, and whoever sees the new time finds it there.
+// rotateKeys sets a new random key for cookies. The present key becomes the previous key, for cookies that were sent. While cookies of the previous
+// key may still be valid, rotateKeys does nothing and returns false. Programs may run meanwhile: none reads the previous key while it is written, and
+// a program that sees the new time also sees the new key.
 func rotateKeys(memory []byte) bool {
 	w, k := wordsOf(memory), readKeys(memory)
 	now := image.Monotonic()
@@ -70,9 +70,8 @@ func rotateKeys(memory []byte) bool {
 	return true
 }
 
-// RotateKeys gives the generation that runs a new key for SYN cookies; those on their way remain valid. It reports
-// whether it did: not when the last time is less than some two minutes ago, nor when nothing is protected. The caller
-// holds the lock.
+// RotateKeys sets a new key for SYN cookies in the running generation, and returns true if it did. Cookies that were sent remain valid. It returns
+// false if the last new key is less than about two minutes old, or if no service is protected. The caller must hold the lock.
 func (s *State) RotateKeys() (bool, error) {
 	m, err := s.mapOf(func(g *Generation) (*ebpf.Map, error) { return g.open(image.SynKeys) })
 	if m == nil || err != nil {

@@ -19,15 +19,15 @@ type FlowState uint8
 // The states.
 const (
 	None        FlowState = iota
-	Proved                // its cookie came back; the kernel may not have the connection yet
-	Established           // the kernel has it
-	Closing               // one side has said that it is over
-	Reopened              // a SYN passed after that; the kernel may not have the connection yet
-	Doubted               // the kernel has it, but a FIN or RST came with another number than the expected one
-	Lasting               // the kernel has it for longer than a minute
+	Proved                // its cookie came back; the kernel may not know the connection yet
+	Established           // the kernel knows the connection
+	Closing               // one side has closed it
+	Reopened              // a SYN passed after it was closed; the kernel may not know the new connection yet
+	Doubted               // the kernel knows the connection, but a FIN or RST came with an unexpected sequence number
+	Lasting               // the kernel has known the connection for more than a minute
 )
 
-// Table is the flow table of a program, mapped into memory: a connection that is added is known at once.
+// Table is the flow table of a program, mapped into memory. The program sees an added connection at once.
 type Table struct {
 	words  []uint64 // the buckets
 	filter []uint64 // a bit for each bucket: whether it was ever used
@@ -45,16 +45,16 @@ const (
 	stateMask = 1<<(tagShift-seenBits) - 1
 )
 
-// New is the table with the words of these maps, all of them: buckets, whose number is a power of two, and the filter, a bit for each. The key
-// is that of the hash, in struct syn_keys. Close calls release.
+// New returns a table on the whole memory of two maps. words has the buckets, whose number is a power of two. filter has one bit for each bucket. key
+// is the key of the hash, from struct syn_keys. Close calls release.
 func New(words, filter []uint64, key [2]uint64, release func()) *Table {
 	return &Table{words: words, filter: filter, key: key, release: release}
 }
 
-// Close gives up the memory.
+// Close unmaps the memory.
 func (f *Table) Close() { f.release() }
 
-// hash is flow_hash() of bpf/flow.h: of both addresses, that of the client first, and of both ports.
+// hash returns the hash of a connection: flow_hash() of bpf/flow.h. It hashes both addresses, the client's first, and both ports.
 func (f *Table) hash(c Connection) uint64 {
 	hash := f.key[0]
 	add := func(word uint64) {
@@ -82,7 +82,7 @@ func (f *Table) hash(c Connection) uint64 {
 	return hash
 }
 
-// bucket is where a flow can be, and its number.
+// bucket returns the bucket for a hash, and the bucket's number.
 func (f *Table) bucket(hash uint64) (words []uint64, number uint64) {
 	number = hash & uint64(len(f.words)/image.FlowSlots-1)
 	return f.words[number*image.FlowSlots:][:image.FlowSlots], number
@@ -105,8 +105,8 @@ func (f *Table) State(c Connection) FlowState {
 	return None
 }
 
-// Add stores connections that the kernel has, with their state. In a full bucket one replaces another flow, by the rank
-// in bpf/flow.h.
+// Add stores connections that the kernel knows, with their state. In a full bucket a connection replaces the flow with the lowest rank, as in
+// bpf/flow.h.
 func (f *Table) Add(list []Connection, state FlowState) {
 	now := uint64(image.Monotonic().Seconds()) & seenMask
 	for _, c := range list {
@@ -119,7 +119,7 @@ func (f *Table) Add(list []Connection, state FlowState) {
 	}
 }
 
-// put writes a flow to its bucket, unless a CPU writes the same word at that moment.
+// put writes a flow to its bucket. It returns false if a CPU writes the same word at that moment.
 func (f *Table) put(words []uint64, hash, next, now uint64) bool {
 	at, least := 0, uint64(math.MaxUint64)
 	var old uint64
@@ -129,7 +129,7 @@ func (f *Table) put(words []uint64, hash, next, now uint64) bool {
 		switch {
 		case stateOf(word) == None:
 			worth = 1
-		case (word^hash)>>tagShift == 0: // it is there already
+		case (word^hash)>>tagShift == 0: // the bucket already has the flow
 			worth = 0
 		}
 		if worth < least {
@@ -139,8 +139,8 @@ func (f *Table) put(words []uint64, hash, next, now uint64) bool {
 	return atomic.CompareAndSwapUint64(&words[at], old, next)
 }
 
-// rank is flow_rank() of bpf/flow.h: 0 if the kernel is not known to have the flow. A flow with a higher rank stays
-// longer in a full bucket.
+// rank returns the rank of a state: flow_rank() of bpf/flow.h. It is 0 if the kernel may not know the flow. A flow with a higher rank stays longer in
+// a full bucket.
 func (s FlowState) rank() int {
 	switch s {
 	case Established, Doubted:
@@ -151,15 +151,14 @@ func (s FlowState) rank() int {
 	return 0
 }
 
-// Seconds for which a flow stays in the table after its last packet: FLOW_LINGER for flows of rank 0, and FLOW_LIFE,
-// both of bpf/flow.h.
+// Seconds for which a flow stays in the table after its last packet, as in bpf/flow.h: FLOW_LINGER for flows of rank 0, FLOW_LIFE for other flows.
 const (
 	linger = 128
 	life   = 86400
 )
 
-// isOver is is_over() of bpf/flow.h: the flow has expired, and its word may be reused. A flow that was seen after now
-// was read has not.
+// isOver reports whether a flow has expired, so that its word may be reused: is_over() of bpf/flow.h. A flow whose last packet came after now was
+// read has not expired.
 func isOver(word, now uint64) bool {
 	limit := uint64(linger)
 	if stateOf(word).rank() > 0 {
@@ -169,7 +168,7 @@ func isOver(word, now uint64) bool {
 	return age > limit && age <= seenMask/2
 }
 
-// Len returns the number of connections in the table that have not expired, and the number that fit.
+// Len returns the number of connections in the table that have not expired, and the capacity of the table.
 func (f *Table) Len() (used, fit int) {
 	now := uint64(image.Monotonic().Seconds()) & seenMask
 	for number := range f.filter {

@@ -10,11 +10,11 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// long is the length of trials: a busy machine may take its time to look at one. expire ends them, and others end otherwise.
+// long is the length of trials that must not expire during a test, also on a busy machine. The test or expire ends them.
 const long = time.Hour
 
-// TestTrial has the devices of the old and of the new policy, those in generic mode with an asterisk, and what decides
-// on fw0 and fw1 before and after the deadline.
+// TestTrial has pairs of an old and a new policy on different devices. An asterisk means generic mode. It checks which policy decides on fw0 and fw1
+// before and after the deadline.
 func TestTrial(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -60,7 +60,7 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// runsBoth checks what Running and Standby say, by the devices of the policy that decides and of that which does not.
+// runsBoth checks the results of Running and Standby: the devices of the policy that decides, and those of the other policy.
 func runsBoth(t *testing.T, s *datapath.State, now, other string) {
 	t.Helper()
 	got := running(t, s)
@@ -79,7 +79,7 @@ func runsBoth(t *testing.T, s *datapath.State, now, other string) {
 	}
 }
 
-// TestTrialPackets sees the deadline by packets on a wire, in both modes.
+// TestTrialPackets checks the deadline with packets on a veth, in both modes.
 func TestTrialPackets(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -106,7 +106,7 @@ func TestTrialPackets(t *testing.T) {
 	}
 }
 
-// TestConfirm has what is left of a trial that is confirmed: one generation that is attached, and one that is kept.
+// TestConfirm checks the state after a confirmed trial: one generation is attached, and one is kept.
 func TestConfirm(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -146,7 +146,7 @@ func TestConfirm(t *testing.T) {
 	unloaded(t, s)
 }
 
-// TestRollback goes back from trials, expired or not, and from what was confirmed, to and fro.
+// TestRollback rolls back from trials, expired or not, and back and forth between confirmed generations.
 func TestRollback(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -192,7 +192,7 @@ func TestRollback(t *testing.T) {
 	unloaded(t, s)
 }
 
-// TestTrialReplaced installs over a trial: the old policy remains the one to return to.
+// TestTrialReplaced installs over a trial. Rollback must still return to the old policy.
 func TestTrialReplaced(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -216,7 +216,7 @@ func TestTrialReplaced(t *testing.T) {
 	unloaded(t, s)
 }
 
-// TestTrialFails has trials that a device refuses: all is as it was, also a trial before it.
+// TestTrialFails runs trials in which a device refuses the program. Nothing may change, and an earlier trial must continue.
 func TestTrialFails(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

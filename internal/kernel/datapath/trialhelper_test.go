@@ -21,17 +21,17 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// slots tell the policies of the tests from each other: each drops everything that comes in, and responses that leave,
-// and counts them in its own slot.
+// slots distinguish the policies of the tests. Each policy drops all packets that enter and all responses that leave, and counts them in its own
+// slot.
 var slots = map[string]uint32{"older": 70, "old": 71, "new": 72, "newer": 73}
 
-// policy loads the policy of a name.
+// policy loads the policy with a given name.
 func policy(t *testing.T, name string) *datapath.Program {
 	t.Helper()
 	return loadInside(t, guarding(slots[name]))
 }
 
-// ending is when a trial of this length from now on ends; of 0, there is none.
+// ending returns the end of a trial that starts now and has the given length. For the length 0 it returns the zero time.
 func ending(trial time.Duration) time.Time {
 	if trial == 0 {
 		return time.Time{}
@@ -39,7 +39,7 @@ func ending(trial time.Duration) time.Time {
 	return time.Now().Add(trial)
 }
 
-// begin counts the time of a trial from now on: installing may have taken long.
+// begin sets the end of a trial to the given length from now, because installing may have taken long.
 func begin(t *testing.T, s *datapath.State, trial time.Duration) {
 	t.Helper()
 	if trial == 0 {
@@ -50,7 +50,7 @@ func begin(t *testing.T, s *datapath.State, trial time.Duration) {
 	}
 }
 
-// put installs the policy of a name.
+// put installs the policy with this name.
 func put(t *testing.T, s *datapath.State, name string, trial time.Duration, to []datapath.Attachment) []*datapath.Device {
 	t.Helper()
 	devices, err := s.Install(policy(t, name), []byte(name), to, ending(trial))
@@ -61,7 +61,7 @@ func put(t *testing.T, s *datapath.State, name string, trial time.Duration, to [
 	return devices
 }
 
-// in lists devices with their mode: generic for those that have an asterisk.
+// in returns the devices with their modes. An asterisk means generic mode.
 func in(devices string) (to []datapath.Attachment) {
 	for _, d := range strings.Fields(devices) {
 		a := datapath.Attachment{Device: d, Mode: datapath.Native}
@@ -73,8 +73,8 @@ func in(devices string) (to []datapath.Attachment) {
 	return to
 }
 
-// decides runs what is attached to a device on packets, one that comes and one that leaves, and returns the name of the
-// policy that counts them; "pass" when none does, "" when nothing is attached, and both when they differ.
+// decides runs the programs of a device on a packet that enters and on one that leaves. It returns the name of the policy that counts both. It
+// returns "pass" if no policy counts them, "" if no program is attached, and both names if they differ.
 func decides(t *testing.T, name string) string {
 	t.Helper()
 	dev := device(t, name)
@@ -114,7 +114,7 @@ func decidesComing(t *testing.T, dev netlink.Link) string {
 	})
 }
 
-// counts returns the name of the policy that counts most while something is done, "pass" if none does.
+// counts returns the name of the policy that counts most packets while do runs. It returns "pass" if no policy counts any.
 func counts(t *testing.T, do func()) string {
 	t.Helper()
 	before := counted(t)
@@ -128,7 +128,7 @@ func counts(t *testing.T, do func()) string {
 	return name
 }
 
-// counted has what each policy has counted in all generations there are.
+// counted returns the counts of each policy, summed over all existing generations.
 func counted(t *testing.T) map[string]uint64 {
 	t.Helper()
 	sums := map[string]uint64{}
@@ -139,7 +139,7 @@ func counted(t *testing.T) map[string]uint64 {
 	for _, pin := range pins {
 		m, err := ebpf.LoadPinnedMap(pin, nil)
 		if err != nil {
-			continue // it has gone since
+			continue // has been removed since
 		}
 		all, err := datapath.ReadCounters(m, 80)
 		m.Close()
@@ -153,13 +153,13 @@ func counted(t *testing.T) map[string]uint64 {
 	return sums
 }
 
-// state is what decides on fw0 and on fw1.
+// state returns which policies decide on fw0 and on fw1.
 func state(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(decides(t, "fw0") + " " + decides(t, "fw1"))
 }
 
-// expect checks what decides on the two devices.
+// expect checks which policies decide on the two devices.
 func expect(t *testing.T, when, want string) {
 	t.Helper()
 	if got := state(t); got != want {
@@ -167,7 +167,7 @@ func expect(t *testing.T, when, want string) {
 	}
 }
 
-// running describes what is said to run: a policy and its devices, newest first.
+// running returns what Running reports: policies with their devices, newest first.
 func running(t *testing.T, s *datapath.State) string {
 	t.Helper()
 	generations, err := s.Running()
@@ -189,7 +189,7 @@ func running(t *testing.T, s *datapath.State) string {
 	return strings.Join(text, "; ")
 }
 
-// pins lists the directories of the state, and the links.
+// pins lists the directories and the links of the state.
 func pins(t *testing.T) (names []string) {
 	t.Helper()
 	for _, pattern := range []string{"generation-*", "trial-*", "links/*"} {
@@ -205,7 +205,7 @@ func pins(t *testing.T) (names []string) {
 	return names
 }
 
-// havePins checks what directories and links there are.
+// havePins checks which directories and links there are.
 func havePins(t *testing.T, when string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
@@ -214,14 +214,14 @@ func havePins(t *testing.T, when string, want ...string) {
 	}
 }
 
-// expire has the trial end soon, and waits for its deadline.
+// expire makes the trial end soon, and waits for its deadline.
 func expire(t *testing.T, s *datapath.State) {
 	t.Helper()
 	begin(t, s, 100*time.Millisecond)
 	untilExpired(t, s)
 }
 
-// untilExpired waits for the deadline of the trial, which there must be.
+// untilExpired waits for the deadline of the trial. There must be one.
 func untilExpired(t *testing.T, s *datapath.State) {
 	t.Helper()
 	trial, err := s.Trial()
@@ -234,10 +234,10 @@ func untilExpired(t *testing.T, s *datapath.State) {
 	}
 }
 
-// childVar has, in the environment of a process of tests, what it is to do with the state.
+// childVar is the environment variable with the task of a process that the tests start.
 const childVar = "FLOODWALL_TEST_CHILD"
 
-// TestChild is no test: it is what a process does that the tests start, in order to kill it.
+// TestChild is not a test. It is the code of the processes that the tests start in order to kill them.
 func TestChild(t *testing.T) {
 	task := strings.Fields(os.Getenv(childVar))
 	if len(task) == 0 {
@@ -268,8 +268,8 @@ func TestChild(t *testing.T) {
 	select {} // until it is killed
 }
 
-// child starts a process that does a task, and returns it when it has come to a line, with the rest of that line. The
-// caller kills it.
+// child starts a process that does a task, and waits until the process prints a certain line. It returns the process and the rest of that line. The
+// caller must kill the process.
 func child(t *testing.T, task, line string) (cmd *exec.Cmd, rest string) {
 	t.Helper()
 	cmd = exec.Command("/proc/self/exe", "-test.run=^TestChild$", "-test.timeout=60s")
@@ -303,7 +303,7 @@ func kill(t *testing.T, cmd *exec.Cmd) {
 	cmd.Wait()
 }
 
-// whole has a process do a task to its end, kills it, and returns how long the task took.
+// whole lets a process do a task to the end, kills the process, and returns how long the task took.
 func whole(t *testing.T, task string) time.Duration {
 	t.Helper()
 	cmd, rest := child(t, task, "done")
@@ -315,7 +315,7 @@ func whole(t *testing.T, task string) time.Duration {
 	return took
 }
 
-// killIn kills a process that does a task at a random moment of the time it takes, or little after.
+// killIn kills a process that does a task, at a random moment during the task or shortly after.
 func killIn(t *testing.T, r *rand.Rand, task string, takes time.Duration) {
 	t.Helper()
 	cmd, _ := child(t, task, "ready")
@@ -323,7 +323,7 @@ func killIn(t *testing.T, r *rand.Rand, task string, takes time.Duration) {
 	kill(t, cmd)
 }
 
-// unloaded unloads; then nothing is left, neither pins nor programs, links and maps.
+// unloaded unloads, and checks that no pins, programs, links and maps are left.
 func unloaded(t *testing.T, s *datapath.State) {
 	t.Helper()
 	unloadAll(t, s)
@@ -338,7 +338,7 @@ func unloaded(t *testing.T, s *datapath.State) {
 	}
 }
 
-// cable makes fw0 and fw1.
+// cable makes the veth pair of fw0 and fw1.
 func cable(t *testing.T) *datapath.State {
 	t.Helper()
 	testutil.Veth(t, "fw0", "fw1")

@@ -14,18 +14,18 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// The layout of a ring buffer's memory as user space maps it: a page with the position of the reader, one with that of the writer, and the
-// records (kernel/bpf/ringbuf.c). Each record has a header of 8 bytes, whose first word is its length with two flags.
+// The layout of a ring buffer's memory in user space: a page with the reader's position, a page with the writer's position, and the records
+// (kernel/bpf/ringbuf.c). Each record has a header of 8 bytes. The first word of the header is the length of the record, with two flags.
 const (
 	ringHeader = 8
-	ringBusy   = 1 << 31 // it is being written
+	ringBusy   = 1 << 31 // the record is being written
 )
 
-// Unread is for how long the oldest sample of the traffic waits for its reader, the daemon: 0 when none waits, or when the policy has none taken.
-// It takes nothing from the reader.
+// Unread returns the time for which the oldest sample of the traffic has waited for its reader, the daemon. It returns 0 when no sample waits, or
+// when the policy takes no samples. It does not consume samples.
 func (g *Generation) Unread() (time.Duration, error) {
 	m, err := g.pinned(image.Traffic)
-	if format := new(FormatError); errors.Is(err, os.ErrNotExist) || errors.As(err, &format) { // the daemon that reads it is of that version, too
+	if format := new(FormatError); errors.Is(err, os.ErrNotExist) || errors.As(err, &format) { // then the daemon also has the other version
 		return 0, nil
 	}
 	if err != nil {
@@ -45,9 +45,9 @@ func (g *Generation) Unread() (time.Duration, error) {
 	}
 	record := memory[2*page:]
 	header := int(read) & (size - 1)
-	began := int(read+ringHeader) & (size - 1) // a header never wraps, and what follows it may
+	began := int(read+ringHeader) & (size - 1) // a header never wraps, but the data after it may
 	length, taken := binary.NativeEndian.Uint32(record[header:]), time.Duration(binary.NativeEndian.Uint64(record[began:]))
-	if length&ringBusy != 0 || at(0) != read { // the reader has gone on meanwhile
+	if length&ringBusy != 0 || at(0) != read { // the record is incomplete, or the reader has advanced meanwhile
 		return 0, nil
 	}
 	return max(0, image.Monotonic()-taken), nil

@@ -8,15 +8,15 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// VerifiedClients counts the clients of the generation that are known to be who they say, at the moment, and says how many
-// can be; both are 0 when it knows none ever. The kernel copies them thousands at a time, so that it takes milliseconds.
+// VerifiedClients returns the number of clients that are verified now, and the largest possible number. Both are 0 when the generation verifies no
+// clients. The kernel copies thousands of entries in each call, so VerifiedClients takes milliseconds.
 func (g *Generation) VerifiedClients() (clients, most int, err error) {
 	m, err := g.verified()
 	if m == nil || err != nil {
 		return 0, 0, err
 	}
 	defer m.Close()
-	const atOnce = 4096 // more than any bucket of the kernel's hash table has, or it refuses (kernel/bpf/hashtab.c, ENOSPC)
+	const atOnce = 4096 // must be more than the largest bucket of the kernel's hash table has, or the kernel returns ENOSPC (kernel/bpf/hashtab.c)
 	keys, expiries := make([][16]byte, atOnce), make([]uint32, atOnce)
 	now := uint32(image.Monotonic().Seconds())
 	var cursor ebpf.MapBatchCursor

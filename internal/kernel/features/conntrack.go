@@ -14,16 +14,16 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// countFile is there while the kernel has conntrack, built in or as a module.
+// countFile exists if the kernel has conntrack, built in or as a loaded module.
 const countFile = "/proc/sys/net/netfilter/nf_conntrack_count"
 
-// noConntrack says that the kernel has no conntrack, and why it could not load it.
+// noConntrack returns the error that the kernel has no conntrack. cause says why the kernel could not load the module.
 func noConntrack(cause, remedy string) error {
 	return wording.Hinted("the module nf_conntrack is not loaded, and the kernel could not load it: "+cause, remedy)
 }
 
-// ConntrackLookup returns an error if XDP programs cannot look up connections in conntrack. It has the kernel
-// load conntrack's module, and returns an error with a remedy if that fails.
+// ConntrackLookup returns an error if XDP programs cannot look up connections in conntrack. It makes the kernel load conntrack's module. If that
+// fails, the error has a remedy.
 func ConntrackLookup() error {
 	if err := loadConntrack(); err != nil {
 		return err
@@ -31,9 +31,9 @@ func ConntrackLookup() error {
 	return kfuncSupported("bpf_xdp_ct_lookup", "5.18, when it is built with conntrack")
 }
 
-// loadConntrack has the kernel load conntrack if it is not loaded. The kernel runs the host's modprobe when it is asked
-// for the table (nfnetlink_rcv_msg of net/netfilter/nfnetlink.c). That takes CAP_NET_ADMIN and not CAP_SYS_MODULE,
-// needs no modprobe in this file system, and works from a container.
+// loadConntrack makes the kernel load conntrack if it is not loaded. When a process asks for conntrack's table, the kernel runs the host's modprobe
+// (nfnetlink_rcv_msg of net/netfilter/nfnetlink.c). The request requires CAP_NET_ADMIN, not CAP_SYS_MODULE. This file system needs no modprobe, so
+// the request also works from a container.
 func loadConntrack() error {
 	if hasConntrack() {
 		return nil
@@ -50,8 +50,7 @@ func hasConntrack() bool {
 	return err == nil
 }
 
-// whyUnloaded returns the reason for which the kernel has not loaded conntrack; asked is the error of the request for
-// the table.
+// whyUnloaded returns the reason why the kernel has not loaded conntrack. `asked` is the error of the request for conntrack's table.
 func whyUnloaded(asked error) error {
 	disabled, _ := os.ReadFile("/proc/sys/kernel/modules_disabled")
 	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
@@ -75,7 +74,7 @@ func whyUnloaded(asked error) error {
 	return noConntrack(fmt.Sprintf("asked for the table, it answered: %v", asked), "`modprobe nf_conntrack` says why")
 }
 
-// hasModule reports whether a module, which may be compressed, is in a directory of modules that depmod has listed.
+// hasModule reports whether a directory of modules has a module, which may be compressed. It reads the list of depmod.
 func hasModule(directory, name string) bool {
 	list, err := os.ReadFile(filepath.Join(directory, "modules.dep"))
 	for line := range strings.Lines(string(list)) {
@@ -85,5 +84,5 @@ func hasModule(directory, name string) bool {
 			return err == nil
 		}
 	}
-	return err != nil // without a list nothing is known
+	return err != nil // without the list assume that the module exists
 }

@@ -12,11 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TCX returns an error when the kernel has no TCX: links at the tc hook, which go on without a process and change their program in one step.
+// TCX returns an error when the kernel has no TCX. Links of TCX at the tc hook stay without a process, and their program can be replaced atomically.
 func TCX() error { return tcxSupported(ebpf.AttachTCXEgress) }
 
-// Egress returns an error when no program can see what leaves a device: neither by TCX nor by the qdisc clsact, which needs the modules
-// sch_ingress and cls_bpf. A process that may make no namespace to try it in takes clsact for there.
+// Egress returns an error when no program can see the packets that leave a device. A program can see them with TCX or with the qdisc clsact, which
+// needs the modules sch_ingress and cls_bpf. To test clsact, Egress creates a namespace. If this process may not create one, Egress assumes that
+// clsact works.
 func Egress() error {
 	tcx := TCX()
 	if tcx == nil {
@@ -28,7 +29,7 @@ func Egress() error {
 	return nil
 }
 
-// tryClsact adds the qdisc and a filter to a device of a namespace of its own.
+// tryClsact adds the qdisc clsact and a filter to a device in a separate namespace.
 func tryClsact() error {
 	tried := make(chan error)
 	go func() {
@@ -59,8 +60,8 @@ func tryClsact() error {
 	return <-tried
 }
 
-// ReadsKernel reports whether programs at the tc hook may read the kernel's memory: not where it is locked down for confidentiality
-// (kernel_lockdown(7)), nor without CAP_PERFMON.
+// ReadsKernel reports whether programs at the tc hook may read the kernel's memory. It returns false when the kernel is locked down for
+// confidentiality (kernel_lockdown(7)), or without CAP_PERFMON.
 func ReadsKernel() bool {
 	return features.HaveProgramHelper(ebpf.SchedCLS, asm.FnProbeReadKernel) == nil
 }

@@ -1,5 +1,5 @@
-// This file asks devices what their drivers say of themselves (include/uapi/linux/ethtool.h). It changes nothing.
-// A device is looked for in the network namespace of the thread that called Open.
+// This file reads properties of devices from their drivers (include/uapi/linux/ethtool.h). It changes nothing. The devices are those in the network
+// namespace of the thread that called Open.
 
 package features
 
@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a socket through which requests go.
+// Conn is a socket for ethtool requests.
 type Conn struct{ fd int }
 
-// Open makes a Conn. It needs no rights.
+// Open opens a Conn. It needs no rights.
 func Open() (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -25,7 +25,7 @@ func Open() (*Conn, error) {
 	return &Conn{fd}, nil
 }
 
-// Close ends the Conn.
+// Close closes the socket.
 func (c *Conn) Close() { unix.Close(c.fd) }
 
 // ifreq is struct ifreq (linux/if.h) with a pointer as its data.
@@ -35,8 +35,8 @@ type ifreq struct {
 	_    [16]byte
 }
 
-// ask issues one request; buf holds it and receives the answer. The kernel's errno is returned as it is: EOPNOTSUPP
-// when the driver does not know the request.
+// ask sends one request. buf has the request and receives the answer. ask returns the kernel's errno unchanged. The errno is EOPNOTSUPP when the
+// driver does not support the request.
 func (c *Conn) ask(device string, buf []byte) error {
 	if len(device) >= unix.IFNAMSIZ {
 		return unix.ENODEV
@@ -53,7 +53,7 @@ func (c *Conn) ask(device string, buf []byte) error {
 	return nil
 }
 
-// words asks with a command and returns so many 32-bit words that follow it in the answer.
+// words sends a command. It returns the first n 32-bit words that follow the command in the answer.
 func (c *Conn) words(device string, command uint32, n int) ([]uint32, error) {
 	buf := request(4*n, command)
 	if err := c.ask(device, buf); err != nil {
@@ -75,7 +75,7 @@ func request(answer int, words ...uint32) []byte {
 	return append(buf, make([]byte, answer)...)
 }
 
-// Driver is the name of the device's driver (struct ethtool_drvinfo).
+// Driver returns the name of the device's driver (struct ethtool_drvinfo).
 func (c *Conn) Driver(device string) (string, error) {
 	const size = int(unsafe.Sizeof(unix.EthtoolDrvinfo{}))
 	buf := request(size-4, unix.ETHTOOL_GDRVINFO)
@@ -85,13 +85,13 @@ func (c *Conn) Driver(device string) (string, error) {
 	return text(buf[4:36]), nil
 }
 
-// Channels are a device's queues, each with an interrupt of its own (struct ethtool_channels).
+// Channels are the numbers of a device's queues (struct ethtool_channels). Each queue has its own interrupt.
 type Channels struct {
-	MaxRX, MaxTX, MaxCombined uint32 // what the device can have
-	RX, TX, Combined          uint32 // what it has
+	MaxRX, MaxTX, MaxCombined uint32 // maximum numbers
+	RX, TX, Combined          uint32 // present numbers
 }
 
-// Channels returns the device's queues.
+// Channels returns the numbers of the device's queues.
 func (c *Conn) Channels(device string) (Channels, error) {
 	w, err := c.words(device, unix.ETHTOOL_GCHANNELS, 8)
 	if err != nil {
@@ -112,13 +112,13 @@ func (c *Conn) Rings(device string) (Rings, error) {
 	return Rings{Max: w[0], Size: w[4]}, nil
 }
 
-// Feature is an offload, or another thing that a device can do.
+// Feature is an offload, or another property of a device that can be switched on or off.
 type Feature struct {
 	On    bool
-	Fixed bool // nobody can change it
+	Fixed bool // it cannot be changed
 }
 
-// Features returns the device's features by the kernel's names for them (net/ethtool/common.c).
+// Features returns the device's features, by the kernel's names (net/ethtool/common.c).
 func (c *Conn) Features(device string) (map[string]Feature, error) {
 	names, err := c.strings(device, setFeatures)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *Conn) Features(device string) (map[string]Feature, error) {
 	return features, nil
 }
 
-// Stats returns all of the device's own counters (ethtool -S), by the driver's names for them.
+// Stats returns all counters of the device's driver (ethtool -S), by the driver's names.
 func (c *Conn) Stats(device string) (map[string]uint64, error) {
 	names, err := c.strings(device, setStats)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestVeth compares what a veth says with what the tool ethtool reads from it, before and after changes.
+// TestVeth compares the features of a veth with those that the tool ethtool shows, before and after changes.
 func TestVeth(t *testing.T) {
 	testutil.RequireTool(t, "ethtool")
 	if !testutil.Inside(t) {

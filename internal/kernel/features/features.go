@@ -11,7 +11,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// probe loads a program for the tc hook that does nothing.
+// probe loads an empty program for the tc hook.
 func probe() (*ebpf.Program, error) {
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "probe", Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
@@ -29,7 +29,7 @@ func tcxSupported(at ebpf.AttachType) error {
 		return err
 	}
 	defer prog.Close()
-	const nowhere = 0 // no device has this number: a kernel that knows TCX says so
+	const nowhere = 0 // no device has this index; a kernel with TCX returns another error
 	_, err = link.AttachTCX(link.TCXOptions{Interface: nowhere, Program: prog, Attach: at})
 	if errors.Is(err, link.ErrNotSupported) {
 		return errors.New("the kernel has no TCX, which Linux has since 6.6")
@@ -37,7 +37,7 @@ func tcxSupported(at ebpf.AttachType) error {
 	return nil
 }
 
-// Reqsk returns an error when the kernel cannot be given connections whose cookie a program has checked.
+// Reqsk returns an error when a program cannot pass a connection to the kernel after it has checked the connection's cookie.
 func Reqsk() error {
 	if err := tcxSupported(ebpf.AttachTCXIngress); err != nil {
 		return err
@@ -45,7 +45,7 @@ func Reqsk() error {
 	return kfuncSupported("bpf_sk_assign_tcp_reqsk", "6.9, when it is built with SYN cookies")
 }
 
-// kfuncSupported looks for a function of the kernel or of a module in the type information by which programs call it.
+// kfuncSupported looks for a kernel function in the type information (BTF) of the kernel and its modules.
 func kfuncSupported(name, since string) error {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestFeatures asks the kernel that the tests run on, which has all. A container may keep from conntrack.
+// TestFeatures tests the kernel on which the tests run, which must have all features. A container may lack access to conntrack.
 func TestFeatures(t *testing.T) {
 	testutil.RequireRoot(t)
 	for name, err := range map[string]error{

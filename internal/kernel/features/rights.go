@@ -1,4 +1,4 @@
-// This file asks which capabilities this process has, and says what those that it lacks are for.
+// This file checks the capabilities of this process, and says why the missing ones are needed.
 
 package features
 
@@ -11,14 +11,14 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Need is a capability that something takes.
+// Need is a capability that an operation requires.
 type Need struct {
 	number    int
 	name, why string
-	admin     bool // CAP_SYS_ADMIN stands for it: bpf_capable and perfmon_capable of include/linux/capability.h
+	admin     bool // whether CAP_SYS_ADMIN includes it: bpf_capable and perfmon_capable of include/linux/capability.h
 }
 
-// What the kernel and the tools ask for (bpf_prog_load and bpf_check of kernel/bpf; libxt_set of iptables).
+// The capabilities that the kernel and the tools require (bpf_prog_load and bpf_check of kernel/bpf; libxt_set of iptables).
 var (
 	BPF      = Need{unix.CAP_BPF, "CAP_BPF", "the kernel asks for to load programs and make maps", true}
 	NetAdmin = Need{unix.CAP_NET_ADMIN, "CAP_NET_ADMIN", "the kernel asks for to change devices and netfilter", false}
@@ -27,12 +27,12 @@ var (
 	NetRaw = Need{unix.CAP_NET_RAW, "CAP_NET_RAW", "iptables asks for to open the socket by which it finds sets", false}
 )
 
-// CheckRights returns an *Error when this process lacks any of the capabilities that something takes.
+// CheckRights returns an error when this process lacks any of the capabilities that an operation requires.
 func CheckRights(what string, needs ...Need) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
-		return nil // the kernel will say
+		return nil // the kernel reports missing capabilities later
 	}
 	has := func(c int) bool { return data[c/32].Effective>>(c%32)&1 == 1 }
 	var names, each []string

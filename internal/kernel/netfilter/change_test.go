@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestLife has a generation loaded, replaced, tried, confirmed, rolled back and removed, each seen by packets.
+// TestLife loads a generation, replaces it, starts a trial, confirms, rolls back and removes. Packets show the effect of each change.
 func TestLife(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -60,8 +60,7 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// TestExpiry has a trial end while packets come in: none passes that both generations drop, none is lost that both
-// pass.
+// TestExpiry lets a trial expire while packets come in. No packet that both generations drop may pass, and no packet that both pass may be lost.
 func TestExpiry(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -79,8 +78,8 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// expire has generation 2 on trial, in place of 1, until 1 decides again. For a moment both decide. Where the machine was
-// too busy to see that, it has another trial, which is longer.
+// expire puts generation 2 on trial in place of 1, and waits until 1 decides again. For a moment both decide. If the machine was too busy for the
+// test to see that, expire starts a longer trial.
 func (b *bench) expire(trial time.Duration) {
 	b.Helper()
 	for ; ; trial *= 2 {
@@ -106,7 +105,7 @@ func (b *bench) expire(trial time.Duration) {
 	}
 }
 
-// TestBeside has two generations decide until the new one succeeds the old one, for a trial or for good.
+// TestBeside lets two generations decide until the new one replaces the old one, on trial or permanently.
 func TestBeside(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -135,7 +134,7 @@ func TestBeside(t *testing.T) {
 	})
 }
 
-// TestFirstTrial has a trial with nothing before it.
+// TestFirstTrial runs a trial of the first generation.
 func TestFirstTrial(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -151,11 +150,11 @@ func TestFirstTrial(t *testing.T) {
 	})
 }
 
-// ticks are some of the kernel's clock, by which elements end: no more than 10 ms each.
+// ticks is the time of some ticks of the kernel's clock, which are at most 10 ms each. Elements expire at a tick.
 const ticks = 50 * time.Millisecond
 
-// firstTrial has generation 1 on trial with nothing before it, and returns what look says meanwhile, after the end of the trial. Where
-// the machine is too busy to look in time, it has another trial, which is longer.
+// firstTrial puts generation 1 on trial, without an earlier generation. After the end of the trial, it returns the result of look during the trial.
+// If the machine is too busy for look to run in time, it starts a longer trial.
 func (b *bench) firstTrial(look func() string) string {
 	b.Helper()
 	for trial := 2 * time.Second; ; trial *= 2 {
@@ -170,7 +169,7 @@ func (b *bench) firstTrial(look func() string) string {
 	}
 }
 
-// TestSwaps changes generations, in all ways that there are, while packets come in that both drop, or both pass.
+// TestSwaps changes between generations in all possible ways, while packets come in that both drop or that both pass.
 func TestSwaps(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -195,7 +194,7 @@ func TestSwaps(t *testing.T) {
 	})
 }
 
-// TestForward has packets that the host forwards, through the forward chain of an inert table, whose verdict is drop.
+// TestForward sends packets that the host forwards through the forward chain of an inert table, whose verdict is drop.
 func TestForward(t *testing.T) {
 	on(t, []string{"nft"}, func(t *testing.T, b *bench) {
 		g := b.generations.(nftGenerations)

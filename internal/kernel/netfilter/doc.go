@@ -1,31 +1,27 @@
-// Package netfilter puts a compiled policy into nftables, or into iptables with ipset, through the system's own tools,
-// in one transaction. It also keeps conntrack strict while a policy needs that. It knows no rules of a policy:
-// compile/nftables and compile/iptables write the scripts.
+// Package netfilter loads a compiled policy into nftables, or into iptables with ipset, through the system's own tools, in one transaction. It reads
+// the content of nftables directly from the kernel (package nftable), not through nft. It also keeps conntrack strict while a policy needs that. It
+// knows no rules of a policy: compile/nftables and compile/iptables write the scripts.
 //
-// In nftables a generation is one table of family inet, and perhaps one of family netdev of the same name. In iptables
-// it is a set of user chains of the tables raw and filter in both families, ipsets, and jumps to the chains from
-// built-in ones, which are called hooks here. Names tell generations from other people's rules; nothing else is
-// touched, and nothing is flushed.
+// In nftables a generation is one table of family inet, and possibly one of family netdev with the same name. In iptables it is a set of user chains
+// of the tables raw and filter in both families, ipsets, and jumps from built-in chains to its chains. These jumps are called hooks here. Generations
+// are distinguished from other rules by their names. Nothing else is changed, and nothing is flushed.
 //
-// A change takes these steps, and whichever of them is the last that this process lives to do, the old generation or
-// the new one decides:
+// A change takes these steps. If this process dies after any step, either the old generation or the new one decides:
 //
-//  1. The new generation is loaded inert: a guard at its entry, which asks a set named trial, lets all packets by.
-//  2. What the kernel holds is read back and compared with what was asked.
-//  3. Elements with a timeout enter the set trial: the new generation decides, beside the old one.
-//  4. A guard with a set named superseded lets all packets by the old generation, or the old one is removed.
-//     The set has its elements, with timeouts, before step 3, and before anything asks it: step 4 may take as long as it will.
+//  1. The new generation is loaded inert: a guard at its start, which looks up a set named trial, makes all packets bypass it.
+//  2. The content of the kernel is read back and compared with the script.
+//  3. Elements with a timeout are added to the set trial: the new generation decides, beside the old one.
+//  4. A guard with a set named superseded makes all packets bypass the old generation, or the old one is removed.
+//     The set gets its elements, with timeouts, before step 3, and before any rule looks it up. So step 4 may take any time.
 //
-// Between 3 and 4, some milliseconds, both decide and a packet passes when both pass it. So a packet on its way from
-// one chain to the next while the generations change cannot slip through between them. When step 4 is never done, the
-// elements expire.
+// Between steps 3 and 4, for some milliseconds, both generations decide, and a packet passes only if both pass it. So a packet that is between two
+// chains during the change cannot bypass both generations. If step 4 is never done, the elements expire.
 //
-// A trial ends in the same way. The elements of both sets carry timeouts, and the kernel compares them with the clock
-// at each lookup (nft_set_elem_expired in net/netfilter/nft_set_hash.c, ip_set_timeout_expired in
-// net/netfilter/ipset/ip_set_hash_gen.h), so that the old generation decides again on time with every process dead.
-// Those of superseded expire a second earlier: in that second both generations decide.
+// A trial ends in the same way. The elements of both sets have timeouts, and the kernel compares them with the clock at each lookup
+// (nft_set_elem_expired in net/netfilter/nft_set_hash.c, ip_set_timeout_expired in net/netfilter/ipset/ip_set_hash_gen.h). So the old generation
+// decides again on time, also if every process is dead. The elements of superseded expire a second earlier. In that second both generations decide.
 //
-// The caller holds a lock: two changes at a time are not provided for.
+// The caller must hold a lock: two changes at the same time are not supported.
 //
 //	nft, err := netfilter.FindNft(ctx)
 //	err = nft.Load(ctx, table, before, time.Minute) // on trial

@@ -11,23 +11,23 @@ import (
 // Element is an entry of a dynamic set.
 type Element struct {
 	Prefix netip.Prefix
-	// Timeout is the time for which the entry stays. When inserting, 0 means the set's default, and anything beyond 50 years means for
-	// ever. In a list it is the time left, and 0 means for ever.
+	// Timeout is the lifetime of the entry. In an insertion, 0 means the set's default timeout, and more than 50 years means no timeout. In a list,
+	// Timeout is the time left, and 0 means no timeout.
 	Timeout time.Duration
 	Comment string
-	// Anew removes an entry that is there and inserts it again, in one transaction: nftables does not change the comment of an entry that
-	// stays.
+	// Anew says that an existing entry is removed and inserted again, in one transaction. It is needed for a new comment, because nftables cannot
+	// change the comment of an existing entry.
 	Anew bool
 }
 
-// never stands for no timeout. Before Linux 6.12 a set with a default timeout takes no other value for it.
+// never is the timeout that stands for no timeout. Before Linux 6.12 a set with a default timeout accepts no other value for this.
 const never = 50 * 365 * day
 
-// Overlap is a prefix that cannot be in a set beside another one.
+// Overlap is a prefix that a set cannot hold because it overlaps the prefix With in the set.
 type Overlap struct{ Prefix, With netip.Prefix }
 
-// OverlapError lists what was not inserted: a set of nftables cannot hold a prefix and another one inside of it. All
-// other elements of the same call are in the set.
+// OverlapError lists the elements that were not inserted. A set of nftables cannot hold a prefix and another prefix inside it. All other elements of
+// the same call were inserted.
 type OverlapError struct {
 	Set      string
 	Overlaps []Overlap
@@ -50,7 +50,7 @@ func (e *OverlapError) Hint() string {
 	return "remove the entry that is in the set first; a larger prefix covers the smaller one anyway"
 }
 
-// ElementError says why an element does not fit a set. Nothing was inserted.
+// ElementError says why a set cannot hold an element. No element of the call was inserted.
 type ElementError struct {
 	Set    string
 	Prefix netip.Prefix
@@ -62,14 +62,14 @@ func (e *ElementError) Error() string { return fmt.Sprintf("set %s: %s: %s", e.S
 // setKind describes the elements that a set can hold.
 type setKind struct {
 	name           string
-	six            bool // IPv6, else IPv4
-	prefixes       bool // else single addresses
+	six            bool // true: IPv6; false: IPv4
+	prefixes       bool // true: prefixes; false: single addresses
 	timeouts       bool
 	comments       bool
-	longestComment int // bytes
+	longestComment int // in bytes
 }
 
-// check says what is wrong with an element for the set.
+// check returns an error if the set cannot hold an element.
 func (k setKind) check(e Element) error {
 	cause := ""
 	switch {
@@ -89,7 +89,8 @@ func (k setKind) check(e Element) error {
 	return &ElementError{Set: k.name, Prefix: e.Prefix, Cause: cause}
 }
 
-// comment is a comment in quotes, in the form that both tools accept: they have no escape for a quote, and end at a line's end.
+// comment returns a comment in quotes, in a form that both tools accept. The tools have no escape for a quote, and end a comment at the end of the
+// line.
 func (k setKind) comment(text string) string {
 	if text == "" || !k.comments {
 		return ""
@@ -106,7 +107,7 @@ func (k setKind) comment(text string) string {
 	return ` comment "` + shorten(clean, k.longestComment) + `"`
 }
 
-// last keeps the last of the elements with the same prefix, and sorts them so that a prefix precedes those inside it.
+// last keeps the last of the elements with the same prefix. It sorts the elements so that a prefix precedes the prefixes inside it.
 func last(elements []Element) []Element {
 	byPrefix := make(map[netip.Prefix]Element, len(elements))
 	for _, e := range elements {
@@ -120,7 +121,8 @@ func last(elements []Element) []Element {
 	return list
 }
 
-// apart splits elements, sorted by last, into those that overlap neither an earlier element nor one of the set, and the rest.
+// apart returns the elements that overlap no earlier element and no prefix of the set. It returns the other elements as overlaps. The function last
+// must have sorted the elements.
 func apart(elements []Element, set []netip.Prefix) (fit []Element, overlaps []Overlap) {
 	set = slices.Clone(set)
 	slices.SortFunc(set, netip.Prefix.Compare)
@@ -137,7 +139,7 @@ func apart(elements []Element, set []netip.Prefix) (fit []Element, overlaps []Ov
 	return fit, overlaps
 }
 
-// overlapping finds a prefix of a sorted set, in which none contains another, that overlaps p and is not p.
+// overlapping returns a prefix of a sorted set that overlaps p and is not equal to p. The prefixes of the set must not overlap each other.
 func overlapping(set []netip.Prefix, p netip.Prefix) (netip.Prefix, bool) {
 	at, found := slices.BinarySearchFunc(set, p, netip.Prefix.Compare)
 	if found {

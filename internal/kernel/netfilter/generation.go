@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// State is what a generation does at present.
+// State says whether a generation decides at present, and why.
 type State int
 
 // The states of a generation.
 const (
-	Absent   State = iota // the kernel has no generation of the name
+	Absent   State = iota // the kernel has no generation with this name
 	Settled               // it decides, until it is replaced
-	OnTrial               // it decides, and stops when its trial ends
-	Inert                 // it decides nothing: its trial ended unconfirmed, or its load was cut off
-	Aside                 // it decides nothing while its successor is on trial
-	Returned              // it decides again, as the trial of its successor ended; what kept it aside is still there
+	OnTrial               // it decides, and stops deciding when its trial ends
+	Inert                 // it does not decide: its trial ended unconfirmed, or its load was interrupted
+	Aside                 // it does not decide during the trial of its successor
+	Returned              // it decides again, because the trial of its successor has ended; its guard is still there
 )
 
 var stateNames = [...]string{"absent", "settled", "on trial", "inert", "aside", "returned"}
@@ -27,22 +27,22 @@ var stateNames = [...]string{"absent", "settled", "on trial", "inert", "aside", 
 // String is the state's name.
 func (s State) String() string { return stateNames[s] }
 
-// Decides reports whether packets are subject to the generation.
+// Decides reports whether the generation decides about packets.
 func (s State) Decides() bool { return s == Settled || s == OnTrial || s == Returned }
 
 const (
-	// MinTrial is the shortest trial. In the last second of each the old generation decides too.
+	// MinTrial is the shortest possible trial. In the last second of each trial the old generation also decides.
 	MinTrial = 2 * time.Second
-	// overlap is the last part of a trial, in which the old generation decides too.
+	// overlap is the last part of a trial. During it the old generation also decides.
 	overlap = time.Second
-	// handover is the longest time for which both generations decide if the process dies between the steps of a change without a trial.
+	// handover is the longest time for which both generations decide when the process dies between the steps of a change without a trial.
 	handover = 10 * time.Second
 )
 
-// Count is what a counter has counted; bytes are those of the packets from their network header on.
+// Count is the value of a counter. Bytes counts from the start of the network header.
 type Count struct{ Packets, Bytes uint64 }
 
-// StateError says that a generation is in a state that does not allow what was asked.
+// StateError says that the state of a generation does not allow the request.
 type StateError struct {
 	Name   string // the generation
 	State  State
@@ -54,7 +54,8 @@ func (e *StateError) Error() string { return fmt.Sprintf("generation %s is %s", 
 // Hint is the remedy.
 func (e *StateError) Hint() string { return e.Remedy }
 
-// UnlessAbsent is err, or nil for a StateError that says that the generation is Absent: another tool has removed it.
+// UnlessAbsent returns nil for a StateError with the state Absent, which means that another tool has removed the generation. It returns any other
+// error unchanged.
 func UnlessAbsent(err error) error {
 	var state *StateError
 	if errors.As(err, &state) && state.State == Absent {
@@ -63,7 +64,7 @@ func UnlessAbsent(err error) error {
 	return err
 }
 
-// ExpiredError says that a trial had ended before it was confirmed. Nothing was changed.
+// ExpiredError says that a trial ended before it was confirmed. Nothing was changed.
 type ExpiredError struct{ Name string }
 
 func (e *ExpiredError) Error() string {
@@ -75,8 +76,8 @@ func (e *ExpiredError) Hint() string {
 	return "the previous policy decides again; apply the new one once more, with more time to confirm"
 }
 
-// RemainsError says that a change is done, and the new generation decides, but remains of the old one are still there.
-// Clean removes them.
+// RemainsError says that a change is complete and the new generation decides, but parts of the old generation could not be removed. Clean removes
+// them.
 type RemainsError struct {
 	Name string // the old generation
 	Err  error
@@ -86,10 +87,10 @@ func (e *RemainsError) Error() string {
 	return fmt.Sprintf("removing generation %s: %v", e.Name, e.Err)
 }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *RemainsError) Unwrap() error { return e.Err }
 
-// checkTrial returns an error for a length that a trial cannot have; 0 means no trial.
+// checkTrial returns an error for an invalid trial time. 0 means no trial.
 func checkTrial(trial time.Duration) error {
 	if trial != 0 && trial < MinTrial {
 		return fmt.Errorf("a trial of %v is shorter than %v", trial, MinTrial)
@@ -97,8 +98,8 @@ func checkTrial(trial time.Duration) error {
 	return nil
 }
 
-// succeed begins a trial of a generation, or restarts it. The timer for the old generation's return starts before it is set aside, and
-// before the timer of the new one: so one of the two decides, however long a step takes.
+// succeed starts a trial of a generation, or starts its time again. It starts the timer for the return of the old generation before it sets that
+// generation aside, and before it starts the timer of the new generation. So one of the two always decides, however long a step takes.
 func succeed(ctx context.Context, t interface {
 	SetReturn(ctx context.Context, name, old string, trial time.Duration) error
 	Renew(ctx context.Context, name string, left time.Duration) error
@@ -116,7 +117,7 @@ func succeed(ctx context.Context, t interface {
 	return t.SetAside(ctx, name, old)
 }
 
-// replaceable checks that a new generation is not there yet, and that the old one, unless "", is on its own.
+// replaceable checks that the new generation does not exist yet, and that the old one is settled. old is "" for none.
 func replaceable(ctx context.Context, target interface {
 	Trial(context.Context, string) (time.Duration, State, error)
 }, name, old string) error {
@@ -142,7 +143,7 @@ func replaceable(ctx context.Context, target interface {
 	return nil
 }
 
-// undo runs clean, even when ctx is done, and adds its error to err.
+// undo calls clean, also when ctx has ended, and joins its error with err.
 func undo(ctx context.Context, err error, clean func(context.Context) error) error {
 	if failed := clean(context.WithoutCancel(ctx)); failed != nil {
 		return errors.Join(err, fmt.Errorf("undoing the change: %w", failed))
@@ -150,7 +151,7 @@ func undo(ctx context.Context, err error, clean func(context.Context) error) err
 	return err
 }
 
-// numbered selects the names that are prefix and a number, except those to keep.
+// numbered returns the names that consist of prefix and a number, except those in keep.
 func numbered(names []string, prefix string, keep []string) (found []string) {
 	for _, name := range names {
 		number, ok := strings.CutPrefix(name, prefix)

@@ -13,26 +13,26 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// Iptables is iptables and ip6tables, of either kind, with ipset.
+// Iptables has the programs iptables and ip6tables, of either kind, and ipset.
 type Iptables struct {
 	ipset    tool
-	families []*family // IPv4, and IPv6 where the kernel has it
-	lacks6   error     // why ip6tables does not work though the kernel has IPv6; nil: it does, or is not needed
+	families []*family // IPv4, and IPv6 if the kernel has it
+	lacks6   error     // why ip6tables does not work although the kernel has IPv6; nil if it works or is not needed
 }
 
 // family is iptables for one version of IP.
 type family struct {
 	version       string // 4 or 6
-	inet          string // how ipset calls it
+	inet          string // the name of the family in ipset
 	halves        [2]string
 	restore, save tool
 }
 
-// ipv6Proof is a file that the kernel has when it has IPv6.
+// ipv6Proof returns the path of a file that exists if the kernel has IPv6.
 var ipv6Proof = func() string { return sockets.ProcFile("if_inet6") }
 
-// FindIptables finds the programs. Without IPv6 in the kernel it does without ip6tables; so it does where that is missing or fails, and nothing
-// of a generation is in IPv6 (LacksIPv6). Without the capabilities that the programs take it returns a *rights.Error.
+// FindIptables finds the programs. It needs no ip6tables if the kernel has no IPv6. If ip6tables is missing or fails, it returns an Iptables for IPv4
+// only (LacksIPv6), or an error if a generation has IPv6 chains. It returns an error if the process lacks the capabilities that the tools need.
 func FindIptables() (*Iptables, error) {
 	if err := features.CheckRights("iptables and ipset", features.NetAdmin, features.NetRaw); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func FindIptables() (*Iptables, error) {
 	v6 := &family{version: "6", inet: "inet6", halves: [2]string{"::/1", "8000::/1"}}
 	err = v6.find("ip6tables")
 	if err == nil {
-		_, err = v6.read(context.Background()) // the next to read gets the same listing, without another run
+		_, err = v6.read(context.Background()) // the output is cached, so the next reader needs no other run of the tool
 	}
 	if err == nil {
 		x.families = append(x.families, v6)
@@ -71,8 +71,8 @@ func (f *family) find(name string) (err error) {
 	return errors.Join(errs[:]...)
 }
 
-// LegacyIptables reports whether the host has the older kind of iptables, which talks to the kernel by raw sockets
-// (libiptc), and not the one that is made of nftables.
+// LegacyIptables reports whether the host's iptables is iptables-legacy and not iptables-nft. iptables-legacy communicates with the kernel through
+// raw sockets (libiptc).
 func LegacyIptables(ctx context.Context) bool {
 	t, err := find("iptables-save", "iptables")
 	if err != nil {
@@ -82,10 +82,10 @@ func LegacyIptables(ctx context.Context) bool {
 	return err == nil && !strings.Contains(out, "(nf_tables)")
 }
 
-// iptablesTables are the tables that generations have chains in.
+// iptablesTables are the tables in which generations may have chains.
 var iptablesTables = []string{"raw", "filter", "mangle"}
 
-// iptablesSaved is what iptables-save prints of a table.
+// iptablesSaved is the output of iptables-save for a table.
 type iptablesSaved struct {
 	table  string
 	chains []iptablesChain
@@ -94,7 +94,7 @@ type iptablesSaved struct {
 
 type iptablesChain struct {
 	name  string
-	built bool // by the kernel, not by a user
+	built bool // a built-in chain, not a user's chain
 }
 
 // iptablesRule is a rule without its chain's name.
@@ -103,7 +103,7 @@ type iptablesRule struct {
 	count       Count
 }
 
-// read reads the tables of a family. The counts of rules may be older than the call.
+// read reads the tables of a family. The counts of the rules may be from an earlier call.
 func (f *family) read(ctx context.Context) ([]iptablesSaved, error) {
 	return f.readBy(func(tables []string, args ...string) (string, error) {
 		state := func() (rulesState, error) { return f.tableState(tables) }
@@ -111,17 +111,17 @@ func (f *family) read(ctx context.Context) ([]iptablesSaved, error) {
 	})
 }
 
-// readCounts is read with the counts of rules as they are now.
+// readCounts is read, but with the present counts of the rules.
 func (f *family) readCounts(ctx context.Context) ([]iptablesSaved, error) {
 	return f.readBy(func(_ []string, args ...string) (string, error) {
 		return f.save.run(ctx, "", append([]string{"-c"}, args...)...)
 	})
 }
 
-// readBy reads the tables of a family by what save prints of them with arguments. One run of the tool prints all that there are.
+// readBy reads the tables of a family from the output of save. One run of the tool prints all tables.
 func (f *family) readBy(save func(tables []string, args ...string) (string, error)) ([]iptablesSaved, error) {
 	out, err := save(iptablesTables)
-	if err != nil || strings.Contains(out, "is incompatible, use 'nft' tool") { // of ours, asking for it alone is an error
+	if err != nil || strings.Contains(out, "is incompatible, use 'nft' tool") { // if one of our tables is incompatible, reading each table separately finds the error
 		return f.readEach(save)
 	}
 	list, err := readSaved(ours(out))
@@ -131,11 +131,11 @@ func (f *family) readBy(save func(tables []string, args ...string) (string, erro
 	return list, nil
 }
 
-// readEach is readBy where the tool does not print all tables: the older kind takes root for it, whatever capabilities others have.
+// readEach is readBy for a tool that cannot print all tables at once. iptables-legacy requires root for that; capabilities are not enough.
 func (f *family) readEach(save func(tables []string, args ...string) (string, error)) (list []iptablesSaved, err error) {
-	newer := false // kind, whose tables are nftables'
+	newer := false // whether the tool is iptables-nft
 	for _, table := range iptablesTables {
-		if table == "mangle" && !newer { // the older kind would make it, for all packets to pass through
+		if table == "mangle" && !newer { // iptables-legacy would create a missing table, through which all packets would then pass
 			there, err := oldTable(f.version, table)
 			if err != nil {
 				return nil, err
@@ -158,7 +158,7 @@ func (f *family) readEach(save func(tables []string, args ...string) (string, er
 	return list, nil
 }
 
-// ours is the part of what iptables-save prints that is about iptablesTables. Others may hold forms that are not known here.
+// ours returns the part of the output of iptables-save about iptablesTables. Other tables may have forms that readSaved does not know.
 func ours(text string) string {
 	var part strings.Builder
 	keep := false
@@ -173,7 +173,7 @@ func ours(text string) string {
 	return part.String()
 }
 
-// readSaved reads the form of iptables-save and iptables-restore.
+// readSaved parses the format of iptables-save and iptables-restore.
 func readSaved(text string) (list []iptablesSaved, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -216,7 +216,7 @@ func (s *iptablesSaved) readLine(line string) error {
 	return nil
 }
 
-// words splits a rule; quotes hold words together, and a backslash takes the next character as it is.
+// words splits a rule into words. A quoted text is one word, and a backslash escapes the next character.
 func words(spec string) (list []string) {
 	var word strings.Builder
 	quoted, any := false, false
@@ -243,7 +243,7 @@ func words(spec string) (list []string) {
 	return list
 }
 
-// after is the word behind one of these, or "".
+// after returns the word that follows one of the given options. It returns "" if the rule has none of them.
 func after(spec string, options ...string) string {
 	list := words(spec)
 	for i, w := range list {
@@ -254,20 +254,20 @@ func after(spec string, options ...string) string {
 	return ""
 }
 
-// target is where the rule jumps.
+// target returns the chain to which the rule jumps.
 func (r iptablesRule) target() string { return after(r.spec, "-j", "-g", "--jump", "--goto") }
 
 // ownChain reports whether a chain belongs to a generation.
 func ownChain(name, chain string) bool { return chain == name || strings.HasPrefix(chain, name+"-") }
 
-// setsPrefix is what the names of a generation's sets begin with.
+// setsPrefix returns the prefix of the names of a generation's sets.
 func setsPrefix(name string) string { return strings.ToLower(name) + "-" }
 
-// The guards' sets, without the version of IP at the end; ipset allows 31 bytes for a name.
+// The names of the guards' sets, without prefix and IP version. ipset allows 31 bytes for a name.
 const (
 	iptablesTrial      = "trial"
 	iptablesSuperseded = "aside"
-	iptablesReturn     = "back" // changes places with the one before, once its entries have their time
+	iptablesReturn     = "back" // swapped with the aside set after its entries have got their timeouts
 )
 
 func guardSet(name, guard string, f *family) string { return setsPrefix(name) + guard + f.version }
@@ -277,7 +277,7 @@ func (x *Iptables) setNames(ctx context.Context) ([]string, error) {
 	if names, err := ipsetNames(); err == nil {
 		return names, nil
 	}
-	out, err := x.ipset.run(ctx, "", "list", "-n") // loads what the kernel lacks, or says in its own words why not
+	out, err := x.ipset.run(ctx, "", "list", "-n") // ipset loads missing modules, or reports the cause
 	if err != nil {
 		return nil, fmt.Errorf("listing ipsets: %w", err)
 	}
@@ -290,7 +290,7 @@ func (x *Iptables) ownSets(ctx context.Context, name string) ([]string, error) {
 	return slices.DeleteFunc(names, func(s string) bool { return !strings.HasPrefix(s, setsPrefix(name)) }), err
 }
 
-// restoreSets gives lines to ipset. It is no error when an entry to add is there, or one to delete is not.
+// restoreSets passes lines to ipset restore. An entry to add that exists, or an entry to delete that does not exist, is not an error.
 func (x *Iptables) restoreSets(ctx context.Context, lines ...string) error {
 	if len(lines) == 0 {
 		return nil
@@ -299,10 +299,10 @@ func (x *Iptables) restoreSets(ctx context.Context, lines ...string) error {
 	return err
 }
 
-// lockWait is how many seconds to wait for other programs that hold the lock of iptables.
+// lockWait is the time in seconds that iptables waits for other programs that hold its lock.
 const lockWait = "30"
 
-// apply gives lines to iptables-restore: for each table all of them are done, or nothing. A line may begin with counts.
+// apply passes a script to iptables-restore. For each table, either all lines take effect or none. A line may start with counts.
 func (f *family) apply(ctx context.Context, script string) error {
 	if script == "" {
 		return nil
@@ -311,7 +311,7 @@ func (f *family) apply(ctx context.Context, script string) error {
 	return err
 }
 
-// Generations lists the generations whose names are prefix and a number, and of which there is a chain or a set.
+// Generations lists the generations with at least one chain or set whose names consist of prefix and a number.
 func (x *Iptables) Generations(ctx context.Context, prefix string) ([]string, error) {
 	var names []string
 	add := func(name, prefix string) {
@@ -344,7 +344,7 @@ func (x *Iptables) Generations(ctx context.Context, prefix string) ([]string, er
 	return numbered(names, prefix, nil), nil
 }
 
-// Counters sums what the lines of a generation have counted, by their comments, over both families.
+// Counters returns the counts of the rules of a generation, by the comments of the rules. The counts are summed over both families.
 func (x *Iptables) Counters(ctx context.Context, name string) (map[string]Count, error) {
 	counts := map[string]Count{}
 	for _, f := range x.families {
@@ -366,7 +366,7 @@ func (x *Iptables) Counters(ctx context.Context, name string) (map[string]Count,
 	return counts, nil
 }
 
-// Trial tells what a generation does, and how long the trial lasts that it is part of, in whole seconds.
+// Trial returns the state of a generation. If the generation takes part in a trial, left is the time left, in whole seconds.
 func (x *Iptables) Trial(ctx context.Context, name string) (left time.Duration, state State, err error) {
 	sets, err := x.ownSets(ctx, name)
 	if err != nil {
@@ -386,7 +386,7 @@ func (x *Iptables) Trial(ctx context.Context, name string) (left time.Duration, 
 	return x.hooked(ctx, name, len(sets) > 0)
 }
 
-// hooked tells what a generation does that has no trial of its own, by its hooks.
+// hooked returns the state of a generation without its own trial. It derives the state from the generation's hooks.
 func (x *Iptables) hooked(ctx context.Context, name string, known bool) (time.Duration, State, error) {
 	hooks := false
 	for _, f := range x.families {
@@ -421,7 +421,7 @@ func (x *Iptables) aside(ctx context.Context, set string) (time.Duration, State,
 	return left, Aside, nil
 }
 
-// left is how long the entries of a guard's set stay: 0, and there, for ever.
+// left returns the time until the entries of a guard's set expire. `there` is false if the set has no entries. If `there` is true, 0 means no timeout.
 func (x *Iptables) left(ctx context.Context, set string) (least time.Duration, there bool, err error) {
 	entries, err := x.Elements(ctx, set)
 	for i, e := range entries {

@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// Rollback ends a trial, or tidies up after one that has ended: the old generation, unless "", decides, and the other
-// one is removed. It is no error when the other one is gone already.
+// Rollback ends a trial, or cleans up after a trial that has ended. The old generation decides again, and the new one is removed. old is "" for none.
+// It is not an error if the new generation does not exist.
 func (x *Iptables) Rollback(ctx context.Context, name, old string) error {
 	if old != "" {
 		_, state, err := x.Trial(ctx, old)
@@ -33,7 +33,7 @@ func (x *Iptables) Rollback(ctx context.Context, name, old string) error {
 	return x.Remove(ctx, name)
 }
 
-// Release lets the old generation decide beside the one on trial: when another place in the kernel is to go back before
+// Release makes the old generation decide in addition to the one on trial. It is used when XDP, or another part of the kernel, must return before
 // Rollback.
 func (x *Iptables) Release(ctx context.Context, name, old string) error {
 	err := x.release(ctx, name, iptablesSuperseded)
@@ -46,7 +46,7 @@ func (x *Iptables) Release(ctx context.Context, name, old string) error {
 	return nil
 }
 
-// release empties the sets of a generation's guards, in their order.
+// release empties the sets of a generation's guards, in the given order.
 func (x *Iptables) release(ctx context.Context, name string, guards ...string) error {
 	sets, err := x.ownSets(ctx, name)
 	if err != nil {
@@ -63,7 +63,7 @@ func (x *Iptables) release(ctx context.Context, name string, guards ...string) e
 	return x.restoreSets(ctx, lines...)
 }
 
-// Remove removes a generation: hooks, chains, sets. It is no error when there is none.
+// Remove removes the hooks, chains and sets of a generation. It is not an error if there is no such generation.
 func (x *Iptables) Remove(ctx context.Context, name string) error {
 	for _, f := range x.families {
 		if err := f.remove(ctx, name); err != nil {
@@ -80,7 +80,7 @@ func (x *Iptables) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// dropGuards removes the guards' sets of a generation whose hooks have no guards.
+// dropGuards removes the sets of a generation's guards. The guards must already be removed from the hooks.
 func (x *Iptables) dropGuards(ctx context.Context, name string) error {
 	sets, err := x.ownSets(ctx, name)
 	if err != nil {
@@ -93,8 +93,8 @@ func (x *Iptables) dropGuards(ctx context.Context, name string) error {
 	}))
 }
 
-// destroy removes sets. The kernel lets go of rules some time after they are gone (nf_tables_trans_destroy_work), so
-// that a set can still be in use.
+// destroy removes sets. It retries while a set is in use, because the kernel releases rules some time after they are deleted
+// (nf_tables_trans_destroy_work).
 func (x *Iptables) destroy(ctx context.Context, sets []string) error {
 	return patiently(ctx, "in use", func() error {
 		if len(sets) == 0 {
@@ -113,13 +113,13 @@ func (x *Iptables) destroy(ctx context.Context, sets []string) error {
 	})
 }
 
-// swap has two sets of one type change places in all rules. The kernel refuses it while somebody lists one of them
-// (ip_set_swap in net/netfilter/ipset/ip_set_core.c).
+// swap exchanges two sets of one type in all rules. It retries, because the kernel refuses to swap a set while a process lists it (ip_set_swap in
+// net/netfilter/ipset/ip_set_core.c).
 func (x *Iptables) swap(ctx context.Context, a, b string) error {
 	return patiently(ctx, "busy", func() error { return x.restoreSets(ctx, "swap "+a+" "+b) })
 }
 
-// patiently tries something again while its error has this text, for five seconds.
+// patiently calls try until it returns no error that contains text, for at most five seconds.
 func patiently(ctx context.Context, text string, try func() error) (err error) {
 	const tries, pause = 100, 50 * time.Millisecond
 	for range tries {
@@ -141,15 +141,14 @@ func (x *Iptables) destroyOnce(ctx context.Context, sets []string) error {
 	return x.restoreSets(ctx, lines...)
 }
 
-// Leftovers lists the generations whose names are prefix and a number, except those to keep: what a process left that
-// was killed.
+// Leftovers lists the generations whose names consist of prefix and a number, except those in keep. Processes that were killed have left them.
 func (x *Iptables) Leftovers(ctx context.Context, prefix string, keep ...string) ([]string, error) {
 	names, err := x.Generations(ctx, prefix)
 	return numbered(names, prefix, keep), err
 }
 
-// Clean removes all leftovers, and tells which. A generation to keep that was set aside for one of them decides again,
-// and what is left of its own guards after it was confirmed is removed.
+// Clean removes all leftovers, and returns their names. If a generation in keep was set aside for a leftover, it decides again. If a generation in
+// keep was confirmed, Clean removes the remains of its guards.
 func (x *Iptables) Clean(ctx context.Context, prefix string, keep ...string) ([]string, error) {
 	found, err := x.Leftovers(ctx, prefix, keep...)
 	if err != nil {
@@ -166,7 +165,8 @@ func (x *Iptables) Clean(ctx context.Context, prefix string, keep ...string) ([]
 	return found, nil
 }
 
-// free removes the guards of the generations to keep, unless one of them is on trial, and all hooks of the others.
+// free removes the guards of the generations in keep, and all hooks of the generations in found. If a generation in keep is on trial, free does
+// nothing.
 func (x *Iptables) free(ctx context.Context, found, keep []string) error {
 	var settled []string
 	for _, name := range keep {

@@ -9,12 +9,12 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Hook is a jump from a built-in chain to one of a generation's.
+// Hook is a jump from a built-in chain to a chain of a generation.
 type Hook struct {
 	Table, Chain string // such as raw, PREROUTING
 	Target       string // the generation's chain
-	Device       string // "" is any
-	Output       bool   // the device is the one that packets leave by
+	Device       string // "": any device
+	Output       bool   // whether Device is the output device
 }
 
 func (h Hook) spec() string {
@@ -28,16 +28,17 @@ func (h Hook) spec() string {
 	return option + h.Device + " -j " + h.Target
 }
 
-// guardForm is the match of a guard in a hook.
+// guardForm matches the guard in a hook.
 var guardForm = wording.Regexp(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
 
-// plain is a hook without its guard.
+// plain returns a hook without its guard.
 func plain(r iptablesRule) iptablesRule {
 	r.spec = guardForm().ReplaceAllString(r.spec, "")
 	return r
 }
 
-// guarded is a hook that only counts while a source address is in the set, or is not. All addresses are, or none.
+// guarded returns a hook with a guard: the hook applies only if the source address is in the set, or with the operator "! " only if it is not. The
+// set has all addresses or none.
 func guarded(r iptablesRule, operator, set string) iptablesRule {
 	r = plain(r)
 	at := strings.LastIndex(r.spec, "-j ")
@@ -45,7 +46,7 @@ func guarded(r iptablesRule, operator, set string) iptablesRule {
 	return r
 }
 
-// hooks lists the hooks of these generations in a table.
+// hooks lists the hooks of the named generations in a table.
 func (s *iptablesSaved) hooks(names ...string) (list []iptablesRule) {
 	built := map[string]bool{}
 	for _, c := range s.chains {
@@ -59,8 +60,8 @@ func (s *iptablesSaved) hooks(names ...string) (list []iptablesRule) {
 	return list
 }
 
-// rehook changes the hooks of these generations in a family to what change makes of each table's. The new ones come to
-// the top of their chains, in their order, and the old ones go, of each table at once.
+// rehook replaces the hooks of the named generations in a family by the hooks that change returns for each table. It inserts the new hooks at the top
+// of their chains, in their order, and removes the old ones. Each table changes atomically.
 func (f *family) rehook(ctx context.Context, names []string, change func(table string, now []iptablesRule) []iptablesRule) error {
 	tables, err := f.read(ctx)
 	if err != nil {
@@ -82,7 +83,7 @@ func (f *family) rehook(ctx context.Context, names []string, change func(table s
 	return nil
 }
 
-// exchange is a script that makes the hooks of a table others; "" when they are the same.
+// exchange returns a script that replaces the hooks of a table. It returns "" when the old and new hooks are the same.
 func exchange(table string, now, want []iptablesRule) string {
 	same := func(a, b iptablesRule) bool { return a.chain == b.chain && a.spec == b.spec }
 	if slices.EqualFunc(now, want, same) {
@@ -108,7 +109,7 @@ func of(name string, hooks []iptablesRule) (own []iptablesRule) {
 	return own
 }
 
-// bare takes the guards from the hooks of a generation. Other hooks stay as they are.
+// bare removes the guards from the hooks of a generation. The hooks of other generations stay unchanged.
 func (f *family) bare(ctx context.Context, name string) error {
 	return f.rehook(ctx, []string{name}, func(_ string, now []iptablesRule) (want []iptablesRule) {
 		for _, r := range now {
@@ -118,7 +119,7 @@ func (f *family) bare(ctx context.Context, name string) error {
 	})
 }
 
-// remove removes the hooks and the chains of a generation: of each table at once.
+// remove removes the hooks and the chains of a generation, atomically in each table.
 func (f *family) remove(ctx context.Context, name string) error {
 	tables, err := f.read(ctx)
 	if err != nil {

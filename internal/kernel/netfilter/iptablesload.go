@@ -12,17 +12,17 @@ import (
 
 // Rules is a generation for iptables and ipset.
 type Rules struct {
-	// Name is the name of its chains, or what it begins with before a "-": FLOODWALL-7, FLOODWALL-7-raw. The names of
-	// its sets begin with the same in small letters: floodwall-7-bans.
+	// Name is the name of the generation's chains, or the start of their names before a "-", such as FLOODWALL-7 and FLOODWALL-7-raw. The names of
+	// its sets start with Name in lower case, such as floodwall-7-bans.
 	Name   string
-	IPSet  string // for ipset restore: creates and fills the sets
-	V4, V6 string // for iptables-restore --noflush: chains of raw and filter, no hooks; "" is none
-	Hooks  []Hook // in their order; a family has those whose targets its script has in their tables
+	IPSet  string // script for ipset restore, which creates and fills the sets
+	V4, V6 string // scripts for iptables-restore --noflush, with chains of raw and filter and without hooks; "" for none
+	Hooks  []Hook // in their order; a family gets the hooks whose target chain is in its script
 
-	// Fill is what sets hold beside that from the first packet on, by their names.
+	// Fill has additional initial content of sets, by the name of the set.
 	Fill map[string][]Element
 
-	Beside bool // as in Table
+	Beside bool // see Table.Beside
 }
 
 func (r *Rules) script(f *family) string {
@@ -32,10 +32,9 @@ func (r *Rules) script(f *family) string {
 	return r.V4
 }
 
-// Load puts a generation into the kernel, in the place of another one unless replaces is "", for good or, when trial is
-// not 0, until trial, in whole seconds, has passed since it began to decide. If anything is wrong, the kernel is as
-// before, except for a *RemainsError. See the package's comment for the steps, and for what becomes of them when the
-// process is killed.
+// Load loads a generation into the kernel. It replaces the generation replaces, or none if that is "". If trial is 0, the new generation stays
+// permanently. Otherwise it stays for the time trial, in whole seconds, from the moment when it starts to decide. If Load fails, the kernel is
+// unchanged, except after a *RemainsError. The package comment describes the steps, and the effect if the process is killed between them.
 func (x *Iptables) Load(ctx context.Context, r Rules, replaces string, trial time.Duration) error {
 	if err := x.loadable(ctx, r, replaces, trial); err != nil {
 		return fmt.Errorf("loading %s: %w", r.Name, err)
@@ -52,7 +51,7 @@ func (x *Iptables) Load(ctx context.Context, r Rules, replaces string, trial tim
 	return undo(ctx, err, func(ctx context.Context) error { return x.Rollback(ctx, r.Name, replaces) })
 }
 
-// loadable checks what the tools themselves would not object to.
+// loadable makes checks that the tools do not make.
 func (x *Iptables) loadable(ctx context.Context, r Rules, replaces string, trial time.Duration) error {
 	if err := checkTrial(trial); err != nil {
 		return err
@@ -63,7 +62,7 @@ func (x *Iptables) loadable(ctx context.Context, r Rules, replaces string, trial
 	return replaceable(ctx, x, r.Name, replaces)
 }
 
-// check says what in the scripts is about others' chains and sets.
+// check returns an error if the scripts contain chains or sets that do not belong to the generation.
 func (r *Rules) check() error {
 	for _, script := range []string{r.V4, r.V6} {
 		tables, err := readSaved(script)
@@ -93,7 +92,7 @@ func (r *Rules) check() error {
 	return nil
 }
 
-// enter puts a generation into the kernel, inert, and verifies it.
+// enter loads a generation into the kernel without letting it decide, and verifies it.
 func (x *Iptables) enter(ctx context.Context, r Rules, replaces string) error {
 	lines := []string{strings.TrimSpace(r.IPSet)}
 	for _, f := range x.families {
@@ -125,7 +124,7 @@ func (x *Iptables) enter(ctx context.Context, r Rules, replaces string) error {
 	return nil
 }
 
-// hook adds the hooks of a new generation, and a guard to those of the old one.
+// hook adds the hooks of a new generation, and adds a guard to the hooks of the old one.
 func (f *family) hook(ctx context.Context, r Rules, replaces string) error {
 	tables, err := readSaved(r.script(f))
 	if err != nil {
@@ -145,12 +144,12 @@ func (f *family) hook(ctx context.Context, r Rules, replaces string) error {
 	})
 }
 
-// has reports whether a chain is in this table.
+// has reports whether the table has a chain.
 func (s *iptablesSaved) has(table, chain string) bool {
 	return s.table == table && slices.ContainsFunc(s.chains, func(c iptablesChain) bool { return c.name == chain })
 }
 
-// hold puts all addresses into guards' sets of each family, for so many seconds; 0 is for ever.
+// hold puts all addresses into the sets of the given guards, in each family. The timeout has a resolution of seconds; 0 means no timeout.
 func (x *Iptables) hold(ctx context.Context, name string, timeout time.Duration, guards ...string) error {
 	seconds := strconv.Itoa(int((timeout + time.Second - 1) / time.Second))
 	var lines []string
@@ -167,7 +166,7 @@ func (x *Iptables) hold(ctx context.Context, name string, timeout time.Duration,
 	return nil
 }
 
-// change lets an inert generation decide in the place of another.
+// change makes an inert generation decide instead of the old one.
 func (x *Iptables) change(ctx context.Context, name, old string, trial time.Duration, beside bool) error {
 	switch {
 	case beside:
@@ -181,8 +180,8 @@ func (x *Iptables) change(ctx context.Context, name, old string, trial time.Dura
 	return succeed(ctx, x, name, old, trial)
 }
 
-// SetReturn says when the old generation, which the new one was loaded beside, decides again once SetAside has been called: in
-// the last second of a trial of this length from now on, in whole seconds. Until then it decides.
+// SetReturn sets the time at which the old generation decides again after SetAside: the last second of a trial of the given length, in whole seconds,
+// that starts now. Until SetAside both generations decide.
 func (x *Iptables) SetReturn(ctx context.Context, name, old string, trial time.Duration) error {
 	err := checkTrial(trial)
 	if err == nil {
@@ -194,7 +193,7 @@ func (x *Iptables) SetReturn(ctx context.Context, name, old string, trial time.D
 	return nil
 }
 
-// SetAside takes the decision from the old generation until the time that SetReturn has set.
+// SetAside stops the old generation from deciding until the time that SetReturn has set.
 func (x *Iptables) SetAside(ctx context.Context, name, old string) error {
 	for _, f := range x.families {
 		if err := x.swap(ctx, guardSet(name, iptablesReturn, f), guardSet(name, iptablesSuperseded, f)); err != nil {
@@ -204,14 +203,14 @@ func (x *Iptables) SetAside(ctx context.Context, name, old string) error {
 	return nil
 }
 
-// Renew has a generation that is on trial decide until left, in whole seconds, has passed from now on.
+// Renew makes a generation on trial decide for the time left, in whole seconds, from now on.
 func (x *Iptables) Renew(ctx context.Context, name string, left time.Duration) error {
 	return x.hold(ctx, name, left, iptablesTrial)
 }
 
-// Confirm ends a trial: the generation decides for good, and the old one, unless "", is removed. When the trial has
-// ended already, it changes nothing and the error is an *ExpiredError. After any other error the generation is
-// confirmed if Trial says that it is settled; then Confirm may be called again to do the rest.
+// Confirm ends a trial: the generation decides permanently, and the old one is removed. old is "" for none. If the trial has already ended, Confirm
+// changes nothing and returns an *ExpiredError. After any other error the generation may be confirmed. Trial then says that it is settled, and
+// Confirm may be called again to complete the rest.
 func (x *Iptables) Confirm(ctx context.Context, name, old string) error {
 	_, state, err := x.Trial(ctx, name)
 	switch {
@@ -235,9 +234,8 @@ func (x *Iptables) Confirm(ctx context.Context, name, old string) error {
 	return nil
 }
 
-// Keep makes a generation that is on trial decide for good, and leaves the old one as it is: when another place in the
-// kernel is to be confirmed before Finish. When the trial has ended already, it changes nothing and the error is an
-// *ExpiredError.
+// Keep makes a generation on trial decide permanently, and does not change the old one. It is used when XDP, or another part of the kernel, must be
+// confirmed before Finish. If the trial has already ended, Keep changes nothing and returns an *ExpiredError.
 func (x *Iptables) Keep(ctx context.Context, name string) error {
 	_, state, err := x.Trial(ctx, name)
 	switch {
@@ -253,7 +251,7 @@ func (x *Iptables) Keep(ctx context.Context, name string) error {
 	return x.hold(ctx, name, 0, iptablesTrial)
 }
 
-// Finish takes the guards from a generation that was kept, and removes the old one, unless "".
+// Finish completes Keep: it removes the guards of the new generation, and removes the old one. old is "" for none.
 func (x *Iptables) Finish(ctx context.Context, name, old string) error {
 	sets, err := x.ownSets(ctx, name)
 	if err == nil && old != "" && slices.Contains(sets, guardSet(name, iptablesSuperseded, x.families[0])) {
@@ -265,7 +263,7 @@ func (x *Iptables) Finish(ctx context.Context, name, old string) error {
 	return x.Confirm(ctx, name, old)
 }
 
-// seal makes what the guards say at present last for ever.
+// seal makes the present state of the guards permanent.
 func (x *Iptables) seal(ctx context.Context, name string, state State) error {
 	if state == Settled {
 		return nil
@@ -273,7 +271,7 @@ func (x *Iptables) seal(ctx context.Context, name string, state State) error {
 	return x.hold(ctx, name, 0, iptablesTrial, iptablesSuperseded)
 }
 
-// bare takes the guards from the hooks of a generation, in all families.
+// bare removes the guards from the hooks of a generation, in all families.
 func (x *Iptables) bare(ctx context.Context, name string) error {
 	for _, f := range x.families {
 		if err := f.bare(ctx, name); err != nil {

@@ -13,7 +13,7 @@ import (
 // iptablesComment is the longest comment of an entry, IPSET_MAX_COMMENT_SIZE of include/uapi/linux/netfilter/ipset/ip_set.h.
 const iptablesComment = 255
 
-// kind asks what a set can hold.
+// kind returns the elements that a set can hold, from the output of ipset.
 func (x *Iptables) kind(ctx context.Context, set string) (setKind, error) {
 	sets, err := x.headers(ctx, set)
 	if err != nil {
@@ -30,8 +30,8 @@ func (x *Iptables) kind(ctx context.Context, set string) (setKind, error) {
 	}, nil
 }
 
-// Insert puts entries into a set. One that is there gets timeout and comment anew. After an error, those before the
-// line that it quotes have been entered: ipset has no transactions.
+// Insert adds entries to a set. An existing entry gets the new timeout and comment. After an error, the entries before the line in the error were
+// added, because ipset has no transactions.
 func (x *Iptables) Insert(ctx context.Context, set string, elements []Element) error {
 	k, err := x.kind(ctx, set)
 	if err != nil {
@@ -56,8 +56,8 @@ func (x *Iptables) Insert(ctx context.Context, set string, elements []Element) e
 	return nil
 }
 
-// iptablesTimeout is a timeout in whole seconds, rounded up, of which ipset takes 2^31/1000 (IPSET_MAX_TIMEOUT); 0, for ever,
-// stands for a longer one.
+// iptablesTimeout returns a timeout in whole seconds, rounded up. ipset accepts at most 2^31/1000 (IPSET_MAX_TIMEOUT). For the constant never and
+// longer times it returns 0, which means no timeout.
 func iptablesTimeout(d time.Duration) string {
 	const longest = 2147483 * time.Second
 	switch {
@@ -69,7 +69,7 @@ func iptablesTimeout(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
-// entries is a prefix as entries of a hash:net, which holds no prefix of length 0.
+// entries returns a prefix as entries of a hash:net. Such a set cannot hold a prefix of length 0, so this prefix becomes two entries.
 func entries(p netip.Prefix) []string {
 	switch {
 	case p.IsSingleIP():
@@ -82,7 +82,7 @@ func entries(p netip.Prefix) []string {
 	return []string{"::/1", "8000::/1"}
 }
 
-// Delete takes prefixes out of a set. Those that are not in it, exactly so, are passed over.
+// Delete removes prefixes from a set. It ignores a prefix to which no entry is equal.
 func (x *Iptables) Delete(ctx context.Context, set string, list []netip.Prefix) error {
 	k, err := x.kind(ctx, set)
 	if err != nil {
@@ -103,7 +103,7 @@ func (x *Iptables) Delete(ctx context.Context, set string, list []netip.Prefix) 
 	return nil
 }
 
-// Elements lists a set of addresses, with whole seconds that are left.
+// Elements lists the entries of a set, with the time left in whole seconds.
 func (x *Iptables) Elements(ctx context.Context, set string) ([]Element, error) {
 	out, err := x.ipset.run(ctx, "", "save", set)
 	if err != nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Verify compares what the kernel holds of a generation with its scripts: the number of rules of each chain, and the
-// number of entries of each set; a set with timeouts may have
-// others, and one to which ranges or prefixes were added more. The error lists all differences.
+// Verify compares the generation in the kernel with its scripts: the number of rules of each chain, and the number of entries of each set. The number
+// may differ for a set with timeouts. It may be larger for a set to which ranges or prefixes were added. The error lists all differences.
 func (x *Iptables) Verify(ctx context.Context, r Rules) error {
 	list, err := x.differences(ctx, r)
 	if err != nil {
@@ -23,7 +22,7 @@ func (x *Iptables) Verify(ctx context.Context, r Rules) error {
 	return notAsAsked(r.Name, list)
 }
 
-// notAsAsked is the error that lists differences, nil without any.
+// notAsAsked returns an error that lists differences. It returns nil if there are none.
 func notAsAsked(name string, list []error) error {
 	slices.SortFunc(list, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	if err := errors.Join(list...); err != nil {
@@ -55,7 +54,7 @@ func (x *Iptables) differences(ctx context.Context, r Rules) (list []error, err 
 	return append(list, more...), err
 }
 
-// ruleCounts is how many rules each chain has, by `CHAIN of table TABLE`.
+// ruleCounts returns the number of rules of each chain, by `CHAIN of table TABLE`.
 func ruleCounts(tables []iptablesSaved) map[string]int {
 	counts := map[string]int{}
 	for _, t := range tables {
@@ -72,13 +71,13 @@ func ruleCounts(tables []iptablesSaved) map[string]int {
 var setHeader = wording.Regexp(
 	`(?s)Name: (\S+)\n.*?Type: (\S+)\n.*?Header: ([^\n]*)\n(?:.*?Number of entries: (\d+))?`)
 
-// iptablesSet is what ipset tells of a set without its entries.
+// iptablesSet is the output of ipset about a set, without the entries.
 type iptablesSet struct {
 	kind, header string
 	entries      int
 }
 
-// headers reads what ipset tells of all sets, or one.
+// headers returns the output of ipset about all sets, or about one set.
 func (x *Iptables) headers(ctx context.Context, set ...string) (map[string]iptablesSet, error) {
 	out, err := x.ipset.run(ctx, "", append([]string{"list", "-t"}, set...)...)
 	if err != nil {
@@ -94,7 +93,7 @@ func (x *Iptables) headers(ctx context.Context, set ...string) (map[string]iptab
 	return sets, nil
 }
 
-// ranged reports whether an entry to add can be several: a range, or a prefix in a set of addresses.
+// ranged reports whether adding an entry can create several entries: a range, or a prefix in a set of addresses.
 func ranged(entry string) bool { return strings.ContainsAny(entry, "-/") }
 
 func (x *Iptables) setDifferences(ctx context.Context, r Rules) (list []error, err error) {
@@ -105,7 +104,7 @@ func (x *Iptables) setDifferences(ctx context.Context, r Rules) (list []error, e
 	return list, err
 }
 
-// wrongSets says of each set of a generation that is not as asked why it is not.
+// wrongSets returns an error for each set of a generation that differs from the script.
 func (x *Iptables) wrongSets(ctx context.Context, r Rules) (wrong map[string]error, err error) {
 	wrong = map[string]error{}
 	asked := map[string]map[string]bool{}
@@ -127,7 +126,7 @@ func (x *Iptables) wrongSets(ctx context.Context, r Rules) (wrong map[string]err
 	for name := range asked {
 		h, ok := held[name]
 		n := len(asked[name])
-		changes := strings.Contains(h.header, " timeout ") // a dynamic set, whose entries come and go
+		changes := strings.Contains(h.header, " timeout ") // a dynamic set, whose entries change
 		more := slices.ContainsFunc(slices.Collect(maps.Keys(asked[name])), ranged)
 		switch {
 		case !ok:

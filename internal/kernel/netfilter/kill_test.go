@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// victimVar makes the test binary a process that loads generation 2 over 1: `BACKEND SECONDS`.
+// victimVar is the environment variable that makes the test binary a process that loads generation 2 over 1. Its value is `BACKEND SECONDS`.
 const victimVar = "FLOODWALL_TEST_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim says when it begins and when it is done, and then waits to be killed.
+// victim prints a line when it starts and when it has finished, and then waits to be killed.
 func victim(order string) {
 	var backend string
 	var seconds int
@@ -42,7 +42,8 @@ func victim(order string) {
 	time.Sleep(time.Minute)
 }
 
-// kill starts a victim and kills it this long after it began; 0 is when it is done. It tells how long it was at it.
+// kill starts a victim, and kills it after the given time. If after is 0, it kills the victim when it has finished. kill returns how long the victim
+// ran.
 func (b *bench) kill(backend string, trial int, after time.Duration) time.Duration {
 	b.Helper()
 	cmd := exec.Command("/proc/self/exe")
@@ -64,7 +65,7 @@ func (b *bench) kill(backend string, trial int, after time.Duration) time.Durati
 	return took
 }
 
-// kind is what a victim is told to be; it finds its tools by the path.
+// kind returns the backend for a victim's order. The victim finds the tools by the path.
 func (b *bench) kind() string {
 	if _, ok := b.generations.(nftGenerations); ok {
 		return "nft"
@@ -72,7 +73,7 @@ func (b *bench) kind() string {
 	return "iptables"
 }
 
-// TestKilledOnTrial has the process killed when the trial has started: it ends all the same.
+// TestKilledOnTrial kills the process when the trial has started. The trial must still end on time.
 func TestKilledOnTrial(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -80,7 +81,7 @@ func TestKilledOnTrial(t *testing.T) {
 		start := time.Now()
 		b.kill(b.kind(), 3, 0)
 		who := b.decides()
-		if took := time.Since(start); took < 3*time.Second && who != "even" { // later the trial may be over: the machine is busy
+		if took := time.Since(start); took < 3*time.Second && who != "even" { // later the trial may be over, on a busy machine
 			b.Errorf("killed: %s decides %v after the start of a trial of 3 s, want even", who, took)
 		}
 		for ; who != "odd" && time.Since(start) < time.Minute; who = b.decides() {
@@ -91,7 +92,7 @@ func TestKilledOnTrial(t *testing.T) {
 	})
 }
 
-// clean removes what the victim left, and checks that only the generation is there that decides.
+// clean removes the remains of the victim, and checks that only the generation that decides is left.
 func (b *bench) clean(before []string) {
 	b.Helper()
 	keep, who := b.name(1), "odd"
@@ -114,7 +115,7 @@ func (b *bench) clean(before []string) {
 	}
 }
 
-// TestKilled has the process killed at random times: one of the generations decides, or both for a while.
+// TestKilled kills the process at random times. Afterwards one generation must decide, or both for some time.
 func TestKilled(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		r := testutil.Random(t)
@@ -126,7 +127,7 @@ func TestKilled(t *testing.T) {
 		for range testutil.Scaled(4, 100) {
 			b.kill(b.kind(), 0, time.Duration(r.Int64N(int64(whole)*11/10)+1))
 			who := b.decides()
-			if strings.HasPrefix(who, "passed") { // what the victim had started committed while the ports were asked
+			if strings.HasPrefix(who, "passed") { // a tool that the victim had started committed while the ports were tested
 				time.Sleep(50 * time.Millisecond)
 				who = b.decides()
 			}
@@ -134,7 +135,7 @@ func TestKilled(t *testing.T) {
 			if who != "odd" && who != "even" && who != "both" {
 				t.Errorf("killed: %s decides", who)
 			}
-			time.Sleep(50 * time.Millisecond) // what the victim had started may still be at work
+			time.Sleep(50 * time.Millisecond) // a tool that the victim had started may still run
 			b.clean(before)
 		}
 		t.Logf("seen to decide: %v", seen)

@@ -7,8 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// LiveElements are what the live sets of a ruleset hold of a program, by their names in netfilter. Each of them is there, if only
-// with nothing.
+// LiveElements returns the elements that a program has for the ruleset's live sets, by the name of the set in netfilter. The result has every live
+// set, including empty ones.
 func (p *Ruleset) LiveElements(of *ir.Program) map[string][]Element {
 	out := map[string][]Element{}
 	for i := range of.Sets {
@@ -21,7 +21,7 @@ func (p *Ruleset) LiveElements(of *ir.Program) map[string][]Element {
 			out[name] = nil
 		}
 		for prefix := range s.Static.Prefixes() {
-			if name := names.Of(prefix); name != "" { // "" where no rule asks for the family
+			if name := names.Of(prefix); name != "" { // "" if no rule uses this family
 				out[name] = append(out[name], Element{Prefix: prefix})
 			}
 		}
@@ -29,7 +29,7 @@ func (p *Ruleset) LiveElements(of *ir.Program) map[string][]Element {
 	return out
 }
 
-// FillLive has a ruleset begin with what a program's live sets hold.
+// FillLive sets the initial elements of the ruleset's live sets from a program.
 func (p *Ruleset) FillLive(of *ir.Program) {
 	for name, elements := range p.LiveElements(of) {
 		if len(elements) > 0 {

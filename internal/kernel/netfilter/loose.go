@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// looseFile says whether conntrack takes a packet from the middle of a TCP connection that it does not know for one of a
-// connection. While SYNPROXY stands in front of a service it must not: the packet that brings a cookie back would be
-// taken for that, and go on to a server that knows nothing of it.
+// looseFile says whether conntrack treats a packet from the middle of an unknown TCP connection as part of a connection. While SYNPROXY protects a
+// service, conntrack must not. Otherwise conntrack would accept the packet that returns a cookie, and the packet would reach a server that does not
+// know the connection.
 const looseFile = "/proc/sys/net/netfilter/nf_conntrack_tcp_loose"
 
-// Loose is what looseFile says: 0 where conntrack is strict, nil when there is no conntrack.
+// Loose returns the value of looseFile: 0 if conntrack is strict. It returns nil when there is no conntrack.
 func Loose() (*int, error) {
 	text, err := os.ReadFile(looseFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -30,7 +30,7 @@ func Loose() (*int, error) {
 	return &n, nil
 }
 
-// setLoose changes it.
+// setLoose writes looseFile.
 func setLoose(n int) error {
 	if err := os.WriteFile(looseFile, []byte(strconv.Itoa(n)), 0o644); err != nil {
 		return fmt.Errorf("setting whether conntrack is strict: %w", err)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// RetainProxy keeps SYNPROXY at its work on connections that it has started, when the last rule with it goes: it translates
-// their timestamps, and conntrack their sequence numbers, for as long as any rule asks for it. The one of this table, a name
-// of its own, decides nothing, as no chain leads there. It is no error when the table is there already.
+// RetainProxy keeps SYNPROXY working for its open connections when its last rule is removed. SYNPROXY translates the timestamps of these connections,
+// and conntrack their sequence numbers, as long as any rule uses SYNPROXY. The rule in this separate table decides nothing, because no chain jumps to
+// it. It is not an error if the table already exists.
 func (n *Nft) RetainProxy(ctx context.Context, table string) error {
 	const chain = "begun"
 	err := n.script(ctx, "add table inet "+table, "add chain inet "+table+" "+chain, "flush chain inet "+table+" "+chain,

@@ -1,5 +1,4 @@
-// This file has what a policy puts into netfilter, a ruleset of nftables or of iptables and ipset, and the tool that
-// loads it there.
+// This file has the ruleset that a policy loads into nftables, or into iptables and ipset, and the conversion of compiled programs to it.
 
 package netfilter
 
@@ -15,28 +14,29 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// Ruleset is what a generation has in netfilter: all that is needed to load it, and to find its counters and sets there.
+// Ruleset is the part of a generation in netfilter. It has all data that is needed to load this part, and to find its counters and sets in the
+// kernel.
 type Ruleset struct {
 	Kind Kind   `json:"kind"`
-	Name string `json:"name"` // of the table, or of the generation of chains and sets
+	Name string `json:"name"` // the name of the table, or of the generation of chains and sets
 
-	Script string   `json:"script,omitempty"` // of nft
+	Script string   `json:"script,omitempty"` // for nft
 	Chains []string `json:"chains,omitempty"`
-	IPSet  string   `json:"ipset,omitempty"` // of iptables
+	IPSet  string   `json:"ipset,omitempty"` // for iptables and ipset
 	V4     string   `json:"v4,omitempty"`
 	V6     string   `json:"v6,omitempty"`
 	Hooks  []Hook   `json:"hooks,omitempty"`
 	Only4  bool     `json:"only4,omitempty"` // IPv6 is not filtered: ip6tables did not work when it was loaded
 
-	Rules   []string            `json:"rules,omitempty"` // the counter of each rule of the manifest; "" where it has none here
+	Rules   []string            `json:"rules,omitempty"` // the counter of each rule in the manifest; "" if the rule has none in netfilter
 	Default string              `json:"default,omitempty"`
-	Checks  map[string]string   `json:"checks,omitempty"` // by the check's name
-	Sets    map[string]SetNames `json:"sets,omitempty"`   // by the policy's name; dynamic ones only
-	Live    map[string]SetNames `json:"live,omitempty"`   // likewise, those whose content is exchanged
+	Checks  map[string]string   `json:"checks,omitempty"` // by the name of the check
+	Sets    map[string]SetNames `json:"sets,omitempty"`   // by the name in the policy; only dynamic sets
+	Live    map[string]SetNames `json:"live,omitempty"`   // by the name in the policy; only live sets, whose content is replaced while the policy runs
 
-	Proxies map[int]plan.ProxyCounters `json:"proxies,omitempty"` // the counters of SYNPROXY, by the number of the protection from 0 on
+	Proxies map[int]plan.ProxyCounters `json:"proxies,omitempty"` // the counters of SYNPROXY, by the number of the protection, from 0
 
-	Fill map[string][]Element `json:"-"` // what its dynamic and live sets begin with
+	Fill map[string][]Element `json:"-"` // the initial content of its dynamic and live sets
 }
 
 // Kind is the tool that loads a ruleset.
@@ -47,7 +47,7 @@ const (
 	KindIptables Kind = "iptables"
 )
 
-// SetNames names the sets of netfilter that hold the entries of one dynamic or live set: addresses, and prefixes.
+// SetNames are the names of the netfilter sets with the entries of one dynamic or live set: sets of addresses, and sets of prefixes.
 type SetNames struct{ V4, V6, Nets4, Nets6 string }
 
 // Names lists the sets, each once.
@@ -60,7 +60,7 @@ func (s SetNames) Names() (names []string) {
 	return names
 }
 
-// Of is the set that holds a prefix.
+// Of returns the name of the set that holds a prefix.
 func (s SetNames) Of(p netip.Prefix) string {
 	switch v4 := p.Addr().Is4(); {
 	case v4 && p.IsSingleIP():
@@ -73,7 +73,7 @@ func (s SetNames) Of(p netip.Prefix) string {
 	return s.Nets6
 }
 
-// named notes the names that a set has in the kernel, if it is dynamic, or live: its content is exchanged.
+// named stores the netfilter names of a set, if the set is dynamic or live.
 func (p *Ruleset) named(s *ir.Set, names SetNames, live bool) {
 	if DynamicByName(s) {
 		p.Sets[s.Name] = names
@@ -86,7 +86,7 @@ func (p *Ruleset) named(s *ir.Set, names SetNames, live bool) {
 	}
 }
 
-// OfNftables is the ruleset of a program for nftables.
+// OfNftables converts a program for nftables to a ruleset.
 func OfNftables(p *ir.Program, n *nftables.Ruleset) *Ruleset {
 	out := &Ruleset{Kind: KindNft, Name: n.Table, Script: n.Script, Chains: n.Chains, Rules: n.Rules, Default: n.Default,
 		Proxies: n.Proxies, Checks: map[string]string{}, Sets: map[string]SetNames{}}
@@ -99,7 +99,7 @@ func OfNftables(p *ir.Program, n *nftables.Ruleset) *Ruleset {
 	return out
 }
 
-// OfIptables is the ruleset of a program for iptables and ipset.
+// OfIptables converts a program for iptables and ipset to a ruleset.
 func OfIptables(p *ir.Program, x *iptables.Ruleset, name string) *Ruleset {
 	out := &Ruleset{Kind: KindIptables, Name: strings.ToUpper(name), IPSet: x.IPSet, V4: x.V4, V6: x.V6, Rules: x.Rules, Default: x.Default,
 		Proxies: x.Proxies, Checks: map[string]string{}, Sets: map[string]SetNames{}}
@@ -115,10 +115,10 @@ func OfIptables(p *ir.Program, x *iptables.Ruleset, name string) *Ruleset {
 	return out
 }
 
-// DynamicByName reports whether a set is a dynamic one that people and limits change, and not `local`.
+// DynamicByName reports whether a set is dynamic and is changed by people and limits. This is false for the set `local`.
 func DynamicByName(s *ir.Set) bool { return s.Dynamic != nil && !s.Dynamic.Local }
 
-// StandIn is a ruleset without rules, which takes the place of another for the time of a trial.
+// StandIn returns a ruleset without rules, which replaces the ruleset of during a trial.
 func StandIn(of *Ruleset, name string) *Ruleset {
 	if of.Kind == KindNft {
 		return &Ruleset{Kind: KindNft, Name: name, Script: fmt.Sprintf("table inet %s {\n}\n", name)}
@@ -126,7 +126,7 @@ func StandIn(of *Ruleset, name string) *Ruleset {
 	return &Ruleset{Kind: KindIptables, Name: strings.ToUpper(name)}
 }
 
-// DefaultCounter is the counter of the default, "" when it has none, or when p is nil.
+// DefaultCounter returns the name of the default's counter. It returns "" when the default has no counter, or when p is nil.
 func (p *Ruleset) DefaultCounter() string {
 	if p == nil {
 		return ""

@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// Loading is how a ruleset begins to decide.
+// Loading says how a loaded ruleset starts to decide.
 type Loading struct {
-	Trial  time.Duration // 0 for good
-	Beside bool          // the old ruleset decides too, until SetAside or Confirm
+	Trial  time.Duration // 0: no trial
+	Beside bool          // the old ruleset also decides, until SetAside or Confirm
 }
 
-// Tool is a tool of netfilter, by what is asked of it. Rulesets given to it are of its kind; "" as the name of an old one is
-// none.
+// Tool is a tool of netfilter. Rulesets passed to it must be of its kind. The name "" for an old ruleset means that there is none.
 type Tool struct {
 	loader
 	rulesetElements
@@ -25,19 +24,19 @@ type Tool struct {
 // loader loads rulesets.
 type loader interface {
 	Load(ctx context.Context, p *Ruleset, replaces string, how Loading) error
-	Verify(ctx context.Context, p *Ruleset) error  // that the kernel holds it, and that it decides
-	Restore(ctx context.Context, p *Ruleset) error // it, as the one in force, where verify finds it changed
+	Verify(ctx context.Context, p *Ruleset) error  // checks that the kernel has the ruleset, and that the ruleset decides
+	Restore(ctx context.Context, p *Ruleset) error // loads the ruleset in force again after Verify has found that it was changed
 }
 
-// rulesetElements are those of the sets of a ruleset.
+// rulesetElements changes the elements of the sets of a ruleset.
 type rulesetElements interface {
 	Insert(ctx context.Context, p *Ruleset, set string, e []Element) error
 	Delete(ctx context.Context, p *Ruleset, set string, prefixes []netip.Prefix) error
 	Elements(ctx context.Context, p *Ruleset, set string) ([]Element, error)
-	Exchange(ctx context.Context, p *Ruleset, content map[string][]Element) error // of whole sets: all, or nothing
+	Exchange(ctx context.Context, p *Ruleset, content map[string][]Element) error // replaces the whole content of sets, of all or of none
 }
 
-// switcher says which of two rulesets decides, and until when. Those that put this into the kernel say what each method means.
+// switcher controls which of two rulesets decides, and until when. The comments of the implementations describe each method.
 type switcher interface {
 	Trial(ctx context.Context, name string) (time.Duration, State, error)
 	SetReturn(ctx context.Context, name, old string, trial time.Duration) error
@@ -50,7 +49,7 @@ type switcher interface {
 	Rollback(ctx context.Context, name, old string) error
 }
 
-// keeper has the rulesets that there are.
+// keeper reads and removes existing rulesets.
 type keeper interface {
 	Counters(ctx context.Context, name string) (map[string]Count, error)
 	Remove(ctx context.Context, name string) error
@@ -70,7 +69,8 @@ func FindTool(ctx context.Context, k Kind) (Tool, error) {
 	return Tool{t, t, x, x}, err
 }
 
-// NftWithout is nftables without the program, as broken says: it tells what decides, counts and removes. All else fails with broken.
+// NftWithout returns a Tool for nftables without the program nft. broken says why the program is missing. The Tool can read states and counters, and
+// can remove rulesets. All its other methods return broken.
 func NftWithout(broken error) Tool {
 	n := &Nft{tool: tool{name: "nft", broken: broken}}
 	t := nftTool{n}
@@ -105,7 +105,8 @@ func (t nftTool) Elements(ctx context.Context, p *Ruleset, set string) ([]Elemen
 	return t.Nft.Elements(ctx, p.Name, set)
 }
 
-// LacksIPv6 says why a tool filters no IPv6 though the kernel has it; nil when it does, or when there is none.
+// LacksIPv6 returns the reason why a tool does not filter IPv6 although the kernel has it. It returns nil when the tool filters IPv6, or when the
+// kernel has none.
 func (t Tool) LacksIPv6() error {
 	if x, ok := t.keeper.(*Iptables); ok && x.lacks6 != nil {
 		return fmt.Errorf("ip6tables does not work on this host: %w", x.lacks6)
@@ -113,7 +114,7 @@ func (t Tool) LacksIPv6() error {
 	return nil
 }
 
-// complete returns an error for a ruleset with rules for IPv6 that cannot be seen now.
+// complete returns an error for a ruleset with IPv6 rules if the tool cannot read these rules now.
 func (t iptablesTool) complete(p *Ruleset) error {
 	if p.V6 == "" || p.Only4 {
 		return nil

@@ -34,7 +34,7 @@ func (b *bench) elementsOf(set string, nft func(nftGenerations, string) error, i
 	return nil
 }
 
-// holds lists a set, one element a line; times are rounded up to a hundred seconds.
+// holds lists a set, one element a line. It rounds times up to a multiple of 100 seconds.
 func (b *bench) holds(set string) string {
 	b.Helper()
 	var list []Element
@@ -58,8 +58,8 @@ func element(prefix string, timeout time.Duration, comment string) Element {
 	return Element{Prefix: netip.MustParsePrefix(prefix), Timeout: timeout, Comment: comment}
 }
 
-// TestElements has entries inserted, refreshed, listed and deleted, where the kernel takes new timeouts and where it is
-// said not to.
+// TestElements inserts, refreshes, lists and deletes entries. It does so once with a kernel that can change an element's timeout, and once as if the
+// kernel could not.
 func TestElements(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -96,7 +96,7 @@ func (b *bench) wantSet(set, want string) {
 	}
 }
 
-// TestBan has an entry decide, and stop to.
+// TestBan checks that packets match an entry, and do not match it after it has expired.
 func TestBan(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -111,7 +111,7 @@ func TestBan(t *testing.T) {
 			began := time.Now()
 			b.must(b.insert("bans4", ban))
 			got := b.sent(func() { b.send(2, 10) })[2]
-			if time.Since(began) > ban.Timeout && ban.Timeout < time.Minute { // the machine is too busy to look in time
+			if time.Since(began) > ban.Timeout && ban.Timeout < time.Minute { // the machine is too busy to check in time
 				continue
 			}
 			if got != 10 {
@@ -143,7 +143,7 @@ func TestWrongElements(t *testing.T) {
 	})
 }
 
-// TestOverlap has prefixes that a set of nftables cannot hold beside others.
+// TestOverlap inserts prefixes that overlap with others, which an nftables set cannot hold.
 func TestOverlap(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -162,7 +162,7 @@ func TestOverlap(t *testing.T) {
 	})
 }
 
-// TestMany inserts 100,000 entries, all of them once more, and takes 20,000 out.
+// TestMany inserts 100,000 entries, inserts all of them again, and deletes 20,000.
 func TestMany(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -175,7 +175,7 @@ func TestMany(t *testing.T) {
 		many = last(many)
 		if b.kind() == "iptables" {
 			shell(t, "ipset destroy floodwall")
-			many = many[:min(len(many), 60_000)] // of the 65,536 that a set has by default
+			many = many[:min(len(many), 60_000)] // a set has space for 65,536 entries by default
 		}
 		for _, step := range []struct {
 			name string
@@ -197,7 +197,7 @@ func TestMany(t *testing.T) {
 	})
 }
 
-// TestFill has sets that hold entries from the start.
+// TestFill loads sets that have entries from the start.
 func TestFill(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		list := []Element{element("10.0.0.0/30", time.Hour, "kept")}

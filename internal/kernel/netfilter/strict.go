@@ -1,5 +1,5 @@
-// This file makes conntrack strict as long as a policy needs that, and gives the host back what it had. Loose conntrack takes a
-// packet of an unknown TCP connection for one of a connection that it may follow. SYNPROXY cannot work then.
+// This file makes conntrack strict as long as a policy needs that, and then restores the host's setting. Loose conntrack treats a packet of an
+// unknown TCP connection as part of an existing connection. SYNPROXY cannot work then.
 
 package netfilter
 
@@ -10,8 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// beStrict makes conntrack strict. What the host had is in the state before that, where it is found however this process
-// ends.
+// beStrict makes conntrack strict. It first stores the host's setting in the state, so that the setting can be restored if this process dies.
 func beStrict(state *datapath.State) error {
 	was, err := Loose()
 	if was == nil || *was == 0 || err != nil {
@@ -23,8 +22,7 @@ func beStrict(state *datapath.State) error {
 	return setLoose(0)
 }
 
-// Keep makes conntrack strict when that is needed, and else what the host had it be, which the state remembers. The caller holds the
-// lock of the state.
+// Keep makes conntrack strict if `needed` is true. Otherwise it restores the host's setting from the state. The caller must hold the lock of the state.
 func Keep(state *datapath.State, needed bool) error {
 	if needed {
 		return beStrict(state)

@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// toolLimit is how long a tool may run. A million elements take nft 1.0 some ten seconds.
+// toolLimit is the longest time that a tool may run. nft 1.0 needs some ten seconds for a million elements.
 const toolLimit = 2 * time.Minute
 
 // OutputLimit is how long the output of a tool may take to come after its end. On a busy machine the reader of a pipe can wait for
@@ -27,7 +27,7 @@ const OutputLimit = 20 * time.Second
 // tool is a program of the system.
 type tool struct {
 	name, path string
-	broken     error // why it does not run; nil: as far as is known it does
+	broken     error // why the tool does not run; nil if no reason is known
 }
 
 // MissingError says that a tool is not installed.
@@ -40,7 +40,7 @@ func (e *MissingError) Hint() string {
 	return fmt.Sprintf("it is in the package %s of Debian and Ubuntu: apt install %[1]s", e.Package)
 }
 
-// adminDirs is where administrators' programs are; not everyone's path has them.
+// adminDirs are the directories of administrators' programs, which are not in every user's path.
 var adminDirs = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
 
 // find looks for a program in the path and in adminDirs.
@@ -56,8 +56,8 @@ func find(name, pkg string) (tool, error) {
 	return tool{}, &MissingError{Tool: name, Package: pkg}
 }
 
-// run runs the tool on this input and returns its output. The input is complete before the tool starts: a script that
-// ends where its writer was killed could have a meaning of its own.
+// run runs the tool with the given input and returns its output. The input is complete before the tool starts. If the process died while it writes
+// the input to a pipe, the tool could execute an incomplete script.
 func (t tool) run(ctx context.Context, input string, args ...string) (string, error) {
 	if t.broken != nil {
 		return "", t.broken
@@ -72,7 +72,7 @@ func (t tool) run(ctx context.Context, input string, args ...string) (string, er
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, t.path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "LANG=C", "TZ=UTC") // nft writes and reads times in the zone of its process
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "LANG=C", "TZ=UTC") // nft writes and reads times in the time zone of its process
 	cmd.WaitDelay = OutputLimit
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
@@ -83,7 +83,7 @@ func (t tool) run(ctx context.Context, input string, args ...string) (string, er
 	return out.String(), nil
 }
 
-// memory is a file that is on no disk.
+// memory returns a file that exists only in memory.
 func memory(content string) (*os.File, error) {
 	fd, err := unix.MemfdCreate("floodwall", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -100,12 +100,12 @@ func memory(content string) (*os.File, error) {
 	return file, nil
 }
 
-// ToolError is what a tool complained of.
+// ToolError is an error that a tool reported.
 type ToolError struct {
 	Tool    string
-	Message string // the tool's own, in one line
-	Line    string // of its input that it complained of, or ""
-	Err     error  // how it ended
+	Message string // the tool's message, as one line
+	Line    string // the input line to which the message refers, or ""
+	Err     error  // the exit status
 }
 
 func (e *ToolError) Error() string {
@@ -115,22 +115,22 @@ func (e *ToolError) Error() string {
 	return fmt.Sprintf("%s: %s, in the line %q", e.Tool, e.Message, e.Line)
 }
 
-// Unwrap is how the tool ended.
+// Unwrap returns the exit status.
 func (e *ToolError) Unwrap() error { return e.Err }
 
-// Unread reports whether an error is of a program: it is missing, or it failed. What the kernel holds is not known then.
+// Unread reports whether an error says that a program is missing or has failed. The content of the kernel is then unknown.
 func Unread(err error) bool {
 	return errors.As(err, new(*ToolError)) || errors.As(err, new(*MissingError))
 }
 
-// IsFull reports whether the kernel refused an entry because its set has no space. In nftables, entries that have expired take space
-// until the kernel collects them, about every second.
+// IsFull reports whether the kernel refused an entry because the set is full. In nftables expired entries take space until the kernel removes them,
+// about every second.
 func IsFull(err error) bool {
 	var e *ToolError
 	return errors.As(err, &e) && (strings.Contains(e.Message, "Too many open files in system") || strings.Contains(e.Message, "is full"))
 }
 
-// remedies are hints for what the tools' messages contain; the first that fits is taken.
+// remedies has hints for parts of the tools' messages. The first match is used.
 var remedies = []struct{ message, hint string }{
 	{"permitted", "run it as root, or with the capability CAP_NET_ADMIN"},
 	{"ermission denied", "run it as root, or with the capability CAP_NET_ADMIN"},
@@ -154,10 +154,10 @@ func (e *ToolError) Hint() string {
 	return ""
 }
 
-// place is how the tools name a line of their input: nft, iptables-restore and ipset.
+// place matches the form in which nft, iptables-restore and ipset name a line of their input.
 var place = wording.Regexp(`/dev/stdin:(\d+):(\d+)-\d+: |(?:at )?line:? (\d+)(?: failed)?:? ?`)
 
-// newToolError makes an error of what a tool wrote.
+// newToolError returns an error from the error output of a tool.
 func newToolError(name, stderr, input string, err error) *ToolError {
 	message := complaint(stderr)
 	e := &ToolError{Tool: name, Message: message, Err: err}
@@ -173,7 +173,7 @@ func newToolError(name, stderr, input string, err error) *ToolError {
 	return e
 }
 
-// complaint is the first error of what a tool wrote, without the place and the tool's name.
+// complaint returns the first error in the error output of a tool, without the position and the tool's name.
 func complaint(stderr string) string {
 	lines := strings.FieldsFunc(stderr, func(r rune) bool { return r == '\n' })
 	var parts []string
@@ -191,10 +191,10 @@ func complaint(stderr string) string {
 	return strings.Join(parts, " ")
 }
 
-// speaker is how the tools begin what they say.
+// speaker matches the name of the tool at the start of its messages.
 var speaker = wording.Regexp(`^(?:ip6?tables(?:-\w+)*|ipset|nft)(?: v[\w.]+(?: \([\w-]+\))?)?: ?(?:Error in )?`)
 
-// nth is a line of a text, counted from 1.
+// nth returns a line of a text, counted from 1.
 func nth(text string, number int) string {
 	for ; number > 1; number-- {
 		var ok bool
@@ -206,7 +206,7 @@ func nth(text string, number int) string {
 	return line
 }
 
-// excerpt shortens a line to what a terminal shows, so that the column, if not 0, is in it.
+// excerpt shortens a line to the width of a terminal. The result contains the given column, unless that is 0.
 func excerpt(line string, column int) string {
 	const before, longest = 60, 160
 	if len(line) > longest && column > before && column <= len(line) {
@@ -215,7 +215,7 @@ func excerpt(line string, column int) string {
 	return shorten(strings.TrimSpace(line), longest)
 }
 
-// shorten cuts a text to so many bytes, at the end of a character.
+// shorten truncates a text to at most `most` bytes, at the boundary of a UTF-8 character.
 func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// bell stands before a tool and writes a line for each call.
+// bell is a script that runs before a tool and writes a line for each call.
 const bell = "#!/bin/sh\necho >>DIR/calls\nexec REAL \"$@\"\n"
 
-// count puts a bell before each of the tools, and returns how often one has been called since.
+// count installs a bell in front of each tool. It returns a function that returns the number of calls since count was called.
 func (b *bench) count() func() int {
 	b.Helper()
 	dir := b.TempDir()
@@ -36,7 +36,7 @@ func (b *bench) count() func() int {
 	}
 }
 
-// No program runs to tell what has not changed, also while packets are counted.
+// TestUnchangedRunsNothing checks that Floodwall starts no tool to find out that nothing has changed, even while packets are counted.
 func TestUnchangedRunsNothing(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -62,7 +62,8 @@ func TestUnchangedRunsNothing(t *testing.T) {
 	})
 }
 
-// A listing is not kept that was made while another program changed rules, nor used for another program of the same name.
+// TestChangedWhileRead checks that a listing is not cached if another program changed rules while it was read. It also checks that the listing is not
+// used for another tool of the same name.
 func TestChangedWhileRead(t *testing.T) {
 	on(t, []string{"iptables-legacy"}, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -90,7 +91,7 @@ func TestChangedWhileRead(t *testing.T) {
 	})
 }
 
-// What another program changes is seen at the next question, however short a time ago the last one was.
+// TestOthersChanges checks that the next query sees a change by another program, however recent the last query was.
 func TestOthersChanges(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))

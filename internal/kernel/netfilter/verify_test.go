@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestVerify has someone change what was loaded, each time in one place.
+// TestVerify changes the loaded rules like another program, each time in one place.
 func TestVerify(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -52,7 +52,7 @@ func TestVerify(t *testing.T) {
 	})
 }
 
-// TestPriority has the ways to write a chain's priority.
+// TestPriority tests all ways to write the priority of a chain.
 func TestPriority(t *testing.T) {
 	for text, want := range map[string]int{
 		"-450": -450, "0": 0, "7": 7, "raw": -300, "raw+3": -297, "filter-5": -5, "srcnat+1": 101, "mangle": -150,
@@ -66,7 +66,7 @@ func TestPriority(t *testing.T) {
 	}
 }
 
-// TestDuration has times as nft reads them.
+// TestDuration tests durations in the form that nft reads.
 func TestDuration(t *testing.T) {
 	for want, d := range map[string]time.Duration{
 		"0d3599s832ms": 59*time.Minute + 59*time.Second + 832*time.Millisecond, "0d4s0ms": 4 * time.Second, "0d0s100ms": 100 * time.Millisecond,

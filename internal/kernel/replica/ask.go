@@ -10,10 +10,10 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Limit is how long a question may take.
+// Limit is the longest time that a question may take.
 const Limit = time.Minute
 
-// Tool is what rules are loaded with.
+// Tool is the program that loads the rules.
 type Tool int
 
 // The tools.
@@ -22,17 +22,17 @@ const (
 	Iptables             // iptables or ip6tables, of either kind, with ipset
 )
 
-// Part names a generation's rules.
+// Part identifies a generation's rules.
 type Part struct {
 	Tool    Tool
-	Name    string   // of the table of family inet, or of the generation of chains and sets
-	Devices []string // that they are about; the packet comes in by the first
+	Name    string   // the name of the table of family inet, or of the generation of chains and sets
+	Devices []string // the devices of the rules; the packet arrives on the first one
 }
 
-// Hook is a place in netfilter where packets meet rules.
+// Hook is a hook of netfilter.
 type Hook string
 
-// The hooks that packets from outside meet. Input and Forward exclude each other.
+// The hooks for packets from outside. A packet passes either Input or Forward.
 const (
 	Ingress    Hook = "ingress"
 	Prerouting Hook = "prerouting"
@@ -40,24 +40,24 @@ const (
 	Forward    Hook = "forward"
 )
 
-// hooks are the hooks in the order in which a packet meets them.
+// hooks are the hooks in the order in which a packet passes them.
 var hooks = []Hook{Ingress, Prerouting, Input, Forward}
 
-// Answer is what became of the packet.
+// Answer is the result for a packet.
 type Answer struct {
-	Moved   []string // the counters of the rules that counted it: names in nftables, comments in iptables; sorted
-	Dropped Hook     // whose rules dropped it; "" when none did
-	// Lost is the hook with rules of the part that the packet did not come to though none dropped it before; "" when
-	// there is no such hook. The kernel dropped it, or keeps it: fragments, until it has them all.
+	Moved   []string // the counters of the rules that counted the packet, sorted: names in nftables, comments in iptables
+	Dropped Hook     // the hook whose rules dropped the packet; "" when none did
+	// Lost is the first hook with rules of the part that the packet did not reach although no rule had dropped it. It is "" when there is none. The
+	// kernel has then dropped the packet, or holds it: it holds a fragment until it has all fragments.
 	Lost Hook
-	// State is what conntrack said, as StateName calls it; "" when the rules make no use of it, or the packet came to
-	// no hook behind it.
+	// State is the state that conntrack gave the packet, as a StateName. It is "" if the rules do not use conntrack, or if the packet reached no hook
+	// after conntrack.
 	State string
 }
 
 // TimeError says that a question took too long.
 type TimeError struct {
-	Name  string // of the generation
+	Name  string // the name of the generation
 	Limit time.Duration
 }
 
@@ -70,9 +70,9 @@ func (e *TimeError) Hint() string {
 	return "its sets are very large; `floodwall explain` with the policy file says what it means for the packet"
 }
 
-// Ask puts a frame to a copy of a part, which the kernel holds in the namespace of the caller. p is the frame decoded; if
-// its state is established or related, conntrack of the copy knows a flow that makes it so, and if it is untracked, the
-// copy exempts it. Whether conntrack then says what p does is for the caller to compare.
+// Ask sends a frame to a copy of a part and returns the result. The kernel must have the part in the namespace of the caller. p is the decoded frame.
+// If the state of p is established or related, conntrack of the copy gets a flow for the packet. If it is untracked, the copy exempts the packet from
+// conntrack. The caller must compare the returned state with the state of p.
 func Ask(ctx context.Context, part Part, frame []byte, p packet.Packet) (*Answer, error) {
 	return ask(ctx, part, frame, p, Limit)
 }
@@ -96,7 +96,7 @@ func ask(ctx context.Context, part Part, frame []byte, p packet.Packet, limit ti
 	return q.answer(), nil
 }
 
-// question is one question on its way.
+// question is one question in progress.
 type question struct {
 	part   Part
 	frame  []byte
@@ -104,29 +104,29 @@ type question struct {
 
 	host    *host
 	rules   rules
-	counts  map[string]netfilter.Count // of the part
-	witness map[string]netfilter.Count // of the rules around it
+	counts  map[string]netfilter.Count // counts of the part
+	witness map[string]netfilter.Count // counts of the witnesses, which are rules before and after the part
 }
 
-// rules is what a tool does for a copy.
+// rules are the operations of a tool on a copy of the rules.
 type rules interface {
-	// read reads what the kernel holds, in the host's namespace.
+	// read reads the rules from the kernel, in the host's namespace.
 	read(context.Context) error
 	// has reports whether there are rules at a hook.
 	has(Hook) bool
-	// stateful reports whether they make use of conntrack.
+	// stateful reports whether the rules use conntrack.
 	stateful() bool
-	// load loads the copy with its witnesses, in the namespace of the question.
+	// load loads the copy and its witnesses, in the namespace of the question.
 	load(context.Context, witness) error
 	// counts reads the counters of the copy and of the witnesses.
 	counts(context.Context) (part, witness map[string]netfilter.Count, err error)
 }
 
-// witness is what the rules around the copy do beside counting.
+// witness says what the witness rules around the copy do besides counting.
 type witness struct {
 	device    string
-	states    bool // count by the states of conntrack
-	untracked bool // exempt all packets from conntrack
+	states    bool // they count by the states of conntrack
+	untracked bool // they exempt all packets from conntrack
 }
 
 // six reports whether the question is about IPv6.
@@ -161,7 +161,7 @@ func (q *question) count(ctx context.Context) (err error) {
 	return err
 }
 
-// answer reads the counters.
+// answer derives the answer from the counters.
 func (q *question) answer() *Answer {
 	a := &Answer{}
 	for name, c := range q.counts {
@@ -184,7 +184,7 @@ func (q *question) answer() *Answer {
 	return a.withState(q.witness)
 }
 
-// came reports whether the packet came to a hook, or to the one that excludes it.
+// came reports whether the packet reached a hook. For Input and Forward it reports whether the packet reached one of the two.
 func (q *question) came(h Hook) bool {
 	is := func(h Hook) bool { return q.witness[seen(h)].Packets > 0 }
 	if h == Input || h == Forward {
@@ -193,7 +193,7 @@ func (q *question) came(h Hook) bool {
 	return is(h)
 }
 
-// withState adds what conntrack said.
+// withState adds the state that conntrack gave the packet, from the counts of the witnesses.
 func (a *Answer) withState(witness map[string]netfilter.Count) *Answer {
 	for _, state := range states {
 		if witness[counted(state)].Packets > 0 {
@@ -203,13 +203,13 @@ func (a *Answer) withState(witness map[string]netfilter.Count) *Answer {
 	return a
 }
 
-// states are the states of conntrack as both tools write them, by their value in packet.
+// states are the names of conntrack's states in both tools, indexed by their value in package packet.
 var states = []string{"new", "established", "related", "invalid", "untracked"}
 
-// StateName is the name of a value of packet.State.
+// StateName returns the name of a value of packet.State.
 func StateName(state uint32) string { return states[state] }
 
-// The names of the witnesses.
+// The names of the witnesses' counters.
 func seen(h Hook) string          { return "seen-" + string(h) }
 func passed(h Hook) string        { return "passed-" + string(h) }
 func counted(state string) string { return "state-" + state }

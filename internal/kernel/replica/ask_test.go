@@ -15,8 +15,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// furnished makes the device fw0 (192.0.2.1) and loads a script of nft into the namespaces of the test. It returns false
-// outside of them.
+// furnished makes the device fw0 (192.0.2.1) and loads an nft script in the namespaces of the test. Outside of the namespaces it returns false.
 func furnished(t *testing.T, script string) bool {
 	t.Helper()
 	testutil.RequireTool(t, "nft")
@@ -41,8 +40,7 @@ func parsed(t *testing.T, line string) ([]byte, packet.Packet) {
 	return spec.Frame(), spec.Packet()
 }
 
-// TestAnswer follows packets through a table with rules at each hook, which has counted packets before and is inert, as
-// before a trial.
+// TestAnswer sends packets through a copy of a table with rules at each hook. The table has already counted packets, and is inert, as before a trial.
 func TestAnswer(t *testing.T) {
 	if !furnished(t, `table inet ours {
 		counter one { packets 7 bytes 700 }
@@ -85,7 +83,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestErrors asks what cannot be answered.
+// TestErrors asks questions that cannot be answered.
 func TestErrors(t *testing.T) {
 	if !furnished(t, "table inet ours {}") {
 		return

@@ -38,26 +38,25 @@ const (
 	subsysConntrack    = 1
 	msgNew             = 0
 	flowTimeout        = 600 // seconds, more than any question takes
-	masterPort         = 9   // of the made-up flow that a related one belongs to
+	masterPort         = 9   // the port of the made-up flow to which a related flow belongs
 	icmpEcho, icmpPong = 8, 0
 	icmp6Echo          = 128
 	icmp6Pong          = 129
 )
 
-// know makes conntrack ready for the state that the packet is to have. For what no flow can bring about, the state will
-// differ, which the answer tells.
+// know prepares conntrack so that the packet gets the wanted state. If no flow can produce that state, the state in the answer differs.
 func (q *question) know(context.Context) error {
 	if !q.rules.stateful() {
 		return nil
 	}
 	state := q.packet.Value[packet.State]
-	if state == packet.StateInvalid { // then a packet that is no SYN begins no flow
+	if state == packet.StateInvalid { // with this setting, a packet other than a SYN starts no flow
 		return set("netfilter/nf_conntrack_tcp_loose", "0")
 	}
 	if state != packet.StateEstablished && state != packet.StateRelated {
 		return nil
 	}
-	if err := set("netfilter/nf_conntrack_tcp_be_liberal", "1"); err != nil { // the flow has no window to be in
+	if err := set("netfilter/nf_conntrack_tcp_be_liberal", "1"); err != nil { // the made-up flow has no TCP window, so window checks must be off
 		return err
 	}
 	f, ok := flowOf(q.packet)
@@ -77,15 +76,14 @@ func (q *question) know(context.Context) error {
 	return nil
 }
 
-// flow is a flow as its first packet shows it: for ICMP and ICMPv6, from is the type and to the code.
+// flow is a flow, described by its first packet. For ICMP and ICMPv6, from is the type and to is the code.
 type flow struct {
 	src, dst netip.Addr
 	proto    uint8
 	from, to uint16
 }
 
-// flowOf is the flow whose first packet looked like this one. Messages of ICMP that are no echo belong to none of their
-// own.
+// flowOf returns the flow whose first packet is p. ICMP messages other than echo have no flow of their own.
 func flowOf(p packet.Packet) (*flow, bool) {
 	if p.Kind != packet.IP {
 		return nil, false
@@ -103,10 +101,10 @@ func flowOf(p packet.Packet) (*flow, bool) {
 	return f, true
 }
 
-// pong is the type of the answer to a type, both ways.
+// pong maps a type to the type of its answer, in both directions.
 var pong = map[uint16]uint16{icmpEcho: icmpPong, icmpPong: icmpEcho, icmp6Echo: icmp6Pong, icmp6Pong: icmp6Echo}
 
-// answered is the flow as the answer to its first packet shows it.
+// answered returns the reverse flow: its first packet is the answer to the first packet of f.
 func (f *flow) answered() *flow {
 	r := &flow{src: f.dst, dst: f.src, proto: f.proto, from: f.to, to: f.from}
 	if f.isICMP() {
@@ -117,8 +115,8 @@ func (f *flow) answered() *flow {
 
 func (f *flow) isICMP() bool { return f.proto == unix.IPPROTO_ICMP || f.proto == unix.IPPROTO_ICMPV6 }
 
-// add makes conntrack know the flow: as one that both sides have sent packets of, or, with a master, as one that the
-// master's packets announced and of which none has been seen.
+// add adds the flow to conntrack. Without a master, the flow is one in which both sides have sent packets. With a master, the flow is one that the
+// master's packets announced and that has had no packet yet.
 func (f *flow) add(master *flow) error {
 	r := nl.NewNetlinkRequest(subsysConntrack<<8|msgNew, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL)
 	family := uint8(unix.AF_INET)
@@ -145,11 +143,11 @@ func (f *flow) add(master *flow) error {
 	return err
 }
 
-// tuple is the flow as an attribute.
+// tuple returns the flow as a netlink attribute.
 func (f *flow) tuple(kind int) *nl.RtAttr {
 	a := nl.NewRtAttr(unix.NLA_F_NESTED|kind, nil)
 	ip := a.AddRtAttr(unix.NLA_F_NESTED|ctaTupleIP, nil)
-	number := 1 // CTA_IP_V4_SRC and _DST are 1 and 2, those of IPv6 3 and 4
+	number := 1 // CTA_IP_V4_SRC and CTA_IP_V4_DST are 1 and 2; the numbers for IPv6 are 3 and 4
 	if f.src.Is6() {
 		number = 3
 	}

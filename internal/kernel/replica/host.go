@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// host is what the copy has of the host beside the rules.
+// host is the part of the host's configuration, besides the rules, that the copy needs.
 type host struct {
 	devices  []string
-	links    []netlink.Link  // all of the host's
-	local    []netlink.Route // of the family in question
-	six      bool            // that is IPv6
-	settings [][2]string     // files under /proc/sys/net and their contents, in the order to write them
+	links    []netlink.Link  // all devices of the host
+	local    []netlink.Route // the local routes of the question's family
+	six      bool            // whether the question's family is IPv6
+	settings [][2]string     // files under /proc/sys/net and their contents, in the order of writing
 }
 
-// readHost reads what a copy for these devices needs to know of one family, in the host's namespace.
+// readHost reads the configuration that a copy for the given devices and one family needs. It must run in the host's namespace.
 func readHost(devices []string, six bool) (*host, error) {
 	h := &host{devices: devices, six: six}
 	var err error
@@ -48,7 +48,7 @@ func readHost(devices []string, six bool) (*host, error) {
 
 const sysctls = "/proc/sys/net"
 
-// settings are the files of what decides whether the kernel drops, forwards or tracks a packet.
+// settings returns the files with settings that decide whether the kernel drops, forwards or tracks a packet.
 func settings(devices []string) (names []string) {
 	for _, of := range append([]string{"all"}, devices...) {
 		for _, name := range []string{"forwarding", "accept_local", "accept_source_route", "route_localnet"} {
@@ -59,7 +59,7 @@ func settings(devices []string) (names []string) {
 	return append(names, "netfilter/nf_conntrack_tcp_loose", "netfilter/nf_conntrack_checksum")
 }
 
-// furnish makes the devices, settings and routes in the namespace of the question, so that they take in the frame.
+// furnish creates the devices, settings and routes in the namespace of the question, so that the namespace accepts the frame.
 func (h *host) furnish(frame []byte) error {
 	if err := setUp("lo"); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (h *host) furnish(frame []byte) error {
 	return h.addRoutes()
 }
 
-// addDevice makes a veth pair of which name receives frames like this one. Neither end says anything of its own accord.
+// addDevice creates a veth pair. The end with the given name accepts frames like this one. Neither end sends packets by itself.
 func addDevice(name, peer string, frame []byte) error {
 	const largest = 65535 // bytes; any IP packet fits
 	attrs := netlink.NewLinkAttrs()
@@ -95,7 +95,7 @@ func addDevice(name, peer string, frame []byte) error {
 	}
 	for _, s := range [][2]string{
 		{"ipv6/conf/" + peer + "/disable_ipv6", "1"},
-		{"ipv6/conf/" + name + "/addr_gen_mode", "1"}, // no link-local address, so nothing to announce
+		{"ipv6/conf/" + name + "/addr_gen_mode", "1"}, // no link-local address, so that the device announces none
 		{"ipv4/conf/" + name + "/rp_filter", "0"},
 	} {
 		if err := set(s[0], s[1]); err != nil {
@@ -128,7 +128,7 @@ func setUp(name string) error {
 	return nil
 }
 
-// set writes a setting. One that this kernel does not have cannot matter.
+// set writes a setting. It ignores a missing setting, which this kernel does not have.
 func set(name, value string) error {
 	err := os.WriteFile(filepath.Join(sysctls, name), []byte(strings.TrimSpace(value)), 0o644)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +137,7 @@ func set(name, value string) error {
 	return nil
 }
 
-// addVLANs makes the host's VLAN devices on the copied ones, and those on top of these.
+// addVLANs creates copies of the host's VLAN devices on the copied devices, and of VLAN devices on top of these.
 func (h *host) addVLANs() error {
 	copied := slices.Clone(h.devices)
 	for i := 0; i < len(copied); i++ {
@@ -173,7 +173,7 @@ func addVLAN(like *netlink.Vlan, parentName string) error {
 	return setUp(like.Name)
 }
 
-// name is that of the host's device with an index; "" when there is none.
+// name returns the name of the host's device with an index. It returns "" when there is none.
 func (h *host) name(index int) string {
 	for _, l := range h.links {
 		if l.Attrs().Index == index {
@@ -183,8 +183,8 @@ func (h *host) name(index int) string {
 	return ""
 }
 
-// addRoutes makes the host's own addresses those of the copy, by routes, of which both families take effect at once, and
-// lets all else leave by the first device.
+// addRoutes adds the host's own addresses to the copy. It adds them as routes, because routes take effect at once in both families. All other packets
+// are routed to the first device.
 func (h *host) addRoutes() error {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -210,7 +210,7 @@ func (h *host) addRoutes() error {
 	return h.addDefault(index[h.devices[0]])
 }
 
-// addDefault adds the default route. Without IPv6 in the kernel there can be none, and no packet needs it.
+// addDefault adds the default route. If the kernel has no IPv6, addDefault ignores the error for IPv6, because no packet needs the route.
 func (h *host) addDefault(device int) error {
 	all := &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
 	if h.six {

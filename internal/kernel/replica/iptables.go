@@ -15,22 +15,22 @@ type iptablesRules struct {
 	name   string
 	six    bool
 	tables map[string]*iptablesTable
-	sets   string // for ipset restore
+	sets   string // script for ipset restore
 }
 
-// iptablesTable is what a generation has in a table: its chains, the jumps to them from built-in chains, and rules.
+// iptablesTable is the part of a generation in a table: its chains, the jumps from built-in chains to them, and its rules.
 type iptablesTable struct{ chains, jumps, rules []string }
 
-// iptablesHooks are the built-in chains at the hooks, with their tables.
+// iptablesHooks are the tables and built-in chains of the hooks.
 var iptablesHooks = map[Hook]struct{ table, chain string }{
 	Prerouting: {"raw", "PREROUTING"}, Input: {"filter", "INPUT"}, Forward: {"filter", "FORWARD"},
 }
 
-// iptablesGuard is what keeps a jump from being taken while the generation is on trial, or its successor is
+// iptablesGuard matches the guard of a jump. The guard disables the jump, depending on the trial of the generation or of its successor
 // (internal/kernel/netfilter/iptableshook.go).
 var iptablesGuard = wording.Regexp(`-m set (! )?--match-set \S+-(?:trial|aside)[46] src `)
 
-// program is a program of the family.
+// program returns the name of an iptables program for the family.
 func (r *iptablesRules) program(what string) string {
 	if r.six {
 		return "ip6tables-" + what
@@ -50,7 +50,7 @@ func (r *iptablesRules) read(ctx context.Context) error {
 	return r.readSets(ctx)
 }
 
-// own selects what belongs to the generation.
+// own selects the lines of a saved table that belong to the generation.
 func (r *iptablesRules) own(saved string) *iptablesTable {
 	t := &iptablesTable{}
 	for line := range strings.Lines(saved) {
@@ -72,7 +72,7 @@ func (r *iptablesRules) ownChain(chain string) bool {
 	return chain == r.name || strings.HasPrefix(chain, r.name+"-")
 }
 
-// jump is where a rule jumps.
+// jump returns the target of a rule's jump.
 func jump(words []string) string {
 	if at := slices.Index(words, "-j"); at >= 0 {
 		return words[at+1]
@@ -80,7 +80,7 @@ func jump(words []string) string {
 	return ""
 }
 
-// readSets reads the generation's ipsets, less those of guards.
+// readSets reads the generation's ipsets, except the sets of guards.
 func (r *iptablesRules) readSets(ctx context.Context) error {
 	names, err := run(ctx, "", "ipset", "list", "-n")
 	if err != nil {
@@ -122,15 +122,15 @@ func (r *iptablesRules) load(ctx context.Context, w witness) error {
 		return fmt.Errorf("loading the copies of sets: %w", err)
 	}
 	script := r.script("raw", w) + r.script("filter", w)
-	const lockWait = "30" // seconds, for the lock that iptables has for the whole machine
+	const lockWait = "30" // seconds to wait for the machine-wide lock of iptables
 	if _, err := run(ctx, script, r.program("restore"), "--noflush", "-w", lockWait); err != nil {
 		return fmt.Errorf("loading the copy of the chains: %w", err)
 	}
 	return nil
 }
 
-// script is one table of the copy, with the witnesses in chains of the generation's name, so that their counts are
-// among its own.
+// script returns the script for one table of the copy. The witnesses are in chains with the generation's name, so that Counters also returns their
+// counts.
 func (r *iptablesRules) script(table string, w witness) string {
 	t := r.tables[table]
 	chains, jumps, rules := slices.Clone(t.chains), []string{}, slices.Clone(t.rules)
@@ -163,7 +163,7 @@ func (r *iptablesRules) script(table string, w witness) string {
 	return lines("*"+table, strings.Join(slices.Concat(chains, jumps, rules), "\n"), "COMMIT")
 }
 
-// iptablesWitness is what the comments of witnesses begin with.
+// iptablesWitness is the prefix of the comments of witnesses.
 const iptablesWitness = "witness:"
 
 func (r *iptablesRules) counts(ctx context.Context) (part, witness map[string]netfilter.Count, err error) {

@@ -15,10 +15,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// askingVar tells this binary to ask until it is killed.
+// askingVar is the environment variable that makes this binary ask questions until it is killed.
 const askingVar = "FLOODWALL_TEST_ASKING"
 
-// TestKilled kills a process while it asks: neither programs that it started nor its namespaces are left.
+// TestKilled kills a process while it asks a question. No program that it started and no namespace of it may remain.
 func TestKilled(t *testing.T) {
 	part := Part{Tool: Nft, Name: "ours", Devices: []string{"fw0"}}
 	frame, p := parsed(t, "udp 198.51.100.7:999 > 192.0.2.1:1")
@@ -39,7 +39,7 @@ func TestKilled(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(30+random.IntN(120)) * time.Millisecond * time.Duration(1+kill/15)) // a busy machine starts processes late
+		time.Sleep(time.Duration(30+random.IntN(120)) * time.Millisecond * time.Duration(1+kill/15)) // on a busy machine a process starts late
 		if len(namespaces(t)) > len(before) {
 			others++
 		}

@@ -19,12 +19,13 @@ type nftRules struct {
 // nftWitness is the name of the table with the witnesses.
 const nftWitness = "witness"
 
-// around are the priorities of the witnesses of each hook. Before prerouting's second one, at -400, the kernel puts
-// fragments together (NF_IP_PRI_CONNTRACK_DEFRAG of include/uapi/linux/netfilter_ipv4.h); rules that decide come before.
+// around has the priorities of the witnesses before and after the rules of each hook. At prerouting, the rules that decide run before -400, at which
+// the kernel reassembles fragments (NF_IP_PRI_CONNTRACK_DEFRAG of include/uapi/linux/netfilter_ipv4.h). So the second witness there also runs before
+// -400.
 var around = map[Hook][2]int{Ingress: {-500, 500}, Prerouting: {-500, -401}, Input: {-10, 10}, Forward: {-10, 10}}
 
-// Lines of a listing. Guards are what keeps a generation from deciding while it is on trial or its successor is
-// (internal/kernel/netfilter/nftguard.go). What is known of prefixes that limits hold cannot be copied: these begin anew.
+// Patterns for lines of a listing. Guards prevent a generation from deciding, depending on the trial of the generation or of its successor
+// (internal/kernel/netfilter/nftguard.go). The state of the prefixes in limits cannot be copied, so limits start empty.
 var (
 	nftCounts = wording.Regexp(`packets \d+ bytes \d+`)
 	nftGuard  = wording.Regexp(`(?m)^.*comment "floodwall: trial"$\n`)
@@ -37,7 +38,7 @@ func (r *nftRules) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading table %s: %w", r.name, err)
 	}
-	if tagged, err := run(ctx, "", "nft", "list", "table", "netdev", r.name); err == nil { // not every generation has it
+	if tagged, err := run(ctx, "", "nft", "list", "table", "netdev", r.name); err == nil { // not every generation has this table
 		out += tagged
 	}
 	out = nftCounts().ReplaceAllString(out, "packets 0 bytes 0")
@@ -58,7 +59,7 @@ func (r *nftRules) load(ctx context.Context, w witness) error {
 	return nil
 }
 
-// table is a table that counts around each hook.
+// table returns a script for a table with counters before and after the rules of each hook.
 func (w witness) table() string {
 	var counters, chains []string
 	count := func(name string) string {
@@ -78,7 +79,7 @@ func (w witness) table() string {
 		chain(h, around[h][1], count(passed(h)))
 	}
 	if w.untracked {
-		chain(Prerouting, -299, "notrack") // behind all rules at raw, and before conntrack at -200
+		chain(Prerouting, -299, "notrack") // after all rules at raw, and before conntrack at -200
 	}
 	if w.states {
 		for _, state := range states {

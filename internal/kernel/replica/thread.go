@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step is a part of the work, which needs the thread that it runs on.
+// step is a part of the work that must run on a given thread.
 type step func(context.Context) error
 
-// apart runs steps one after the other on a thread that ends with this call, the first ones as they are, the others in a
-// network namespace of the thread's own. Programs that a step starts are in the thread's namespace.
+// apart runs steps one after the other on a thread that ends with this call. It runs the steps in asHost in the present network namespace, and the
+// steps in inside in a new namespace of the thread. Programs that a step starts run in the thread's namespace.
 func apart(ctx context.Context, asHost, inside []step) error {
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked, so that the thread ends here
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := take(ctx, asHost)
 		if err == nil {
 			err = alone(func() error { return take(ctx, inside) })
@@ -40,8 +40,7 @@ func take(ctx context.Context, steps []step) error {
 	return nil
 }
 
-// alone runs fn in a new network namespace. It brings the thread back, since Go does not end the thread that a process
-// began with, but keeps it for good.
+// alone runs fn in a new network namespace. It then returns the thread to the old namespace, because Go never ends the main thread of a process.
 func alone(fn func() error) error {
 	before, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {

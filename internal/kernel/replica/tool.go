@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// adminDirs is where administrators' programs are; not everyone's path has them.
+// adminDirs are the directories of administrators' programs, which are not in every user's path.
 var adminDirs = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
 
 // path finds a program.
@@ -34,8 +34,8 @@ func inDirs(name string) (list []string) {
 	return list
 }
 
-// run runs a program of the system on this input, in the namespace of the thread, and returns its output. The program
-// ends with the thread.
+// run runs a program of the system with the given input, in the namespace of the thread, and returns its output. The program is killed when the
+// thread ends.
 func run(ctx context.Context, input, name string, args ...string) (string, error) {
 	program, err := path(name)
 	if err != nil {

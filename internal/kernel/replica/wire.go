@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lastType is the EtherType of a frame that only says that all before it have been dealt with: one for local
-// experiments (IEEE 802, section 9.2.3).
+// lastType is the EtherType of a frame that marks the end. When this frame arrives, the kernel has processed all frames before it. The type is
+// reserved for local experiments (IEEE 802, section 9.2.3).
 const lastType = 0x88b5
 
-// ethernetHeader is the least that a frame has, in bytes.
+// ethernetHeader is the length of an Ethernet header in bytes.
 const ethernetHeader = 14
 
-// arrival is how long a frame may take to the other end of a pair.
+// arrival is the longest time that a frame may take to the other end of a veth pair.
 const arrival = 5 * time.Second
 
-// send puts a frame on the wire that ends at device, and waits until the kernel has dealt with it. All is done on one
-// CPU, whose queue of received frames keeps their order.
+// send sends a frame to a device, and waits until the kernel has processed it. All processing runs on one CPU, whose queue of received frames
+// preserves the order of the frames.
 func send(device string, frame []byte) error {
 	if err := oneCPU(); err != nil {
 		return fmt.Errorf("binding the thread to a CPU: %w", err)
@@ -62,13 +62,13 @@ func oneCPU() error {
 	return unix.SchedSetaffinity(0, &one)
 }
 
-// socket is a packet socket, or the error that it could not be opened with.
+// socket is a packet socket, or the error of opening it.
 type socket struct {
 	fd  int
 	err error
 }
 
-// packetSocket opens a socket that receives frames of one EtherType from a device; with 0 it only sends.
+// packetSocket opens a packet socket that receives frames of one EtherType from a device. If etherType is 0, the socket only sends.
 func packetSocket(etherType uint16, device int) socket {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

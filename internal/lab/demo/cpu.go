@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// cpuTime is how many ticks a CPU has spent, and how many of them the hypervisor gave to others.
+// cpuTime has the ticks of a CPU, and the ticks in which the hypervisor gave the CPU to other machines.
 type cpuTime struct{ total, stolen uint64 }
 
-// readCPU reads the line of a CPU in /proc/stat (proc(5)): the first eight columns, of which the last is
-// stolen.
+// readCPU reads the first eight columns of a CPU's line in /proc/stat (proc(5)). The last of these columns is stolen time.
 func readCPU(cpu int) (t cpuTime, err error) {
 	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -37,7 +36,7 @@ func readCPU(cpu int) (t cpuTime, err error) {
 	return t, fmt.Errorf("cpu time: no CPU %d in /proc/stat", cpu)
 }
 
-// stolenSince is the share of the time since before that the hypervisor gave the CPU to others, 0 to 1.
+// stolenSince returns the share of the time since before in which the hypervisor gave the CPU to other machines, from 0 to 1.
 func (t cpuTime) stolenSince(before cpuTime) float64 {
 	if t.total <= before.total {
 		return 0

@@ -10,20 +10,20 @@ import (
 
 // Options are the choices of a demonstration.
 type Options struct {
-	Duration time.Duration // of each phase; 0: 6 s
-	Rate     float64       // of the flood in packets per second; 0: what fits this machine
-	Requests float64       // of the clients per second; 0: 1,000
+	Duration time.Duration // duration of each phase; 0: 6 s
+	Rate     float64       // rate of the flood in packets per second; 0: a rate that suits this machine
+	Requests float64       // requests of the clients per second; 0: 1,000
 	List     string        // file of bad addresses; "": a generated one
-	Policy   string        // the policy's text; "": that which saves the server
-	Program  string        // file of floodwall, which is the daemon
-	Report   string        // directory for the report of the attack; "": a new one where temporary files are
-	Owner    Owner         // of the report
+	Policy   string        // the policy's text; "": the policy that protects the server
+	Program  string        // path of floodwall, which runs the daemon
+	Report   string        // directory for the report of the attack; "": a new one in the directory for temporary files
+	Owner    Owner         // owner of the report
 
-	// Done is told the summary at the end, after the viewer is closed. The daemon's page stays until it returns.
+	// Done is called with the summary at the end, after the viewer is closed. The daemon's page stays available until Done returns.
 	Done func(ctx context.Context, s *Summary) error
 }
 
-// Owner is a user and its group. The zero value is root.
+// Owner is a user and a group. The zero value is root.
 type Owner struct{ UID, GID int }
 
 func (o Options) withDefaults() Options {
@@ -39,30 +39,30 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Viewer shows a demonstration while it goes on. Its methods are called one at a time.
+// Viewer shows a demonstration while it runs. Only one of its methods is called at a time.
 type Viewer interface {
-	Interval() time.Duration        // wanted between moments
-	Policy(text string)             // what will be applied, before all else
-	Note(text string)               // what happens, in a line
-	Page(address string)            // of the daemon, from now on
-	Phase(number int, title string) // begins, numbered from 0
+	Interval() time.Duration        // the interval at which Moment should be called
+	Policy(text string)             // the policy that will be applied; called first
+	Note(text string)               // an event, in a line
+	Page(address string)            // the address of the daemon's page, from now on
+	Phase(number int, title string) // a phase begins; numbered from 0
 	Moment(Moment)
-	Close() error // the end, whatever happened
+	Close() error // ends the view; always called
 }
 
-// show is a demonstration that is going on.
+// show is a running demonstration.
 type show struct {
 	options Options
 	viewer  Viewer
 	scene   *scene
 	summary *Summary
-	watch   *watch // nil when the policy does not look for attacks
-	closed  bool   // the viewer
-	told    bool   // all of it
+	watch   *watch // nil: the policy does not detect attacks
+	closed  bool   // the viewer is closed
+	told    bool   // the summary was passed on
 }
 
-// Run gives the demonstration and closes the viewer. It needs root. An error says why there was none, or why the policy
-// could not be applied. Summary.Trouble tells whether Floodwall did what it should.
+// Run runs the demonstration and closes the viewer. It needs root. It returns an error if the demonstration was impossible, or if the policy could
+// not be applied. Summary.Trouble returns faults of Floodwall.
 func Run(ctx context.Context, o Options, v Viewer) (*Summary, error) {
 	w := &show{options: o.withDefaults(), viewer: v, summary: &Summary{}}
 	err := lab.Run(ctx, w.run)
@@ -119,7 +119,7 @@ func (w *show) run(ctx context.Context, l *lab.Lab) (err error) {
 	return w.tell(ctx)
 }
 
-// tell tells the summary, when all else is done.
+// tell passes the summary to Done, after everything else has ended.
 func (w *show) tell(ctx context.Context) error {
 	w.keepReport()
 	if err := w.closeViewer(); err != nil {
@@ -129,7 +129,7 @@ func (w *show) tell(ctx context.Context) error {
 	return w.options.Done(ctx, w.summary)
 }
 
-// beginWatch starts the daemon, and shows where its page is.
+// beginWatch starts the daemon and shows the address of its page.
 func (w *show) beginWatch(ctx context.Context) error {
 	p, err := w.scene.policy()
 	if err != nil || !p.Daemon.Detect.On {
@@ -158,7 +158,7 @@ func (w *show) chooseRate(ctx context.Context) error {
 	return nil
 }
 
-// attack is the second and the third phase: the flood, and the same flood when Floodwall comes.
+// attack runs the second and the third phase. The second phase has the flood without Floodwall. The third has the same flood with Floodwall.
 func (w *show) attack(ctx context.Context) (err error) {
 	source, err := w.scene.newFlood(w.summary.Rate)
 	if err != nil {

@@ -33,7 +33,7 @@ import (
 // quick is a demonstration that is too short to prove anything.
 var quick = Options{Duration: time.Second, Requests: 100}
 
-// program is the file of this program, which is built once.
+// program returns the path of this program, which is built once.
 func program(t *testing.T) string {
 	t.Helper()
 	file, err := built()
@@ -43,7 +43,7 @@ func program(t *testing.T) string {
 	return file
 }
 
-var buildDir string // what TestMain removes
+var buildDir string // removed by TestMain
 
 var built = sync.OnceValues(func() (string, error) {
 	command := filepath.Join(buildDir, "floodwall")
@@ -54,8 +54,8 @@ var built = sync.OnceValues(func() (string, error) {
 	return command, nil
 })
 
-// TestRun gives a short demonstration. How well the server fares depends on what else this machine does, and is printed
-// only; what became of the packets does not.
+// TestRun runs a short demonstration. The service of the server depends on the load of this machine; it is only printed. The fate of the packets does
+// not, and is tested.
 func TestRun(t *testing.T) {
 	testutil.RequireRoot(t)
 	before := world(t)
@@ -89,8 +89,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestFloodwallFails gives demonstrations with policies that do not do what they should: each must be told as a failure of
-// Floodwall, by what the kernel did with real packets.
+// TestFloodwallFails runs demonstrations with wrong policies. Each must be reported as a failure of Floodwall, by the kernel's handling of real
+// packets.
 func TestFloodwallFails(t *testing.T) {
 	testutil.RequireRoot(t)
 	devices := "devices: [" + floodDevice + ", " + clientsDevice + "]\n"
@@ -120,7 +120,7 @@ func TestFloodwallFails(t *testing.T) {
 	}
 }
 
-// TestRunFails has a demonstration fail when it has started to build its scene.
+// TestRunFails makes a demonstration fail while it builds its scene.
 func TestRunFails(t *testing.T) {
 	testutil.RequireRoot(t)
 	before := world(t)
@@ -135,7 +135,7 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// checkPage asks the address that was printed for the page, and for what the page asks, while the demonstration goes on.
+// checkPage fetches the page from the printed address, and everything that the page loads, while the demonstration runs.
 func checkPage(t *testing.T, s *Summary, printed string) {
 	t.Helper()
 	address := regexp.MustCompile(`(?m)^the daemon's page, until the end: (http://127\.0\.0\.1:[0-9]+/)$`).FindStringSubmatch(printed)
@@ -172,7 +172,7 @@ func checkPage(t *testing.T, s *Summary, printed string) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// checkReport wants the files of the attack, with the figures that were printed.
+// checkReport checks the files of the attack, and that they have the printed figures.
 func checkReport(t *testing.T, s *Summary) {
 	t.Helper()
 	r := s.Attack
@@ -191,7 +191,7 @@ func checkReport(t *testing.T, s *Summary) {
 			t.Errorf("no %q in the summary", figure)
 		}
 	}
-	// The first second or two after the policy is applied are not the report's: the daemon compares two readings of the counters.
+	// The report lacks the first second or two after the policy is applied, as the daemon compares two readings of the counters.
 	if r.Dropped.Packets == 0 || r.Dropped.Packets > s.Fate.Dropped || r.Peak.Packets > 2*s.Capacity.Protected {
 		t.Errorf("dropped %d, of %d by the driver; peak %.0f packets/s of at most %.0f", r.Dropped.Packets, s.Fate.Dropped, r.Peak.Packets, s.Capacity.Protected)
 	}
@@ -238,8 +238,8 @@ func checkSummary(t *testing.T, s *Summary) {
 	}
 }
 
-// world is what a demonstration must leave as it was: this process's descriptors of kernel objects and namespaces, the
-// devices and the mounts that it sees, and the CPUs it may use.
+// world returns the state that a demonstration must leave unchanged: this process's descriptors of kernel objects and namespaces, the devices and the
+// mounts that it sees, and its allowed CPUs.
 func world(t *testing.T) map[string]any {
 	t.Helper()
 	var held []string
@@ -324,7 +324,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// summaryOf makes a summary of phases with so many requests answered of 1000.
+// summaryOf makes a summary of phases. ok is the number of answered requests of 1000 in each.
 func summaryOf(ok [phases]uint64) *Summary {
 	s := &Summary{Rate: 1.2e6}
 	for i, n := range ok {
@@ -335,7 +335,7 @@ func summaryOf(ok [phases]uint64) *Summary {
 	return s
 }
 
-// TestSums has the sums of dropped packets that a reader can compare: each differs from the one before by what the text says.
+// TestSums checks the sums of dropped packets that a reader can compare. The text must explain the difference between each sum and the previous one.
 func TestSums(t *testing.T) {
 	s := summaryOf([phases]uint64{1000, 0, 1000})
 	s.Drops = []Drop{{"listed", 5000}, {"default", 1500}}
@@ -402,7 +402,7 @@ func TestBadList(t *testing.T) {
 	}
 }
 
-// TestMain lets this program be a demonstration, for tests that end one from outside.
+// TestMain lets this program run as a demonstration, for tests that end one from outside.
 func TestMain(m *testing.M) {
 	lab.Roles(nil)
 	if os.Getenv("FLOODWALL_TEST_STAY") != "" {
@@ -435,7 +435,7 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// TestSlowFlood prepares floods of all rates that a machine may be measured for: a busy one may get 10,000 packets a second.
+// TestSlowFlood prepares floods of all rates that the calibration of a machine may choose: on a busy one, it may choose 10,000 packets a second.
 func TestSlowFlood(t *testing.T) {
 	testutil.RequireRoot(t)
 	l, err := lab.New(t.Context())

@@ -24,7 +24,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestEnds ends a demonstration in each phase, politely and not.
+// TestEnds ends a demonstration in each phase, with signals that it can handle and with a signal that it cannot handle.
 func TestEnds(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGKILL} {
@@ -88,7 +88,7 @@ func testEnd(t *testing.T, signal unix.Signal, phase int) {
 	}
 }
 
-// checkNoFiles wants no temporary file, and no lock of a process that the demonstration had.
+// checkNoFiles checks that no temporary file is left, and no lock of a process of the demonstration.
 func checkNoFiles(t *testing.T, made []object, temporary string) {
 	t.Helper()
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
@@ -107,8 +107,8 @@ func checkNoFiles(t *testing.T, made []object, temporary string) {
 	}
 }
 
-// checkGone waits until none of the objects exists. One map may stay: Linux 6.18 was seen to keep about one in 500 of
-// all that tests make, though no descriptor or program holds it. What a demonstration forgets would show as several.
+// checkGone waits until none of the objects exists. One map may stay: Linux 6.18 was seen to keep about one in 500 of the maps of all tests, though
+// no descriptor or program holds it. A demonstration that forgets maps would leave several.
 func checkGone(t *testing.T, made []object) {
 	t.Helper()
 	var left []object
@@ -124,7 +124,7 @@ func checkGone(t *testing.T, made []object) {
 	}
 }
 
-// object is something that a demonstration has in the kernel.
+// object is an object of a demonstration in the kernel.
 type object struct {
 	kind string // prog, map, link as in fdinfo, napi or process
 	id   int    // of napi, the thread
@@ -153,8 +153,8 @@ func (o object) exists() bool {
 	return err == nil
 }
 
-// objectsOf finds what a process holds by descriptors and what is pinned in its file systems, and the receive threads
-// of devices with the scene's name. It also says how many processes it has started.
+// objectsOf finds the objects that a process holds by descriptors, those that are pinned in its file systems, and the receive threads of devices with
+// the scene's name. It also returns the number of processes that it has started.
 func objectsOf(t *testing.T, pid int) (objects []object, processes int) {
 	t.Helper()
 	found := make(map[object]bool)
@@ -174,7 +174,7 @@ func objectsOf(t *testing.T, pid int) (objects []object, processes int) {
 	return slices.Collect(maps.Keys(found)), processes
 }
 
-// addThreads adds the receive threads of devices with the scene's name, whoever's they are.
+// addThreads adds the receive threads of devices with the scene's name, of any process.
 func addThreads(t *testing.T, found map[object]bool) {
 	t.Helper()
 	comms, err := filepath.Glob("/proc/[0-9]*/comm")
@@ -190,7 +190,7 @@ func addThreads(t *testing.T, found map[object]bool) {
 	}
 }
 
-// addChildren adds the processes that a process has started, flood, clients, server and daemon, and says how many they are.
+// addChildren adds the processes that a process has started (flood, clients, server and daemon), and returns their number.
 func addChildren(t *testing.T, found map[object]bool, pid int) (n int) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -220,12 +220,12 @@ func addHeld(found map[object]bool, fdinfo string) {
 	}
 }
 
-// addPinned adds what is pinned below a directory. Opened, it is held by a descriptor of this process.
+// addPinned adds the objects that are pinned below a directory. Opening one makes a descriptor of this process, which shows it.
 func addPinned(t *testing.T, found map[object]bool, dir string) {
 	t.Helper()
 	for p, err := range pin.WalkDir(dir+"/floodwall", nil) {
 		if err != nil {
-			return // nothing is applied, or no more
+			return // nothing is applied now
 		}
 		addHeld(found, fmt.Sprintf("/proc/self/fdinfo/%d", p.Object.(interface{ FD() int }).FD()))
 	}

@@ -7,26 +7,26 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Fate is what became of the packets on the server's two devices while Floodwall's policy was in force, by the counters of
-// the devices' driver, which know nothing of Floodwall.
+// Fate describes what happened to the packets on the server's two devices while Floodwall's policy was in force. The numbers are counters of the
+// devices' driver, which knows nothing of Floodwall.
 type Fate struct {
-	Flood   Packets `json:"flood"`   // of which the policy forbids all
-	Clients Packets `json:"clients"` // of which it allows all
+	Flood   Packets `json:"flood"`   // packets of the flood; the policy forbids all of them
+	Clients Packets `json:"clients"` // packets of the clients; the policy allows all of them
 
-	// Dropped is what the driver dropped from the moment when the policy was attached, and Counted what Floodwall's own
-	// counters say.
+	// Dropped is the number of packets that the driver dropped since the policy was attached. Counted is the number of dropped packets by Floodwall's
+	// own counters.
 	Dropped uint64 `json:"dropped"`
 	Counted uint64 `json:"counted"`
 }
 
-// Packets is what became of the packets that a device's receive thread took from its queue.
+// Packets describes what happened to the packets that a device's receive thread took from its queue.
 type Packets struct {
 	Arrived uint64 `json:"arrived"`
 	Dropped uint64 `json:"dropped"` // in the driver
 	Passed  uint64 `json:"passed"`  // to the network stack
 }
 
-// wireCounts is what the driver has counted of flood and clients.
+// wireCounts has the driver's counters of the two devices, for the flood and for the clients.
 type wireCounts struct{ flood, clients lab.DriverCounts }
 
 func (s *scene) driverCounts() (c wireCounts, err error) {
@@ -39,15 +39,15 @@ func (s *scene) driverCounts() (c wireCounts, err error) {
 
 func (c wireCounts) dropped() uint64 { return c.flood.Dropped + c.clients.Dropped }
 
-// Once flood and clients have ended, the counters settle when the receive threads have taken the last packets from their
-// queues. They are read every settleInterval, and are final at the latest after settleTime.
+// After the end of the flood and the clients, the receive threads take the last packets from their queues. The counters are read every
+// settleInterval. They are final when they no longer change, or after settleTime.
 const (
 	settleInterval = 20 * time.Millisecond
 	settleTime     = 5 * time.Second
 )
 
-// settle waits until all packets have met their fate. bare is what the driver had counted before the policy was applied,
-// when nothing was dropped, and applied what it had when the policy was in force.
+// settle waits until all packets were handled, and returns their fate. The parameter bare has the driver's counters before the policy was applied,
+// when nothing was dropped. The parameter applied has the counters at the time when the policy was in force.
 func (s *scene) settle(ctx context.Context, bare, applied wireCounts) (f Fate, err error) {
 	for end := time.Now().Add(settleTime); ; {
 		last, err := s.driverCounts()

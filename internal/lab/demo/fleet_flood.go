@@ -10,28 +10,28 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// flood is packets of all senders to one node.
+// flood is a flood from all senders to one node.
 type flood struct {
 	to     int
 	source *lab.Source
 	stop   func() error
 }
 
-// Rates of all senders together to one node, in packets per second: of an attack, and of people who use the service.
+// Rates from all senders together to one node, in packets per second: of an attack, and of normal use of the service.
 const (
 	attackRate = 4000 // five times the limit of each sender
-	usualRate  = 80   // a tenth of it
+	usualRate  = 80   // a tenth of the limit
 )
 
-// clientPorts are those that clients use. Checks drop what comes from ports of servers that attackers use as reflectors.
+// clientPorts are source ports of clients. Checks would drop packets from the ports of servers that attackers use as reflectors.
 var clientPorts = lab.Ports{First: 40000, Last: 60000}
 
-// flood has the senders begin to send to a node.
+// flood starts a flood from the senders to a node.
 func (w *fleetShow) flood(ctx context.Context, to int, rate float64) error {
 	return w.send(ctx, to, rate, lab.Flow{From: lab.Each(senders), SPort: clientPorts, Size: 200})
 }
 
-// send begins to send packets to the port of a node that is attacked.
+// send starts to send packets to the attacked port of a node.
 func (w *fleetShow) send(ctx context.Context, to int, rate float64, f lab.Flow) error {
 	f.To, f.DPort = lab.Addr(w.site.nodes[to].address), lab.Port(quicPort)
 	cpu, err := anyCPU()
@@ -54,7 +54,7 @@ func (w *fleetShow) send(ctx context.Context, to int, rate float64, f lab.Flow) 
 	return nil
 }
 
-// stopFloods ends all floods. Their counts stay.
+// stopFloods ends all floods. The floods stay in the list, because their counts are still needed.
 func (w *fleetShow) stopFloods() error {
 	var errs []error
 	for _, f := range w.floods {
@@ -63,7 +63,7 @@ func (w *fleetShow) stopFloods() error {
 	return errors.Join(errs...)
 }
 
-// sent is how many packets the attackers have sent to a node.
+// sent returns the number of packets that the attackers have sent to a node.
 func (w *fleetShow) sent(to int) (n uint64) {
 	for _, f := range w.floods {
 		if f.to == to {
@@ -73,7 +73,7 @@ func (w *fleetShow) sent(to int) (n uint64) {
 	return n
 }
 
-// anyCPU is one that this process may use.
+// anyCPU returns a CPU that this process may use.
 func anyCPU() (int, error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {

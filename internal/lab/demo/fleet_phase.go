@@ -10,35 +10,35 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// requestRate is how many requests the clients of each web server begin in a second.
+// requestRate is the number of requests per second that the clients send to each web server.
 const requestRate = 50
 
-// FleetPhase is a part of the demonstration, and what came of it at each node.
+// FleetPhase is a part of the demonstration, with its results for each node.
 type FleetPhase struct {
 	Name  string      `json:"name"`
 	Nodes [nodes]Node `json:"nodes"`
 }
 
-// Node is what happened at a web server in a phase.
+// Node has the results of a web server in a phase.
 type Node struct {
 	Name     string          `json:"name"`
 	Requests lab.LoadSummary `json:"requests"`
 	FleetPackets
 }
 
-// FleetPackets is what became of packets to a web server.
+// FleetPackets describes what happened to the attackers' packets to a web server.
 type FleetPackets struct {
-	Sent    uint64 `json:"attack_sent"`       // by the attackers
-	Limited uint64 `json:"dropped_limited"`   // above the limit of their sender
-	Banned  uint64 `json:"dropped_banned"`    // of banned senders
-	Mirror  uint64 `json:"dropped_reflected"` // from the port of time servers, which attackers use as reflectors
-	Line    uint64 `json:"dropped_line"`      // on the way from the router to the host, for want of capacity; packets of clients, too
-	Router  uint64 `json:"dropped_router"`    // by the router, as the host announced
-	Others  uint64 `json:"dropped_others"`    // by any other rule or check: these are packets of clients
-	Reached uint64 `json:"reached"`           // datagrams that the host's network stack took, by its own count
+	Sent    uint64 `json:"attack_sent"`       // sent by the attackers
+	Limited uint64 `json:"dropped_limited"`   // dropped because the sender exceeded its limit
+	Banned  uint64 `json:"dropped_banned"`    // dropped because the sender was banned
+	Mirror  uint64 `json:"dropped_reflected"` // dropped because of the source port, which is that of time servers that attackers use as reflectors
+	Line    uint64 `json:"dropped_line"`      // dropped on the link from the router to the host, which was full; also packets of clients
+	Router  uint64 `json:"dropped_router"`    // dropped by the router, as the host announced
+	Others  uint64 `json:"dropped_others"`    // dropped by any other rule or check: these are packets of clients
+	Reached uint64 `json:"reached"`           // datagrams that the host's network stack received, by its own counter
 }
 
-// Lost is how many packets of the attackers never came to the host.
+// Lost returns the number of packets of the attackers that never reached the host.
 func (p FleetPackets) Lost() uint64 {
 	return p.Sent - min(p.Sent, p.Limited+p.Banned+p.Mirror+p.Line+p.Router+p.Reached)
 }
@@ -50,7 +50,7 @@ func (p FleetPackets) since(q FleetPackets) FleetPackets {
 	}
 }
 
-// phase runs the clients of all nodes for a time, and does something meanwhile.
+// phase runs the clients of all nodes for a phase. In this time it calls during.
 func (w *fleetShow) phase(ctx context.Context, name string, during func(context.Context) error) error {
 	p := FleetPhase{Name: name}
 	before, err := w.count(ctx)
@@ -81,7 +81,7 @@ func (w *fleetShow) phase(ctx context.Context, name string, during func(context.
 	return err
 }
 
-// counts are the counters of all nodes.
+// counts has the counters of all nodes.
 type counts [nodes]FleetPackets
 
 func (w *fleetShow) count(ctx context.Context) (c counts, err error) {
@@ -95,12 +95,12 @@ func (w *fleetShow) count(ctx context.Context) (c counts, err error) {
 		return c, err
 	}
 	_, drops, err := w.site.router.flowSpec(ctx)
-	w.upstream = max(w.upstream, drops) // a rule's count ends with the rule
+	w.upstream = max(w.upstream, drops) // the count of a rule ends with the rule
 	c[0].Router = w.upstream
 	return c, err
 }
 
-// count reads the counters of Floodwall and those of the host's network stack.
+// count reads the counters of Floodwall and of the host's network stack.
 func (n *node) count(ctx context.Context) (p FleetPackets, err error) {
 	err = n.lab.Do(func() error {
 		s, err := n.instance.Status(ctx)
@@ -130,7 +130,7 @@ func (n *node) count(ctx context.Context) (p FleetPackets, err error) {
 	return p, err
 }
 
-// settled counts when all packets have met their fate: when nothing has changed for a while.
+// settled returns the counters after all packets were handled. It waits until the counters no longer change.
 func (w *fleetShow) settled(ctx context.Context) (c counts, err error) {
 	for end := time.Now().Add(5 * time.Second); ; {
 		last := c

@@ -7,40 +7,40 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// FleetSummary is what a demonstration showed.
+// FleetSummary has the results of a demonstration of a fleet.
 type FleetSummary struct {
 	Machine  lab.Machine         `json:"machine"`
-	Policy   string              `json:"policy"` // of web-1; the others have no upstream
+	Policy   string              `json:"policy"` // policy of web-1; the policies of the others have no upstream
 	Router   string              `json:"router_policy"`
 	Phases   []FleetPhase        `json:"phases"`
 	Times    Times               `json:"times"`
-	AfterBan [nodes]FleetPackets `json:"after_ban"` // of the attack, from when the bans were in force at all nodes
+	AfterBan [nodes]FleetPackets `json:"after_ban"` // packets of the attack after the bans were in force at all nodes
 }
 
-// Times are in seconds.
+// Times has times in seconds.
 type Times struct {
-	FirstBan   float64 `json:"first_ban"`  // from the beginning of the attack to the first ban of its node
-	Everywhere float64 `json:"everywhere"` // from a ban at that node to the same ban at the last node, the longest of all
+	FirstBan   float64 `json:"first_ban"`  // from the beginning of the attack to the first ban at its node
+	Everywhere float64 `json:"everywhere"` // the longest time from a ban at that node to the same ban at the last node
 	Lifted     float64 `json:"lifted"`     // from the command until no node had a ban
-	Upstream   float64 `json:"upstream"`   // from when the line was full until the router dropped packets
+	Upstream   float64 `json:"upstream"`   // from the time when the link was full until the router dropped packets
 	Withdrawn  float64 `json:"withdrawn"`  // from the command until the router had no rule
 }
 
-// FleetTrouble is what Floodwall did wrong in a demonstration.
+// FleetTrouble is a fault of Floodwall in a demonstration.
 type FleetTrouble struct{ Problem, Remedy string }
 
 func (t *FleetTrouble) Error() string { return t.Problem }
 
-// Hint is the remedy.
+// Hint returns the remedy.
 func (t *FleetTrouble) Hint() string { return t.Remedy }
 
-// fleetReport is the remedy for what must not happen.
+// fleetReport is the remedy for defects of Floodwall.
 const fleetReport = "this is a defect of Floodwall: please report it, with what `floodwall-lab demo --fleet --json` prints"
 
-// last is the phase after the attack.
+// last returns the phase after the attack.
 func (s *FleetSummary) last() *FleetPhase { return &s.Phases[len(s.Phases)-1] }
 
-// Trouble says what Floodwall did wrong, and is nil when it did all that it should. How fast the machine was is no trouble: see Remarks.
+// Trouble returns a fault of Floodwall, or nil if there was none. A slow machine is no fault: see Remarks.
 func (s *FleetSummary) Trouble() *FleetTrouble {
 	for i, p := range s.AfterBan {
 		if p.Reached > 0 {
@@ -62,13 +62,13 @@ func (s *FleetSummary) Trouble() *FleetTrouble {
 	return s.lineTrouble()
 }
 
-// The phases of the flood that fills the line, by their place.
+// The indexes of the phases of the flood that fills the link.
 const (
 	lineFull    = 2
 	routerDrops = 3
 )
 
-// lineTrouble says what Floodwall did wrong against the flood that fills the line.
+// lineTrouble returns a fault of Floodwall during the flood that fills the link, or nil.
 func (s *FleetSummary) lineTrouble() *FleetTrouble {
 	for _, p := range s.Phases[lineFull : routerDrops+1] {
 		if n := p.Nodes[0]; n.Reached > 0 {
@@ -81,7 +81,7 @@ func (s *FleetSummary) lineTrouble() *FleetTrouble {
 	return nil
 }
 
-// Remarks is what this machine, rather than Floodwall, has to do with the figures. Empty when it was equal to its task.
+// Remarks describes effects of this machine, not of Floodwall, on the results. It returns "" if the machine was fast enough.
 func (s *FleetSummary) Remarks() string {
 	var said []string
 	if s.Times.Everywhere > 1 {
@@ -111,7 +111,7 @@ func (p *FleetPhase) requests() (ok, failed uint64) {
 	return ok, failed
 }
 
-// Text is the summary for people.
+// Text returns the summary as text for people.
 func (s *FleetSummary) Text() string {
 	var out strings.Builder
 	line := func(label string, cell func(p *FleetPhase) string) {
@@ -149,7 +149,7 @@ func (s *FleetSummary) Text() string {
 	return out.String()
 }
 
-// verdict is what was shown, in sentences.
+// verdict returns the result in sentences.
 func (s *FleetSummary) verdict() string {
 	var sent uint64
 	for _, p := range s.AfterBan {
@@ -165,7 +165,7 @@ func (s *FleetSummary) verdict() string {
 		s.Times.Lifted, s.Times.Upstream, s.Times.Withdrawn)
 }
 
-// FleetNext is the commands to try after a demonstration, when floodwall-hub is called by this name.
+// FleetNext returns the commands to try after a demonstration. The parameter name is the name by which the user calls floodwall-hub.
 func FleetNext(name string) string {
 	return fmt.Sprintf("\nNext (docs/guides/fleet.md):\n  %[1]s init --address ADDRESS   # on the host of the hub, then: %[1]s run\n"+
 		"  %[1]s invite web-1             # prints the command that joins a node\n"+

@@ -9,18 +9,18 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// floodSeed makes every demonstration send the same flood.
+// floodSeed is the seed of the flood. It is constant, so that every demonstration sends the same flood.
 const floodSeed = 1
 
-// Flood writes the policy of the demonstration to a directory, with its list of bad addresses. It returns the file of the policy, and the
-// flood, for programs that give no demonstration.
+// Flood writes the policy of the demonstration and its list of bad addresses to a directory. It is for programs that run no demonstration. It returns
+// the path of the policy, and the flows of the flood.
 func Flood(dir string) (policy string, flows []lab.Flow, err error) {
 	s, err := writeScript(dir, Options{})
 	return s.file, s.flows(), err
 }
 
-// flows is the flood: what volumetric attacks consist of (UDP at random ports, answers of amplifiers that the attacker
-// asked in the victim's name), floods of TCP, and bad addresses that others have listed, some at the service itself.
+// flows returns the flows of the flood. They are the parts of volumetric attacks: UDP to random ports, reflected answers of amplifiers, floods of
+// TCP, and packets from listed bad addresses. Some of the last go to the service itself.
 func (s *script) flows() []lab.Flow {
 	random, listed := lab.In(randomSources), lab.Listed(s.listed)
 	flows := []lab.Flow{
@@ -39,16 +39,16 @@ func (s *script) flows() []lab.Flow {
 	return flows
 }
 
-// newFlood prepares a flood of so many packets per second, 0 for as many as possible. It is a process that leaves its CPU
-// only to the clients and to what comes back to either, so that their packets always meet the flood. A slower flood, as on a busy machine, is
-// no process of its own.
+// newFlood prepares a flood with the given rate in packets per second. The rate 0 means as many packets as possible. The flood is a separate process.
+// It shares its CPU only with the clients, and with packets that return to the flood or to the clients. So packets of the clients always compete with
+// the flood. A slower flood, as on a busy machine, is not a separate process.
 func (s *scene) newFlood(rate float64) (*lab.Source, error) {
 	return s.lab.NewSource(s.flood.outside, lab.SourceOptions{
 		Flows: s.script.flows(), Rate: rate, CPU: s.sourceCPU, Apart: rate == 0 || rate >= lab.SmoothRate, Urgent: true, Seed: floodSeed,
 	})
 }
 
-// startFlood sends until the returned function is called, which returns what went wrong and may be called again.
+// startFlood sends the flood until stop is called. The function stop returns the error of the flood. It may be called more than once.
 func startFlood(ctx context.Context, source *lab.Source) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -59,19 +59,19 @@ func startFlood(ctx context.Context, source *lab.Source) (stop func() error) {
 	})
 }
 
-// Capacity is how many packets of the flood the server's receiving CPU can take in a second.
+// Capacity is the number of packets of the flood per second that the server's receiving CPU can handle.
 type Capacity struct {
 	Unprotected float64 `json:"unprotected_pps"`
-	Protected   float64 `json:"protected_pps"` // or what the source can send, if that is less
+	Protected   float64 `json:"protected_pps"` // or the rate that the source can send, if that is less
 }
 
-// Each capacity is the most of several short measurements: what else this machine does can only make one less.
+// Each capacity is the highest value of several short measurements. Other load on this machine can only make a value lower.
 const (
 	calibrationTime  = 200 * time.Millisecond
 	calibrationTimes = 3
 )
 
-// calibrate measures what this machine can take, without Floodwall and with it.
+// calibrate measures the capacity of this machine without and with Floodwall.
 func (s *scene) calibrate(ctx context.Context) (c Capacity, err error) {
 	source, err := s.newFlood(0)
 	if err != nil {
@@ -101,14 +101,14 @@ func (s *scene) capacity(ctx context.Context, source *lab.Source) (most float64,
 	return most, nil
 }
 
-// Shares of the capacities that make a good flood: it must be several times what the unprotected server can take, and
-// leave capacity to the protected one, which has bursts to take and requests to answer.
+// The rate of a good flood, relative to the capacities. It must be several times the capacity of the unprotected server. It must leave a reserve to
+// the protected server, which also has to handle bursts and requests.
 const (
 	overload = 3
 	reserve  = 0.5
 )
 
-// rate chooses the rate of the flood in packets per second, in whole steps of 10,000.
+// rate returns the rate of the flood in packets per second. It is a multiple of 10,000.
 func (c Capacity) rate() float64 {
 	const step = 10_000
 	best := min(overload*c.Unprotected, reserve*c.Protected)

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// The line from the router to the node that is attacked, and a flood of reflected packets that is six times as much.
+// The link from the router to the attacked node, and a flood of reflected packets. The flood has six times the rate of the link.
 const (
 	lineRate    = "12mbit"
 	lineQueue   = 100 // packets, whatever their length
@@ -21,12 +21,12 @@ const (
 	ntpPort     = 123
 )
 
-// onTheWay is how many packets may be between the router's filter and the node's at most: in the line's queue, and in the queues of two
+// onTheWay is the maximum number of packets between the router's filter and the node's filter. They are in the link's queue, and in the queues of two
 // devices (see judged).
 const onTheWay = lineQueue + 2*(256+64)
 
-// limitLine gives the line its rate. Its queue counts packets: one that counts bytes has space for a short packet of a client
-// more often than for a long one of the flood.
+// limitLine limits the rate of the link. The queue of the link counts packets. A queue that counts bytes would more often have space for a short
+// packet of a client than for a long packet of the flood.
 func (s *site) limitLine(ctx context.Context) error {
 	device := s.nodes[0].name // the router's end
 	for _, args := range []string{
@@ -40,7 +40,7 @@ func (s *site) limitLine(ctx context.Context) error {
 	return nil
 }
 
-// lineDrops is how many packets did not fit on the line.
+// lineDrops returns the number of packets that were dropped because the link was full.
 func (s *site) lineDrops(ctx context.Context) (uint64, error) {
 	out, err := s.tc(ctx, "-s -j qdisc show dev "+s.nodes[0].name)
 	if err != nil {
@@ -54,14 +54,14 @@ func (s *site) lineDrops(ctx context.Context) (uint64, error) {
 		return 0, fmt.Errorf("tc: %w: %s", err, out)
 	}
 	for _, q := range list {
-		if q.Kind == "tbf" { // it counts those of the queue in it, too
+		if q.Kind == "tbf" { // its counter includes the queue in it
 			return q.Drops, nil
 		}
 	}
-	return 0, nil // the line has no limit yet
+	return 0, nil // the link has no limit yet
 }
 
-// tc runs tc(8) at the router.
+// tc runs the program tc(8) at the router.
 func (s *site) tc(ctx context.Context, args string) (out []byte, err error) {
 	var complaint bytes.Buffer
 	c := exec.CommandContext(ctx, "tc", strings.Fields(args)...)
@@ -76,12 +76,13 @@ func (s *site) tc(ctx context.Context, args string) (out []byte, err error) {
 	return out, err
 }
 
-// reflected begins the flood of reflected packets: servers that are asked with the node's forged address send it long answers.
+// reflected starts the flood of reflected packets. It looks as if servers got queries with the node's address as forged source, and sent long answers
+// to the node.
 func (w *fleetShow) reflected(ctx context.Context) error {
 	return w.send(ctx, 0, floodRate, lab.Flow{From: lab.Each(reflectors), SPort: lab.Port(ntpPort), Size: floodLength})
 }
 
-// fill has the flood fill the line. The node drops all that arrives, which does not help the clients.
+// fill fills the link with the flood. The node drops the whole flood, but that does not help the clients.
 func (w *fleetShow) fill(ctx context.Context) error {
 	began := time.Now()
 	if err := w.overflow(ctx); err != nil {
@@ -90,7 +91,7 @@ func (w *fleetShow) fill(ctx context.Context) error {
 	return w.rest(ctx, began)
 }
 
-// overflow begins the flood, and returns when packets do not fit on the line.
+// overflow starts the flood, and waits until packets are dropped because the link is full.
 func (w *fleetShow) overflow(ctx context.Context) error {
 	began := time.Now()
 	before, err := w.site.lineDrops(ctx)
@@ -106,7 +107,8 @@ func (w *fleetShow) overflow(ctx context.Context) error {
 	})
 }
 
-// dropUpstream has the same flood fill the line, and the operator of the node announce it. It returns when the router drops it. The flood goes on.
+// dropUpstream fills the link with the same flood. Then the operator of the node announces the flood to the router. dropUpstream waits until the
+// router drops the flood, which continues.
 func (w *fleetShow) dropUpstream(ctx context.Context) error {
 	if err := w.overflow(ctx); err != nil {
 		return err
@@ -126,14 +128,15 @@ func (w *fleetShow) dropUpstream(ctx context.Context) error {
 		if sent == 0 {
 			w.summary.Times.Upstream, sent = time.Since(full).Seconds(), w.sent(0)
 		}
-		return w.sent(0) > sent+onTheWay, nil // packets that met the router before are past it
+		return w.sent(0) > sent+onTheWay, nil // packets that passed the router before have arrived by then
 	})
 }
 
-// fullAfter is how long the flood may take to fill the line. A machine that cannot send as much goes on without.
+// fullAfter is the longest time to wait until the flood fills the link. If a machine cannot send enough packets, the demonstration continues after
+// this time.
 const fullAfter = 10 * time.Second
 
-// withdraw has the operator end the announcement, and returns when the router obeys it no more.
+// withdraw withdraws the announcement, and waits until the router has removed its rule.
 func (w *fleetShow) withdraw(ctx context.Context) error {
 	n := w.site.nodes[0]
 	began := time.Now()

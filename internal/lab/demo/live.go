@@ -10,14 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// live shows a demonstration as a picture that is drawn anew at every moment and when the terminal gets another size.
+// live shows a demonstration as a picture. It is redrawn at every moment and when the size of the terminal changes.
 //
-// It takes no keys, asks the terminal nothing and changes no setting of it, so that Ctrl-C stays the signal that it is,
-// and a process that is killed leaves the terminal as it was. A terminal that is slow misses pictures, and does not
-// hold the demonstration up.
+// It reads no keys, sends no queries to the terminal and changes no setting of it. So Ctrl-C stays a signal, and a killed process leaves the terminal
+// as it was. A slow terminal misses pictures, and does not delay the demonstration.
 type live struct {
 	out     *os.File
-	redraw  chan os.Signal // or nil; one at most waits
+	redraw  chan os.Signal // or nil; at most one signal waits
 	done    chan error
 	mu      sync.Mutex
 	picture *picture // guarded by mu
@@ -32,7 +31,7 @@ func newLive(out *os.File, color bool) *live {
 	return l
 }
 
-// run draws whenever something has changed, and takes the picture away in the end.
+// run draws the picture after every change. At the end it removes the picture.
 func (l *live) run() (err error) {
 	s := &screen{out: l.out}
 	for range l.redraw {
@@ -58,7 +57,7 @@ func (l *live) draw(s *screen) error {
 	return s.draw(view, width)
 }
 
-// change changes the picture, and has it drawn unless that is to come anyway.
+// change changes the picture, and requests that it is drawn again.
 func (l *live) change(f func(*picture)) {
 	l.mu.Lock()
 	f(l.picture)
@@ -77,7 +76,7 @@ func (l *live) Page(address string)        { l.change(func(p *picture) { p.page 
 func (l *live) Phase(number int, _ string) { l.change(func(p *picture) { p.begin(number) }) }
 func (l *live) Moment(m Moment)            { l.change(func(p *picture) { p.add(m) }) }
 
-// Close takes the picture away: what remains is the summary.
+// Close removes the picture, so that only the summary remains.
 func (l *live) Close() error {
 	l.change(func(p *picture) { p.ended = true })
 	signal.Stop(l.redraw)

@@ -9,13 +9,13 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Drop is how many packets were dropped for one reason.
+// Drop is the number of packets that were dropped for one reason.
 type Drop struct {
 	Reason  string `json:"reason"`
 	Packets uint64 `json:"packets"`
 }
 
-// reading is the state of all counters at one moment.
+// reading has the values of all counters at one moment.
 type reading struct {
 	at                      time.Time
 	sent, received, refused uint64
@@ -24,20 +24,20 @@ type reading struct {
 	drops                   []Drop        // by reason; empty without Floodwall
 }
 
-// Traffic is what happened on the flood's link in a stretch of time, in packets per second.
+// Traffic describes the traffic on the flood's link during some time, in packets per second.
 type Traffic struct {
 	Sent     float64 `json:"flood_sent_pps"`
 	Received float64 `json:"received_pps"`
-	Lost     float64 `json:"lost_pps"`    // of the flood, since the server's receive queue was full
-	Dropped  float64 `json:"dropped_pps"` // by Floodwall
-	Busy     float64 `json:"busy"`        // share of the time, 0 to 1, that the server's receive threads ran
+	Lost     float64 `json:"lost_pps"`    // packets of the flood that were lost because the server's receive queue was full
+	Dropped  float64 `json:"dropped_pps"` // packets that Floodwall dropped
+	Busy     float64 `json:"busy"`        // share of the time in which the server's receive threads ran, 0 to 1
 
-	// Disturbed is the share of the time that receive threads waited, as others that go before all processes had the CPU,
-	// or that the hypervisor gave the CPU to other machines.
+	// Disturbed is a share of the time. In this share, receive threads waited for the CPU, or the hypervisor gave the CPU to other machines. Receive
+	// threads wait if other threads with a priority above all processes have the CPU.
 	Disturbed float64 `json:"disturbed"`
 }
 
-// read reads all counters. source may be nil.
+// read reads all counters. The parameter source may be nil.
 func (s *scene) read(source *lab.Source, protected bool) (r reading, err error) {
 	r.at = time.Now()
 	if source != nil {
@@ -63,7 +63,7 @@ func (s *scene) read(source *lab.Source, protected bool) (r reading, err error) 
 	return r, nil
 }
 
-// receiving is how long the server's receive threads ran, and how long they and the clients' waited for a CPU.
+// receiving returns two times: how long the server's receive threads ran, and how long these and the clients' receive threads waited for a CPU.
 func (s *scene) receiving() (ran, waited time.Duration, err error) {
 	for _, d := range []*lab.Device{s.flood.server, s.clients.server, s.clients.outside} {
 		r, w, err := d.ReceiveTime()
@@ -78,7 +78,7 @@ func (s *scene) receiving() (ran, waited time.Duration, err error) {
 	return ran, waited, nil
 }
 
-// drops lists what Floodwall dropped, the most first.
+// drops returns Floodwall's drops by reason. The most frequent reason is first.
 func drops(s *control.Status) []Drop {
 	var found []Drop
 	for _, r := range slices.Concat(s.Rules, s.Checks, []control.RuleStatus{s.Default}) {

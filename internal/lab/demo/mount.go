@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// anonymousMount mounts a new file system, of a type that the kernel knows without a device, at no place of the
-// directory tree. The returned directory is its root; the file system is gone when that is closed, and so at the latest
-// when the process ends (fsmount(2), since kernel 5.2).
+// anonymousMount mounts a new file system that has no place in the directory tree. The parameter kind is a type of file system that needs no device.
+// The result root is the root directory of the file system. The file system ends when root is closed, or when the process ends (fsmount(2), since
+// kernel 5.2).
 func anonymousMount(kind string) (root *os.File, err error) {
 	fs, err := unix.Fsopen(kind, unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -26,5 +26,5 @@ func anonymousMount(kind string) (root *os.File, err error) {
 	return os.NewFile(uintptr(fd), pathOf(fd)), nil
 }
 
-// pathOf names a directory that has no path, for this process.
+// pathOf returns a path by which this process can access a directory that has no path.
 func pathOf(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }

@@ -8,15 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespaces are those of the demonstration. It keeps the machine's process identifiers: internal/lab places kernel threads by them.
+// Namespaces returns the attributes that start a process in the namespaces of the demonstration. The PID namespace is that of the machine, because
+// internal/lab finds kernel threads by their IDs.
 func Namespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
 }
 
-// fleetStateDir is for all files of the demonstration. It is in a file system that furnish mounts.
+// fleetStateDir is the directory of all files of the demonstration. It is in a file system that furnish mounts.
 const fleetStateDir = "/run/floodwall-demo"
 
-// furnish mounts a BPF file system, and one for files.
+// furnish mounts a BPF file system and a tmpfs for files.
 func furnish() error {
 	for _, m := range []struct{ kind, at, options string }{
 		{"bpf", "/sys/fs/bpf", "mode=0700"}, {"tmpfs", "/run", "mode=0755"},

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// pageAddress is where the page is unless another program listens there: the address that the documents use.
+// pageAddress is the address of the page. The documents name this address. If another program listens there, the page gets another address.
 const pageAddress = "127.0.0.1:9810"
 
-// page hands the daemon's page to browsers on this machine. Nothing of the machine's network changes: this process listens.
+// page serves the daemon's page to browsers on this machine. The socket belongs to this process, so the network of the machine does not change.
 type page struct {
 	address string // for a browser
 	server  *http.Server
@@ -22,8 +22,8 @@ type page struct {
 	served  chan struct{}
 }
 
-// servePage answers on the loopback address with what the daemon answers on its socket for reading, to all users of this machine. There
-// is nothing of the machine in it.
+// servePage forwards requests from a loopback address to the daemon's read socket. All users of this machine can send such requests. The page has no
+// information about the machine.
 func servePage(socket string) (*page, error) {
 	l, err := net.Listen("tcp", pageAddress)
 	if err != nil {
@@ -36,9 +36,9 @@ func servePage(socket string) (*page, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", socket)
 	}}
-	silent := log.New(io.Discard, "", 0) // a browser that went away is its own business
+	silent := log.New(io.Discard, "", 0) // a browser that goes away is no error
 	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) { // Host stays: the daemon refuses those of other web pages
+		Rewrite: func(r *httputil.ProxyRequest) { // Host stays, as the daemon refuses those of other web pages
 			r.Out.URL.Scheme, r.Out.URL.Host = "http", "floodwall"
 		},
 		Transport: daemon,
@@ -54,7 +54,7 @@ func servePage(socket string) (*page, error) {
 }
 
 func (p *page) close() {
-	_ = p.server.Close() // there is nothing to be done about an error
+	_ = p.server.Close() // nothing can be done about an error
 	<-p.served
 	p.daemon.CloseIdleConnections()
 }

@@ -8,21 +8,21 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// What the clients do: each request is a connection of its own, as of people who do not know each other.
+// The clients' requests. Each request uses a connection of its own, as if every request came from a different person.
 const (
 	requestTimeout = time.Second
 	sampleTime     = 50 * time.Millisecond
 	rateTime       = 2 * sampleTime
 )
 
-// Phase is a part of the demonstration, and what came of it.
+// Phase is a part of the demonstration, with its results.
 type Phase struct {
 	Name     string          `json:"name"`
 	Requests lab.LoadSummary `json:"requests"`
 	Traffic  Traffic         `json:"traffic"`
 }
 
-// The phases, by number.
+// The numbers of the phases.
 const (
 	quiet = iota
 	exposed
@@ -32,7 +32,7 @@ const (
 
 var phaseNames = [phases]string{"no attack", "no firewall", "Floodwall"}
 
-// answered is the share of the requests that were answered, 0 to 1.
+// answered returns the share of answered requests, from 0 to 1.
 func (p *Phase) answered() float64 {
 	n := p.Requests.OK + p.Requests.Failed
 	if n == 0 {
@@ -41,41 +41,40 @@ func (p *Phase) answered() float64 {
 	return float64(p.Requests.OK) / float64(n)
 }
 
-// Moment is what clients and server saw in the last interval.
+// Moment has the results of clients and server in the last interval.
 type Moment struct {
 	Phase      int           // from 0
-	Elapsed    time.Duration // of the phase
+	Elapsed    time.Duration // time since the start of the phase
 	Interval   time.Duration
 	OK, Failed uint64        // requests
-	Asked      float64       // requests that begin per second
-	Slowest    time.Duration // answer; to the resolution of the samples, their 99th percentile
+	Asked      float64       // requests that start per second
+	Slowest    time.Duration // time of the slowest answer, as far as samples show it: their highest 99th percentile
 	Traffic    Traffic
-	Drops      []Drop // since Floodwall was applied
+	Drops      []Drop // drops since Floodwall was applied
 }
 
-// phase is a phase that is going on.
+// phase is a running phase.
 type phase struct {
 	show    *show
 	number  int
-	source  *lab.Source // of the flood, nil without one
+	source  *lab.Source // the source of the flood, or nil
 	first   reading
 	last    reading
 	moment  Moment
-	traffic Traffic       // of the last moment
-	rates   []float64     // packets per second from clients, in steps of rateTime
-	counted time.Time     // when they were counted last,
-	clients uint64        // and how many there were
-	calm    time.Duration // when, for a whole sample, nearly all requests were answered for the first time; 0: never
+	traffic Traffic       // the traffic of the last moment
+	rates   []float64     // packets per second from clients, one value for each rateTime
+	counted time.Time     // time of the last count
+	clients uint64        // packets of the clients at that count
+	calm    time.Duration // the first time at which, for a whole sample, nearly all requests were answered; 0: never
 	err     error
 }
 
-// requests is how many there are in a phase.
+// requests returns the number of requests of a phase.
 func (w *show) requests() uint64 {
 	return uint64(max(1, w.options.Requests*w.options.Duration.Seconds()))
 }
 
-// phase has the clients ask for the duration of a phase, waits until each request was answered or has failed, and shows
-// how they fare.
+// phase runs the clients for the duration of a phase, and waits until each request was answered or has failed. It shows the results while it runs.
 func (w *show) phase(ctx context.Context, number int, source *lab.Source) (*phase, error) {
 	p := &phase{show: w, number: number, source: source}
 	p.read(&p.first)
@@ -92,7 +91,7 @@ func (w *show) phase(ctx context.Context, number int, source *lab.Source) (*phas
 	if err != nil {
 		return nil, err
 	}
-	requests.Rate = float64(requests.OK) / w.options.Duration.Seconds() // without the wait for the last ones
+	requests.Rate = float64(requests.OK) / w.options.Duration.Seconds() // without the wait for the last answers
 	var end reading
 	p.read(&end)
 	result := Phase{Name: phaseNames[number], Requests: requests, Traffic: end.since(p.first)}
@@ -101,7 +100,7 @@ func (w *show) phase(ctx context.Context, number int, source *lab.Source) (*phas
 	return p, p.err
 }
 
-// read takes a reading, and keeps what goes wrong for the end of the phase.
+// read reads all counters into r. It records the first error for the end of the phase.
 func (p *phase) read(r *reading) {
 	now, err := p.show.scene.read(p.source, p.number == protected)
 	if err != nil && p.err == nil {
@@ -112,7 +111,7 @@ func (p *phase) read(r *reading) {
 	}
 }
 
-// sample takes in a sample of the clients, and shows a moment when enough of them are together.
+// sample adds a sample of the clients. When it has enough samples, it shows a moment.
 func (p *phase) sample(s lab.Sample) {
 	p.count()
 	m := &p.moment
@@ -132,7 +131,7 @@ func (p *phase) sample(s lab.Sample) {
 	if p.last.at.Sub(before.at) >= sampleTime {
 		p.traffic = p.last.since(before)
 	} else {
-		p.last = before // samples came late and all at once: a rate over so short a time would say nothing
+		p.last = before // samples came late and together, and a rate over so short a time would say nothing
 	}
 	m.Traffic = p.traffic
 	m.Drops = p.last.drops
@@ -140,7 +139,7 @@ func (p *phase) sample(s lab.Sample) {
 	p.moment = Moment{Elapsed: s.Time}
 }
 
-// count notes how many packets come from the clients.
+// count records the current rate of packets from the clients.
 func (p *phase) count() {
 	now := time.Now()
 	passed := now.Sub(p.counted)

@@ -7,19 +7,19 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// picture is what a live demonstration looks like at one moment.
+// picture is the content of a live demonstration at one moment.
 type picture struct {
 	width, height int
 	policy, note  string
-	page          string // its address, "" while there is none
+	page          string // the address of the page; "": there is no page
 	phase         int    // -1 before the first
 	totals        [phases]total
-	history       []Moment // of all phases
+	history       []Moment // the moments of all phases
 	ended         bool
-	color         bool // and other styles
+	color         bool // colors and other styles
 }
 
-// total is the requests of a phase so far.
+// total has the numbers of requests of a phase so far.
 type total struct{ ok, failed uint64 }
 
 func newPicture(color bool, width int) *picture {
@@ -43,8 +43,8 @@ func (p *picture) add(m Moment) {
 	p.history = append(p.history, m)
 }
 
-// View draws the picture: the phases, the clients, the server, and below, as far as there is space, the policy until it
-// is applied and then what it drops.
+// View returns the picture as text: the phases, the clients and the server. If there is space below, it also shows the policy. After the policy is
+// applied, it shows the drops by reason instead.
 func (p *picture) View() string {
 	if p.ended {
 		return ""
@@ -86,7 +86,7 @@ func (p *picture) phaseLines() (lines []string) {
 	return lines
 }
 
-// score is how many requests were answered, in the color of good or bad news.
+// score returns the number of answered requests. It is green for a good result, and red for a bad one.
 func (p *picture) score(t total) string {
 	if t.ok+t.failed == 0 {
 		return ""
@@ -99,7 +99,7 @@ func (p *picture) score(t total) string {
 	return p.render(look, fmt.Sprintf("%7s answered %7s failed %7s", wording.Count(t.ok), wording.Count(t.failed), percent(share)))
 }
 
-// labels of the lines about this moment are this wide.
+// labelWidth is the width in columns of the labels in front of the current values.
 const labelWidth = 15
 
 func (p *picture) nowLines() []string {
@@ -119,7 +119,7 @@ func (p *picture) nowLines() []string {
 	}
 }
 
-// below is the policy until it is applied, and then the reasons why packets are dropped.
+// below returns the lines of the policy until the policy is applied, and then the reasons of drops.
 func (p *picture) below() (lines []string) {
 	if p.phase < protected || len(p.history) == 0 {
 		lines = append(lines, p.render(faint, policyFile+", not applied yet"))
@@ -133,10 +133,10 @@ func (p *picture) below() (lines []string) {
 	return append(lines, strings.Split(strings.TrimRight(dropLines(m.Drops), "\n"), "\n")...)
 }
 
-// levels are the heights of a sparkline's columns.
+// levels are the characters for the heights of a sparkline's columns.
 var levels = []rune(" ▁▂▃▄▅▆▇█")
 
-// sparkline draws the answers per second of the last moments, one column each; a full one is all that were asked.
+// sparkline draws the answers per second of the last moments, with one column each. A full column means that all requests were answered.
 func (p *picture) sparkline(columns int) string {
 	recent := p.history[max(0, len(p.history)-max(1, columns)):]
 	var out strings.Builder
@@ -151,7 +151,7 @@ func (p *picture) sparkline(columns int) string {
 	return out.String()
 }
 
-// bar draws a share, 0 to 1.
+// bar returns a bar for a share from 0 to 1.
 func bar(share float64, columns int) string {
 	columns = max(columns, 1)
 	full := min(columns, int(share*float64(columns)+0.5))

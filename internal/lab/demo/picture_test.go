@@ -27,7 +27,7 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// busyMoment is a moment with large figures.
+// busyMoment returns a moment with large figures.
 func busyMoment(number int) Moment {
 	m := Moment{Phase: number, Interval: 200 * time.Millisecond, OK: 60, Asked: 300, Slowest: time.Second}
 	m.Traffic = Traffic{Sent: 1.2e6, Received: 1.1e6, Lost: 1e5, Dropped: 1.1e6, Busy: 0.63}
@@ -37,7 +37,7 @@ func busyMoment(number int) Moment {
 	return m
 }
 
-// checkPicture wants a picture that fits, and holds texts if it has the space.
+// checkPicture checks that the picture fits, and that it has the texts if there is space for them.
 func checkPicture(t *testing.T, p *picture, texts ...string) {
 	t.Helper()
 	view := p.View()

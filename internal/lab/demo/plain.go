@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// plain shows a demonstration line by line, for files and for terminals without control codes.
+// plain shows a demonstration line by line. It is for files, and for terminals that do not support control codes.
 type plain struct{ out io.Writer }
 
 func (p *plain) Interval() time.Duration { return time.Second }
@@ -33,7 +33,7 @@ func (p *plain) Moment(m Moment) {
 
 func (p *plain) Close() error { return nil }
 
-// describe is a moment in a line.
+// describe returns a line that describes a moment.
 func describe(m Moment) string {
 	return fmt.Sprintf("%3d answered, %3d failed, slowest %s; flood %s, %.2f taken in; CPU %.0f%%",
 		m.OK, m.Failed, millis(m.Slowest), mpps(m.Traffic.Sent), m.Traffic.Received/1e6, m.Traffic.Busy*100)

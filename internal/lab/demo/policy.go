@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// The addresses of the scene. Random sources are from the middle of the unicast space, so that no check finds them
-// forged, and the clients, next to the server's second address, are not among them.
+// The addresses of the scene. Random sources are in the middle of the unicast space, so that no check regards them as forged. The clients' addresses
+// are next to the server's second address, and are not random sources.
 var (
 	serverAddr     = netip.MustParseAddr("192.0.2.80")
 	floodGateway   = netip.MustParseAddr("192.0.2.1")
@@ -24,15 +24,15 @@ var (
 
 const (
 	webPort       = 80
-	floodDevice   = "transit" // the server's device through which the flood comes
-	clientsDevice = "peering" // and the one through which the clients come
+	floodDevice   = "transit" // the server's device on which the flood arrives
+	clientsDevice = "peering" // the server's device on which the clients' packets arrive
 
 	policyFile = "policy.yaml"
 	listFile   = "blocked.txt"
-	listLength = 10_000 // of the generated list
+	listLength = 10_000 // number of addresses in the generated list
 )
 
-// policyText is the policy that saves the server; %s is the list of bad addresses.
+// policyText is the policy that protects the server. %s is the file of bad addresses.
 const policyText = `devices: [` + floodDevice + ", " + clientsDevice + `]
 default: drop
 checks: strict
@@ -47,14 +47,14 @@ services:
   - {name: ssh, port: tcp/22, from: 192.0.2.0/24}
 `
 
-// script is the policy as a file, and the bad addresses it names.
+// script is the file of the policy, with its text and the bad addresses of its list.
 type script struct {
 	file   string
 	text   string
-	listed []netip.Addr // IPv4, one of each range of the list
+	listed []netip.Addr // IPv4 addresses, one from each range of the list
 }
 
-// writeScript writes the policy to dir, and the list of bad addresses unless there is one.
+// writeScript writes the policy to dir. If the options have no list of bad addresses, it also writes a list.
 func writeScript(dir string, o Options) (s script, err error) {
 	name, list := listFile, o.List
 	if list == "" {
@@ -76,7 +76,7 @@ func writeScript(dir string, o Options) (s script, err error) {
 	return s, nil
 }
 
-// quoted is a file name in YAML: only ours needs no quotes for certain.
+// quoted returns a file name in YAML. The name of the generated list needs no quotes. Any other name may need them.
 func quoted(name string) string {
 	if name == listFile {
 		return name
@@ -84,18 +84,18 @@ func quoted(name string) string {
 	return fmt.Sprintf("%q", name)
 }
 
-// randomList is a list of addresses that is the same every time.
+// randomList returns a list of random addresses. The list is always the same.
 func randomList() []byte {
 	var out bytes.Buffer
 	r := rand.New(rand.NewPCG(1, 1))
 	for range listLength {
-		// 13 is a block that is neither the scene's nor among the random sources.
+		// 13.0.0.0/8 contains no address of the scene and no random source.
 		fmt.Fprintln(&out, netip.AddrFrom4([4]byte{13, byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())}))
 	}
 	return out.Bytes()
 }
 
-// readListed reads the addresses that the listed attackers have.
+// readListed reads the addresses of the listed attackers.
 func readListed(file string) ([]netip.Addr, error) {
 	set, _, err := addrs.ReadFile(file, 0)
 	if err != nil {

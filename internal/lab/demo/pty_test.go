@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sequence is what the picture may send: CUU, EL and ED of what follows, SGR, or a character.
+// sequence matches the output that the picture may send: CUU, EL, ED, SGR, or a character.
 var sequence = regexp.MustCompile(`^(?:\x1b\[([0-9]*)([AKJm])|[^\x1b])`)
 
-// replay is what a terminal without end shows when it has been sent text, line by line.
+// replay returns the content of an endless terminal after it has received a text, line by line.
 func replay(t *testing.T, text string) []string {
 	t.Helper()
 	lines, row, column := [][]rune{nil}, 0, 0
@@ -98,7 +98,7 @@ func settings(t *testing.T, terminal *os.File) unix.Termios {
 	return *s
 }
 
-// readTerminal reads what was sent to a terminal. When nobody has its other end open, reading ends with EIO.
+// readTerminal reads the output to a terminal. If no process has the other end open, reading ends with EIO.
 func readTerminal(t *testing.T, master *os.File) string {
 	t.Helper()
 	text, err := io.ReadAll(master)
@@ -108,7 +108,7 @@ func readTerminal(t *testing.T, master *os.File) string {
 	return string(text)
 }
 
-// readUntil reads what was sent to a terminal, up to some text.
+// readUntil reads the output to a terminal, up to some text.
 func readUntil(t *testing.T, master *os.File, text string) string {
 	t.Helper()
 	if err := master.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {

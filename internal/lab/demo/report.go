@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// checkReportDir finds out before the demonstration whether its report can have a directory. "" can.
+// checkReportDir checks before the demonstration that the directory for the report exists or can be made. "" is valid.
 func checkReportDir(dir string) error {
 	if dir == "" {
 		return nil
@@ -35,7 +35,7 @@ func checkReportDir(dir string) error {
 	return nil
 }
 
-// keepReport writes the report and the packets of the attack where they outlive the demonstration.
+// keepReport writes the report and the packets of the attack to a directory that stays after the demonstration.
 func (w *show) keepReport() {
 	s := w.summary
 	if s.Attack == nil {
@@ -53,7 +53,7 @@ func (w *show) writeReport(r *attack.Report) (err error) {
 	}
 	defer func() {
 		if err != nil && made {
-			_ = os.RemoveAll(dir) // half a report is none
+			_ = os.RemoveAll(dir) // half a report is useless
 		}
 	}()
 	report := filepath.Join(dir, "attack-"+r.ID+".html")
@@ -80,7 +80,7 @@ func (w *show) writeReport(r *attack.Report) (err error) {
 	return nil
 }
 
-// reportDir is the directory for the report, and tells whether it was made here.
+// reportDir returns the directory for the report. The result made is true if reportDir has made the directory.
 func (w *show) reportDir() (dir string, made bool, err error) {
 	if dir = w.options.Report; dir == "" {
 		dir, err = os.MkdirTemp("", "floodwall-demo-")
@@ -96,19 +96,19 @@ func (w *show) reportDir() (dir string, made bool, err error) {
 	return dir, err == nil, err
 }
 
-// write writes a file of the report's owner. It follows no link, and replaces nothing.
+// write writes a file for the owner of the report. It follows no link and replaces no file.
 func (w *show) write(name string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
 	if err = errors.Join(write(f), f.Chown(w.options.Owner.UID, w.options.Owner.GID), f.Close()); err != nil {
-		_ = os.Remove(name) // half a file is none
+		_ = os.Remove(name) // half a file is useless
 	}
 	return err
 }
 
-// attackText is the report in short.
+// attackText returns a short form of the report.
 func (s *Summary) attackText(width int) string {
 	r := s.Attack
 	var out strings.Builder
@@ -147,7 +147,7 @@ func (s *Summary) kinds() string {
 	return strings.Join(kinds, ", ")
 }
 
-// droppedBy names the rules and checks that dropped most.
+// droppedBy returns the names of the rules and checks with the most drops.
 func droppedBy(reasons []attack.Reason) string {
 	var named []string
 	for _, r := range reasons {

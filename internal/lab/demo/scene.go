@@ -14,21 +14,21 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// pageSize is the length of the page that the server serves, in bytes.
+// pageSize is the size of the server's page in bytes.
 const pageSize = 10 << 10
 
-// demoWire joins one of the server's devices to a host outside.
+// demoWire connects a device of the server to another host.
 type demoWire struct{ server, outside *lab.Device }
 
-// scene is a web server with two uplinks, one to the attackers and one to the clients. On a common veth, a request is
-// lost whenever the flood fills the 256 places of its queue (kernel drivers/net/veth.c, VETH_RING_SIZE): that happens
-// before any firewall, and network cards have queues of their own for different flows.
+// scene is a web server with two uplinks: one to the attackers and one to the clients. On a common veth, requests would be lost whenever the flood
+// fills the 256 places of its queue (kernel drivers/net/veth.c, VETH_RING_SIZE). This loss would happen before any firewall. Real network cards avoid
+// it, because they have different queues for different flows.
 type scene struct {
 	lab                *lab.Lab
 	flood, clients     demoWire
-	sourceCPU, hostCPU int        // of attackers and clients, and of the server
-	freeCPU            func()     // lets this process use the source's CPU again
-	mounts             []*os.File // for files, and for BPF
+	sourceCPU, hostCPU int        // sourceCPU is the CPU of the attackers and clients, hostCPU is that of the server
+	freeCPU            func()     // lets this process use sourceCPU again
+	mounts             []*os.File // file systems for files, and for BPF
 	script             script
 	instance           control.Instance
 }
@@ -60,10 +60,10 @@ func (s *scene) build(o Options) (err error) {
 	return err
 }
 
-// host is the server's.
+// host returns the server's host.
 func (s *scene) host() *lab.Host { return s.flood.server.Host }
 
-// mount makes places for the files and for the state of Floodwall.
+// mount mounts a file system for the files, and one for Floodwall's state.
 func (s *scene) mount(o Options) (err error) {
 	for _, kind := range []string{"tmpfs", "bpf"} {
 		root, err := anonymousMount(kind)
@@ -77,7 +77,7 @@ func (s *scene) mount(o Options) (err error) {
 	return err
 }
 
-// connect joins the hosts.
+// connect makes the hosts and connects them.
 func (s *scene) connect() (err error) {
 	web, err := s.lab.Host("server")
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *scene) connect() (err error) {
 	if s.flood, err = s.uplink(web, floodDevice, serverAddr, floodGateway, false); err != nil {
 		return err
 	}
-	// What the server answers to the flood reaches nobody, and costs the attacker's CPU little.
+	// The server's answers to the flood are dropped at once, so that they cost the attacker's CPU little.
 	if _, err := s.lab.NewSink(s.flood.outside, lab.DropAll); err != nil {
 		return err
 	}
@@ -99,9 +99,9 @@ func (s *scene) connect() (err error) {
 	return web.Route(netip.MustParsePrefix("0.0.0.0/0"), floodGateway, s.flood.server)
 }
 
-// uplink gives the server a device and joins it to a host of that name. The server's receive threads go before all
-// processes on its CPU, as a network card's interrupts do, and that of the clients' wire before that of the flood:
-// interrupts would serve the two in turn.
+// uplink adds a device to the server, and connects it to a new host with the name of the device. The server's receive threads have priority over all
+// processes on their CPU, like a network card's interrupts. The clients' link has priority over the flood's link. Interrupts would serve both links
+// in turn.
 func (s *scene) uplink(web *lab.Host, device string, addr, gateway netip.Addr, first bool) (w demoWire, err error) {
 	outside, err := s.lab.Host(device)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *scene) uplink(web *lab.Host, device string, addr, gateway netip.Addr, f
 	return w, err
 }
 
-// apply is what `floodwall apply policy.yaml` does, on the server. It returns how long it took.
+// apply applies the policy on the server, as `floodwall apply policy.yaml` does. It returns the time that this took.
 func (s *scene) apply(ctx context.Context) (took time.Duration, err error) {
 	err = urgently(func() error {
 		start := time.Now()
@@ -158,7 +158,7 @@ func (s *scene) policy() (p *policy.Policy, err error) {
 	return p, err
 }
 
-// close gives up the file systems, and with them whatever of Floodwall is still loaded.
+// close unmounts the file systems. This also unloads everything of Floodwall that is still loaded.
 func (s *scene) close() error {
 	var errs []error
 	if s.freeCPU != nil {

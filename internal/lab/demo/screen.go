@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// screen is those lines of a terminal that hold the picture. What is above stays.
+// screen is the lines of a terminal with the picture. The lines above stay.
 //
 // It uses three control sequences of ECMA-48: CUU moves the cursor up, EL and ED erase from the cursor to the end of
 // the line and of the display.
 type screen struct {
 	out   io.Writer
-	drawn []int // columns of the lines that were drawn last; the cursor is at the beginning of the line below
+	drawn []int // widths of the lines that were drawn last; the cursor is at the start of the line below them
 }
 
-// draw replaces the lines by those of view, in a terminal of so many columns. Everything is one write, so that no half
-// picture is seen.
+// draw replaces the drawn lines by the lines of view, in a terminal of the given width. It makes a single write, so that no incomplete picture is
+// visible.
 func (s *screen) draw(view string, width int) error {
 	var frame strings.Builder
 	frame.WriteString("\r")
@@ -33,7 +33,7 @@ func (s *screen) draw(view string, width int) error {
 	return err
 }
 
-// rows is how many rows the lines take that were drawn last. A terminal that has become narrower since breaks them.
+// rows returns the number of rows that the last drawn lines need. If the terminal has become narrower since then, the terminal has wrapped the lines.
 func (s *screen) rows(width int) (n int) {
 	for _, columns := range s.drawn {
 		n += max(1, (columns+width-1)/width)

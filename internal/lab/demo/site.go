@@ -12,12 +12,12 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// The addresses: of the attackers' and the clients' networks, and of each host in one with the router.
+// The addresses: the networks of the attackers and of the clients, and the network between each host and the router.
 var (
 	attackersNet  = netip.MustParsePrefix("198.51.100.1/24")
 	clientsNet    = netip.MustParsePrefix("203.0.113.1/24")
-	senders       = netip.MustParsePrefix("198.51.100.8/29")   // that attack
-	reflectors    = netip.MustParsePrefix("198.51.100.128/25") // that answer to forged questions
+	senders       = netip.MustParsePrefix("198.51.100.8/29")   // the attackers
+	reflectors    = netip.MustParsePrefix("198.51.100.128/25") // servers that answer forged queries
 	hubAddress    = netip.MustParsePrefix("192.0.2.50/29")
 	routerAddress = netip.MustParseAddr("192.0.2.57") // in the network of the route reflector
 
@@ -30,12 +30,12 @@ var (
 
 const (
 	nodes         = 3
-	quicPort      = 443 // that is attacked, by UDP
+	quicPort      = 443 // the attacked UDP port
 	uplink        = "uplink"
 	fleetPageSize = 2 << 10
 )
 
-// Policy is what each node runs. The senders of the demonstration cannot forge addresses: its router has no route to others.
+// Policy is the policy of each node. The senders of the demonstration cannot forge addresses, because its router has no route to other addresses.
 const Policy = `devices: [uplink]
 default: pass
 checks: strict
@@ -59,17 +59,17 @@ type host struct {
 	uplink  *lab.Device // its only device
 }
 
-// node is a host with Floodwall: a web server that takes part in the fleet, or the router.
+// node is a host with Floodwall. It is a web server of the fleet, or the router.
 type node struct {
 	host
 	state    string
 	instance control.Instance
 }
 
-// flags are those that keep the host's instance apart from the others.
+// flags returns the flags that select this host's instance of Floodwall.
 func (n *node) flags() []string { return []string{"--state", n.state, "--bpffs", n.instance.Dir} }
 
-// site is all hosts.
+// site has all hosts.
 type site struct {
 	lab                *lab.Lab
 	router             *node
@@ -82,7 +82,7 @@ type site struct {
 	served             []*process
 }
 
-// newSite builds the hosts in a lab.
+// newSite makes the hosts in a lab.
 func newSite(l *lab.Lab, o FleetOptions) (s *site, err error) {
 	s = &site{lab: l, log: o.Log}
 	if err := s.open(o.Find); err != nil {
@@ -127,7 +127,8 @@ func newInstance(h host) *node {
 	return &node{host: h, state: filepath.Join(fleetStateDir, h.name), instance: control.Instance{Dir: "/sys/fs/bpf/" + h.name}}
 }
 
-// connect joins a new host to the router, which has the address after the host's network address, or the last one if that is taken.
+// connect connects a new host to the router. The router's address is the next one after the network address. If the host has that address, the router
+// gets the last address.
 func (s *site) connect(name string, address netip.Prefix) (*lab.Host, *lab.Device, error) {
 	h, err := s.lab.Host(name)
 	if err != nil {
@@ -153,7 +154,7 @@ func (s *site) newHost(name string, address netip.Prefix) (h host, err error) {
 	return h, err
 }
 
-// newNode makes a host with a web server, and a socket at the port that is attacked.
+// newNode makes a host with a web server, and with a socket on the attacked port.
 func (s *site) newNode(name string, address netip.Prefix) (*node, error) {
 	h, err := s.newHost(name, address)
 	if err != nil {
@@ -166,7 +167,7 @@ func (s *site) newNode(name string, address netip.Prefix) (*node, error) {
 	return n, os.Mkdir(n.state, 0o700)
 }
 
-// begin starts the hub and the nodes, with the commands that an operator uses.
+// begin starts the hub and the nodes with the commands that an operator would use.
 func (s *site) begin(ctx context.Context) error {
 	hub := filepath.Join(fleetStateDir, "hub")
 	if _, err := s.run(ctx, &s.hub, "floodwall-hub", "init", "--dir", hub, "--address", s.hub.address.String()); err != nil {
@@ -190,7 +191,7 @@ func (s *site) begin(ctx context.Context) error {
 	return s.beginUpstream(ctx)
 }
 
-// join makes a host a node of the fleet, and waits until it is connected.
+// join makes a host a node of the fleet, and waits until the node is connected.
 func (s *site) join(ctx context.Context, n *node, hub, policy string) error {
 	flags := n.flags()
 	if _, err := s.run(ctx, &n.host, append([]string{"floodwall", "apply", policy}, flags...)...); err != nil {

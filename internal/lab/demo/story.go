@@ -12,23 +12,23 @@ import (
 // FleetOptions are the choices of a demonstration.
 type FleetOptions struct {
 	Duration time.Duration // of each phase; 0: 4 s
-	Log      func(string)  // told what happens, line by line
+	Log      func(string)  // called with each event, line by line
 
-	Find func(program string) (string, error) // finds the file of a program of Floodwall
+	Find func(program string) (string, error) // returns the path of a program of Floodwall
 }
 
-// fleetShow is a demonstration that goes on.
+// fleetShow is a running demonstration.
 type fleetShow struct {
 	options FleetOptions
 	site    *site
 	floods  []*flood
 	summary *FleetSummary
 
-	upstream uint64 // packets that the router has dropped, as announced
+	upstream uint64 // number of packets that the router has dropped because of the announcement
 }
 
-// RunFleet gives the demonstration in a process that has the Namespaces. An error says why there was none; Summary.Trouble tells whether
-// Floodwall did what it should.
+// RunFleet runs the demonstration in a process that has the Namespaces. It returns an error if the demonstration was impossible. Summary.Trouble
+// returns faults of Floodwall.
 func RunFleet(ctx context.Context, o FleetOptions) (*FleetSummary, error) {
 	if o.Duration == 0 {
 		o.Duration = 4 * time.Second
@@ -86,7 +86,7 @@ func (w *fleetShow) run(ctx context.Context, l *lab.Lab) (err error) {
 	return nil
 }
 
-// step is something to do, or nil.
+// step is an action of a phase, or nil.
 type step func(context.Context) error
 
 func (s step) take(ctx context.Context) error {
@@ -96,10 +96,10 @@ func (s step) take(ctx context.Context) error {
 	return s(ctx)
 }
 
-// goesOn lets what began before the phase go on in it.
+// goesOn waits for the length of a phase, while the traffic of the phase before continues.
 func (w *fleetShow) goesOn(ctx context.Context) error { return w.rest(ctx, time.Now()) }
 
-// attack has the senders attack the first node until all have banned them, and then all nodes.
+// attack floods the first node from all senders until all nodes have banned the senders. Then it floods all nodes.
 func (w *fleetShow) attack(ctx context.Context) error {
 	began := time.Now()
 	if err := w.flood(ctx, 0, attackRate); err != nil {
@@ -136,7 +136,7 @@ func (w *fleetShow) attack(ctx context.Context) error {
 	return err
 }
 
-// rest waits for what is left of a phase, and at least a second.
+// rest waits until the end of a phase, but at least for a second.
 func (w *fleetShow) rest(ctx context.Context, began time.Time) error {
 	select {
 	case <-ctx.Done():
@@ -146,7 +146,7 @@ func (w *fleetShow) rest(ctx context.Context, began time.Time) error {
 	}
 }
 
-// lift has the controller lift the bans at all nodes.
+// lift makes the controller lift the bans at all nodes.
 func (w *fleetShow) lift(ctx context.Context) error {
 	args := []string{"floodwall-hub", "unban", "--dir", filepath.Join(fleetStateDir, "hub")}
 	for a := senders.Addr(); senders.Contains(a); a = a.Next() {
@@ -163,7 +163,7 @@ func (w *fleetShow) lift(ctx context.Context) error {
 	return nil
 }
 
-// usual has the senders send as others do.
+// usual makes the senders send to all nodes at a normal rate.
 func (w *fleetShow) usual(ctx context.Context) error {
 	began := time.Now()
 	for to := range nodes {

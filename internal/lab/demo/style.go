@@ -2,7 +2,7 @@ package demo
 
 import "strings"
 
-// style is how text looks on a terminal: the parameter of SGR, ECMA-48 section 8.3.117.
+// style is a style of text on a terminal. Its value is a parameter of SGR (ECMA-48, section 8.3.117).
 type style string
 
 const (
@@ -14,7 +14,7 @@ const (
 
 func (s style) render(text string) string { return "\x1b[" + string(s) + "m" + text + "\x1b[m" }
 
-// columns is how wide text is with its styles. All its characters have one column.
+// columns returns the width of text that may contain styles. Each other character takes one column.
 func columns(text string) (n int) {
 	eachRune(text, func(_ rune, shown bool) {
 		if shown {
@@ -24,7 +24,7 @@ func columns(text string) (n int) {
 	return n
 }
 
-// clip cuts text off after so many columns, and keeps all its styles.
+// clip shortens text to a width. It keeps all styles in the text.
 func clip(text string, width int) string {
 	var out strings.Builder
 	n := 0
@@ -39,7 +39,7 @@ func clip(text string, width int) string {
 	return out.String()
 }
 
-// eachRune calls f for each rune of text, and tells whether it has a column or is a part of a style.
+// eachRune calls f for each rune of text. The parameter shown is false for runes that belong to a style.
 func eachRune(text string, f func(r rune, shown bool)) {
 	inStyle := false
 	for _, r := range text {
@@ -49,7 +49,7 @@ func eachRune(text string, f func(r rune, shown bool)) {
 	}
 }
 
-// wrap breaks text between words into lines of at most so many columns.
+// wrap breaks text between words into lines. A line has at most the given width.
 func wrap(text string, width int) string {
 	var out strings.Builder
 	n := 0

@@ -9,47 +9,46 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Summary is what a demonstration showed.
+// Summary has the results of a demonstration.
 type Summary struct {
 	Machine       lab.Machine `json:"machine"`
 	Policy        string      `json:"policy"`
-	Rate          float64     `json:"flood_pps"`                // of the flood, as it was meant to be
-	Capacity      *Capacity   `json:"capacity,omitempty"`       // when it was measured to choose the rate
-	Phases        []Phase     `json:"phases"`                   // without attack, under flood, with Floodwall
-	Fate          Fate        `json:"fate"`                     // of the packets while the policy was in force
-	ApplySeconds  float64     `json:"apply_seconds"`            // that the command took, under the flood
-	ReliefSeconds float64     `json:"relief_seconds,omitempty"` // from the command until 90% of requests were answered, to 0.05 s
-	Drops         []Drop      `json:"drops"`                    // by Floodwall, the most first
+	Rate          float64     `json:"flood_pps"`                // intended rate of the flood
+	Capacity      *Capacity   `json:"capacity,omitempty"`       // nil if it was not measured to choose the rate
+	Phases        []Phase     `json:"phases"`                   // without an attack, under the flood, and under the flood with Floodwall
+	Fate          Fate        `json:"fate"`                     // fate of the packets while the policy was in force
+	ApplySeconds  float64     `json:"apply_seconds"`            // duration of the command apply during the flood
+	ReliefSeconds float64     `json:"relief_seconds,omitempty"` // time from the command until 90% of requests were answered, with an accuracy of 0.05 s
+	Drops         []Drop      `json:"drops"`                    // drops by Floodwall, the most frequent reason first
 
-	Page    string         `json:"page,omitempty"`    // address of the daemon's page, as long as the demonstration goes on
-	Attack  *attack.Report `json:"attack,omitempty"`  // what the daemon saw; nil: nothing
+	Page    string         `json:"page,omitempty"`    // address of the daemon's page, while the demonstration runs
+	Attack  *attack.Report `json:"attack,omitempty"`  // the daemon's report of the attack; nil: the daemon detected none
 	Report  string         `json:"report,omitempty"`  // file of the report, for a browser
 	Packets string         `json:"packets,omitempty"` // file of packets of the attack, as pcapng
 
-	Daemon string `json:"daemon_error,omitempty"` // why the daemon ended early
-	Unkept string `json:"report_error,omitempty"` // why the report was not written
+	Daemon string `json:"daemon_error,omitempty"` // error with which the daemon ended early
+	Unkept string `json:"report_error,omitempty"` // the reason why the report was not written
 }
 
-// Trouble is why a demonstration cannot be given, or what Floodwall did wrong in it.
+// Trouble is the reason why a demonstration is impossible, or a fault of Floodwall in a demonstration.
 type Trouble struct{ Problem, Remedy string }
 
 func (t *Trouble) Error() string { return t.Problem }
 
-// Hint is the remedy.
+// Hint returns the remedy.
 func (t *Trouble) Hint() string { return t.Remedy }
 
-// Shares of requests that are answered, and of the time that the machine did something else.
+// Shares of answered requests, and the share of the time in which the machine did other work.
 const (
-	wellServed   = 0.99 // from here on, clients notice no attack
-	poorlyServed = 0.50 // up to here, a flood does harm
-	undisturbed  = 0.20 // the receive threads wait for each other, too
+	wellServed   = 0.99 // from this share on, clients notice no attack
+	poorlyServed = 0.50 // up to this share, a flood does harm
+	undisturbed  = 0.20 // below this share the machine counts as quiet; the receive threads also wait for each other
 )
 
-// report is the remedy for what must not happen.
+// report is the remedy for defects of Floodwall.
 const report = "this is a defect of Floodwall: please report it, with what `floodwall-lab demo --json` prints"
 
-// Trouble says what Floodwall did wrong, and is nil when it did all that it should. What the machine did is no trouble: see
-// Remarks.
+// Trouble returns a fault of Floodwall, or nil if there was none. Effects of the machine are no fault: see Remarks.
 func (s *Summary) Trouble() *Trouble {
 	f := &s.Fate
 	problem := ""
@@ -77,13 +76,13 @@ func (s *Summary) Trouble() *Trouble {
 
 func (s *Summary) answered(phase int) float64 { return s.Phases[phase].answered() }
 
-// comparable reports whether the machine allowed to compare what clients get with Floodwall and without.
+// comparable reports whether the machine was quiet enough to compare the clients' results with and without Floodwall.
 func (s *Summary) comparable() bool {
 	return s.answered(quiet) >= wellServed && s.answered(exposed) <= poorlyServed && s.Fate.Flood.Arrived > 0 &&
 		s.Phases[protected].Traffic.Disturbed < undisturbed
 }
 
-// Verdict is what was shown, in sentences.
+// Verdict returns the result in sentences.
 func (s *Summary) Verdict() string {
 	f, with := &s.Fate, &s.Phases[protected]
 	text := fmt.Sprintf("Under a flood of %s the server answered %s of its clients' requests; with Floodwall, %s. ",
@@ -98,7 +97,7 @@ func (s *Summary) Verdict() string {
 	return text + "."
 }
 
-// Remarks is what this machine, rather than Floodwall, has to do with the figures. Empty when it was equal to its task.
+// Remarks describes effects of this machine, not of Floodwall, on the results. It returns "" if the machine was fast enough.
 func (s *Summary) Remarks() string {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }

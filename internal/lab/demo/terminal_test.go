@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestQuiet runs a command that shows no demonstration, in a terminal that answers nothing. A package that asks a
-// terminal about itself as soon as it is imported makes every command do so, and wait.
+// TestQuiet runs a command without a demonstration, in a terminal that answers nothing. A package that sends a query to the terminal when it is
+// imported would make every command do so, and wait.
 func TestQuiet(t *testing.T) {
 	command := program(t)
 	master, slave := openTerminal(t, 80, 24)
@@ -36,7 +36,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestLive shows a demonstration in a terminal that becomes wider meanwhile.
+// TestLive shows a demonstration in a terminal that becomes wider during the demonstration.
 func TestLive(t *testing.T) {
 	for _, noColor := range []string{"", "1"} {
 		t.Run("NO_COLOR="+noColor, func(t *testing.T) { testLive(t, noColor) })
@@ -76,7 +76,7 @@ func testLive(t *testing.T, noColor string) {
 	}
 }
 
-// TestScreen draws views one after the other, and wants only the last below what was there before.
+// TestScreen draws views one after the other. At the end there may only be the last one, below the earlier content.
 func TestScreen(t *testing.T) {
 	views := []string{"one\n", "one\ntwo\nthree\n", "\x1b[1mo\x1b[m\n\nt\n", "", "last\n"}
 	for i, last := range views {
@@ -95,7 +95,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestScreenNarrower expects the lines that no longer fit to be taken for those that the terminal makes of them.
+// TestScreenNarrower checks the case of a terminal that has become narrower, and has wrapped lines that no longer fit.
 func TestScreenNarrower(t *testing.T) {
 	for _, tt := range []struct{ width, up int }{{80, 3}, {60, 4}, {40, 4}, {39, 5}, {20, 6}} {
 		var out strings.Builder
@@ -125,7 +125,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestStay keeps the page until Enter or Ctrl-C, and not at all without a terminal.
+// TestStay keeps the page until Enter or Ctrl-C. Without a terminal it does not wait.
 func TestStay(t *testing.T) {
 	for _, tt := range []struct{ keys, want string }{{"\r", "gone <nil>"}, {"\x03", "gone context canceled"}} {
 		master, slave := openTerminal(t, 80, 24)

@@ -8,10 +8,10 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// mpps writes a rate in packets per second.
+// mpps returns a rate in packets per second as text.
 func mpps(rate float64) string { return fmt.Sprintf("%.2f Mpps", rate/1e6) }
 
-// percent writes a share. What is not all does not look like it.
+// percent returns a share as text. A share below 1 never appears as 100%.
 func percent(share float64) string {
 	tenths := int(share*1000 + 0.5)
 	if tenths == 1000 && share < 1 {
@@ -20,7 +20,7 @@ func percent(share float64) string {
 	return fmt.Sprintf("%d.%d%%", tenths/10, tenths%10)
 }
 
-// millis writes a time of answers, of which there may have been none.
+// millis returns the time of an answer as text, or "-" if there was no answer.
 func millis(d time.Duration) string {
 	if d == 0 {
 		return "-"
@@ -28,7 +28,7 @@ func millis(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", d.Seconds()*1e3)
 }
 
-// Text is the summary for people, as wide as given and at least 60 columns.
+// Text returns the summary for people. It has the given width, but at least 60 columns.
 func (s *Summary) Text(width int) string {
 	var out strings.Builder
 	for _, row := range s.rows() {
@@ -76,7 +76,7 @@ func (s *Summary) rows() []row {
 	}
 }
 
-// sums adds up what was dropped, and says why other sums of the summary are smaller.
+// sums returns a text with the sum of all dropped packets. It explains why other sums of the summary are smaller.
 func (s *Summary) sums() string {
 	var all uint64
 	for _, d := range s.Drops {
@@ -92,7 +92,7 @@ func (s *Summary) sums() string {
 	return text + "."
 }
 
-// topDrops is how many reasons are shown.
+// topDrops is the number of reasons that are shown.
 const topDrops = 5
 
 func dropLines(drops []Drop) string {
@@ -103,7 +103,7 @@ func dropLines(drops []Drop) string {
 	return out.String()
 }
 
-// Next is the commands to try after a demonstration, when floodwall is called by this name.
+// Next returns the commands to try after a demonstration. The parameter name is the name by which the user calls floodwall.
 func Next(name string) string {
 	var out strings.Builder
 	out.WriteString("\nNext, on this host:\n")

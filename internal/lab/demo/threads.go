@@ -11,8 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// cpuPair chooses the CPU that sends the flood and the one on which the server's packets arrive, of those that this
-// process may use.
+// cpuPair returns two CPUs of this process. The first sends the flood, and the server's packets arrive on the second.
 func cpuPair() (source, receiver int, err error) {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -31,8 +30,8 @@ func cpuPair() (source, receiver int, err error) {
 	return pair[0], pair[1], nil
 }
 
-// leaveCPU keeps all threads of this process, and those they will start, away from a CPU, until the returned function
-// lets them use it again. A thread that is pinned later stays where it was pinned.
+// leaveCPU keeps all threads of this process away from a CPU until undo is called. This includes threads that these threads start. A thread that is
+// pinned to a CPU later stays there.
 func leaveCPU(cpu int) (undo func(), err error) {
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {
@@ -51,8 +50,7 @@ func setAffinity(set *unix.CPUSet) error {
 	return eachThread("affinity", func(tid int) error { return unix.SchedSetaffinity(tid, set) })
 }
 
-// eachThread calls fn for all threads of this process. Threads may come and go meanwhile: it goes on until it sees no new
-// one.
+// eachThread calls fn for all threads of this process. Threads may start and end at the same time, so it continues until it finds no new thread.
 func eachThread(what string, fn func(tid int) error) error {
 	done := make(map[string]bool)
 	for more := true; more; {
@@ -75,9 +73,8 @@ func eachThread(what string, fn func(tid int) error) error {
 	return nil
 }
 
-// urgently runs fn while all threads of this process, and the processes that they start, go before the server's receive
-// threads. On a machine with two CPUs the operator's command would else wait for the flood, as it would on a server with
-// a single CPU.
+// urgently runs fn while all threads of this process, and the processes that they start, have priority over the server's receive threads. On a
+// machine with two CPUs, the operator's command would otherwise wait for the flood, as on a server with a single CPU.
 func urgently(fn func() error) error {
 	before := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}
 	urgent := &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: lab.MostUrgent}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewViewer chooses how to show a demonstration: as a picture that moves where out is a terminal that can, and in lines
-// elsewhere. The picture has no styles where NO_COLOR is set (https://no-color.org).
+// NewViewer returns a viewer that suits out: a moving picture if out is a capable terminal, else a line for each event. The picture has no styles if
+// NO_COLOR is set (https://no-color.org).
 func NewViewer(out io.Writer, getenv func(string) string) Viewer {
 	if f, ok := out.(*os.File); ok && isTerminal(f) && getenv("TERM") != "dumb" && getenv("TERM") != "" {
 		return newLive(f, getenv("NO_COLOR") == "")
@@ -25,7 +25,8 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// Stay lets somebody at a terminal look at the page for a time, until Enter or the end of ctx. Without a terminal it returns at once.
+// Stay gives a person at a terminal time to look at the page. It ends when the person presses Enter, when ctx ends, or after the time most. Without a
+// terminal it returns at once.
 func Stay(ctx context.Context, in io.Reader, out io.Writer, address string, most time.Duration) {
 	if address == "" || !attended(in, out) {
 		return
@@ -43,8 +44,8 @@ func Stay(ctx context.Context, in io.Reader, out io.Writer, address string, most
 	}
 }
 
-// attended reports whether somebody at a terminal sees what is written to out, and can answer: this process would be stopped if it read
-// from the terminal of another job (termios(3), job control).
+// attended reports whether a person at a terminal sees the output of out and can answer. It checks that this process is in the foreground, because a
+// process in the background would be stopped when it reads from the terminal (termios(3), job control).
 func attended(in io.Reader, out io.Writer) bool {
 	from, isFile := in.(*os.File)
 	to, alsoFile := out.(*os.File)
@@ -55,13 +56,13 @@ func attended(in io.Reader, out io.Writer) bool {
 	return err == nil && foreground == unix.Getpgrp()
 }
 
-// Width is the number of columns of a terminal, and 80 of anything else.
+// Width returns the number of columns of a terminal, or 80 if out is not a terminal.
 func Width(out io.Writer) int {
 	width, _ := size(out)
 	return width
 }
 
-// size is the columns and the rows of a terminal, and 80 and 24 where nobody knows.
+// size returns the columns and the rows of a terminal, or 80 and 24 if they are unknown.
 func size(out io.Writer) (width, height int) {
 	width, height = 80, 24
 	f, ok := out.(*os.File)

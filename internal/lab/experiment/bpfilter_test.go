@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// bpfilterScript stands for bpfilter's benchmark, which nothing here can build: it takes the same arguments and writes the same form.
+// bpfilterScript replaces bpfilter's benchmark, which cannot be built here. It takes the same arguments and writes the same format.
 const bpfilterScript = `#!/bin/sh
 [ "$1 $3 $5 $7 $8" = "--cli --srcdir --outfile --filter ip4_saddr" ] && [ -x "$2" ] && [ -d "$4" ] || exit 7
 cat >"$6" <<EOF
@@ -26,7 +26,7 @@ cat >"$6" <<EOF
 EOF
 `
 
-// TestBpfilterItself has what stands for bpfilter's benchmark run as the real one would be, and its figures read.
+// TestBpfilterItself runs the replacement like the real benchmark, and checks that its figures are read.
 func TestBpfilterItself(t *testing.T) {
 	testutil.RequireRoot(t)
 	tree := t.TempDir()

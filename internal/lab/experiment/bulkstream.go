@@ -14,20 +14,20 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// streamEnd is an end of a connection, which a thread of its own reads or writes on the CPU where the end's segments
-// arrive. Its calls wait in the kernel: Go's own waiting wakes another thread first, which the measurement would be of.
+// streamEnd is one end of a connection. A separate thread reads or writes, on the CPU where the segments of this end arrive. Its calls block in the
+// kernel. If Go waited instead, it would first wake another thread, and that would be part of the measurement.
 type streamEnd struct {
 	file *os.File
 	cpu  int
 }
 
-// streamPatience is how long an end waits for the other.
+// streamPatience is the time for which an end waits for the other end.
 const streamPatience = 10 * time.Second
 
-// streamBuffer is how many bytes are read or written at a time.
+// streamBuffer is the number of bytes in one read or write.
 const streamBuffer = 256 << 10
 
-// newStreamEnd takes over the socket of a connection, of which the caller still has to close its own descriptor.
+// newStreamEnd duplicates the socket of a connection. The caller must still close the connection.
 func newStreamEnd(c net.Conn, cpu int) (*streamEnd, error) {
 	f, err := c.(*net.TCPConn).File()
 	if err != nil {
@@ -48,16 +48,16 @@ func newStreamEnd(c net.Conn, cpu int) (*streamEnd, error) {
 func (e *streamEnd) fd() int      { return int(e.file.Fd()) }
 func (e *streamEnd) close() error { return e.file.Close() }
 
-// streamCall is read(2) or write(2).
+// streamCall is a function such as read(2) or write(2).
 type streamCall func(fd int, bytes []byte) (int, error)
 
-// streamed is what became of an end's bytes.
+// streamed is the result of an end's transfer.
 type streamed struct {
-	ran time.Duration // the thread's time of its CPU
+	ran time.Duration // the thread's CPU time
 	err error
 }
 
-// start has a thread move bytes.
+// start transfers bytes on a new thread.
 func (e *streamEnd) start(call streamCall, bytes int64) <-chan streamed {
 	done := make(chan streamed, 1)
 	go func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// TestStageCost takes figures apart that were put together from known costs, and noise in every round but some.
+// TestStageCost computes figures from known costs, with noise in all rounds but some, and checks that the results are the known costs.
 func TestStageCost(t *testing.T) {
 	want := stageCost{cost.Work{Hook: 30, Rule: 5, Set: 20, Limit: 50, Local: 40}, 200}
 	noisy := func(ns float64) *rig.Probe {

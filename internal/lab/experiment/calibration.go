@@ -10,8 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Calibrate measures what packets cost on this host: in a lab, to whose router this host's routes are copied. It takes
-// less than a minute.
+// Calibrate measures the cost of packets on this host in less than a minute. It uses a lab with a router that has a copy of this host's routes.
 func Calibrate(ctx context.Context, o Options) (*Calibration, error) {
 	if runtime.NumCPU() < 2 {
 		return nil, errors.New("calibration needs two CPUs: one measures, another is measured")

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestCalibrate measures all that there is, in a minute.
+// TestCalibrate makes a whole calibration, in a minute.
 func TestCalibrate(t *testing.T) {
 	testutil.RequireRoot(t)
 	if os.Getenv("FLOODWALL_LONG") == "" {

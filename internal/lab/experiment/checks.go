@@ -2,8 +2,8 @@ package experiment
 
 import "strings"
 
-// The standard checks, as far as each tool can make them, a line for each test, in the order of Floodwall's. They are what
-// Floodwall's policies do besides the limit.
+// The standard checks for each tool, as far as the tool supports them. There is a line for each check, in the order of Floodwall's checks. In this
+// experiment, Floodwall's policies have these checks in addition to the limit.
 var (
 	nftChecks = dropEach(`ip6 nexthdr 0 ip6 length 0
 ether saddr & 01:00:00:00:00:00 != 00:00:00:00:00:00
@@ -41,7 +41,7 @@ udp length < 8`, "", " counter drop")
 -p tcp ! -f -m tcp --sport 0`, "-A PREROUTING ", " -j DROP")
 )
 
-// dropEach puts a text before and behind each line.
+// dropEach adds a text before and after each line.
 func dropEach(tests, before, behind string) string {
 	var b strings.Builder
 	for line := range strings.Lines(tests) {

@@ -7,8 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// tableOf is a table of costs as after three rounds, in the last of which all took twice as long, with the time per packet of each row in
-// nanoseconds in the others.
+// tableOf returns a table of costs after three rounds. In the first two, each row has the given time per packet in nanoseconds. In the last round,
+// all rows took twice as long.
 func tableOf(ns map[string]float64) *rig.RateTable {
 	t := new(rig.RateTable)
 	for _, name := range []string{
@@ -60,8 +60,8 @@ func TestPacketCostClaims(t *testing.T) {
 	}
 }
 
-// TestNoisyClaims judges rounds that others on the machine disturbed. The figures are those of a short run under load: the medians of
-// most are outside of what the claim says, by less than the rounds differ.
+// TestNoisyClaims judges disturbed rounds. The figures are from a short run under load. Most medians are outside of the claim's bounds, but by less
+// than the difference between rounds.
 func TestNoisyClaims(t *testing.T) {
 	raw := report.Samples{10e6, 9.6e6, 10.4e6, 9.9e6, 10.1e6}
 	for _, tt := range []struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// compiled is the policy with n rules.
+// compiled returns the policy with n rules.
 func compiled(t *testing.T, n int) *control.Compiled {
 	t.Helper()
 	c, err := control.CompileSource("policy.yaml", []byte("devices: [eth0]\n"+rig.RulesPolicy(n)))
@@ -19,7 +19,7 @@ func compiled(t *testing.T, n int) *control.Compiled {
 	return c
 }
 
-// The compiler must neither merge the rules nor find one superfluous, and the flood must go past all of them.
+// The compiler must neither merge the rules nor remove any, and the flood must pass all of them.
 func TestRulesStayAsTheyAre(t *testing.T) {
 	without := len(compiled(t, 0).Program.Rules)
 	for _, n := range []int{1, 20, 500, 10_000} {

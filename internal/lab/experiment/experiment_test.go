@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// finding is an experiment that finds something and then ends with an error, or none.
+// finding returns an experiment that has a result and then ends with end's error, or without one.
 func finding(name string, end func() error) Experiment {
 	return Experiment{Name: name, Doc: name, run: func(_ context.Context, s *rig.Session) error {
 		s.Outcome.Tables = append(s.Outcome.Tables, &report.Table{Title: name + ": found", Head: []string{""}})
@@ -26,7 +26,7 @@ func finding(name string, end func() error) Experiment {
 
 func well() error { return nil }
 
-// TestOneFails has experiments fail between others that do not.
+// TestOneFails runs experiments that fail and experiments that do not, in turn.
 func TestOneFails(t *testing.T) {
 	fails := func() error { return errors.New("no wire") }
 	for _, tt := range []struct {
@@ -84,7 +84,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestUsualTimes asks for the time of each experiment, by which a run tells how much of it is left.
+// TestUsualTimes checks that there is a usual time for each experiment. A run estimates its remaining time by these times.
 func TestUsualTimes(t *testing.T) {
 	for _, e := range Experiments {
 		if rig.Usual(e.Name, false) == 0 || rig.Usual(e.Name, true) == 0 {

@@ -1,7 +1,7 @@
-// This file measures a fleet: three real hubs and many nodes in one process, with connections that are no sockets and enforcers that
-// count. In: how many nodes and bans. Out: rows with a figure each, and whether it meets its bar.
+// This file measures a fleet in one process: three real hubs and many nodes. Their connections are no sockets, and their enforcers only count. Input:
+// the numbers of nodes and bans. Output: rows with a figure each, and whether it meets its bar.
 //
-// Read fleet.go first: Run does the phases in phases.go, each with a site of its own (site.go).
+// Read fleet.go first: Run does the phases in fleet_phases.go, each with a site of its own (fleet_site.go).
 
 package experiment
 
@@ -20,17 +20,17 @@ import (
 
 // FleetOptions say how much is measured.
 type FleetOptions struct {
-	Nodes     int           // of the phases with many nodes
-	Few       int           // nodes of the phases with many bans
-	Bans      int           // that a new node gets
-	Rate      int           // bans a second
-	Sustained time.Duration // of that rate
+	Nodes     int           // number of nodes in the phases with many nodes
+	Few       int           // number of nodes in the phases with many bans
+	Bans      int           // number of bans that a new node receives
+	Rate      int           // bans per second in the sustained phase
+	Sustained time.Duration // length of the sustained phase
 	Partition time.Duration
-	Probes    int // bans whose way is timed
+	Probes    int // number of bans whose delay is measured
 	Progress  io.Writer
 }
 
-// FleetRow is a figure. Bar is what it must not exceed, 0 when it has none.
+// FleetRow is a measured value. Bar is the maximum that is allowed; 0: none.
 type FleetRow struct {
 	What  string  `json:"what"`
 	Value float64 `json:"value"`
@@ -38,10 +38,10 @@ type FleetRow struct {
 	Bar   float64 `json:"bar,omitempty"`
 }
 
-// Missed tells whether a row exceeds its bar.
+// Missed reports whether a row exceeds its bar.
 func (r FleetRow) Missed() bool { return r.Bar > 0 && r.Value > r.Bar }
 
-// fleetRun is what the phases share.
+// fleetRun is the state that the phases share.
 type fleetRun struct {
 	FleetOptions
 	dir  string
@@ -54,11 +54,12 @@ func (r *fleetRun) add(what string, value float64, unit string, bar float64) {
 
 func (r *fleetRun) say(format string, args ...any) { fmt.Fprintf(r.Progress, format+"\n", args...) }
 
-// ampleMemory is how many bytes free let the heap grow more between two collections. A thousand nodes in one process have a heap that none has alone,
-// and collecting it takes the CPU from them when all change their records at once.
+// ampleMemory is an amount of available memory in bytes. With more memory, the heap may grow more between two garbage collections. A thousand nodes
+// in one process have a larger heap than any real node. Collections of this heap would take the CPU from the nodes when all of them change their
+// records at the same time.
 const ampleMemory = 16 << 30
 
-// RunFleet measures, in a network namespace that has nothing but a loopback device. dir is for the state of the hubs.
+// RunFleet measures a fleet in a network namespace that has only a loopback device. dir is the directory for the state of the hubs.
 func RunFleet(ctx context.Context, dir string, o FleetOptions) ([]FleetRow, error) {
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {
@@ -79,7 +80,7 @@ func RunFleet(ctx context.Context, dir string, o FleetOptions) ([]FleetRow, erro
 	return r.rows, nil
 }
 
-// percentile is the value below which a share of the values is.
+// percentile returns the value below which the given share of the values is.
 func percentile(values []time.Duration, share float64) time.Duration {
 	if len(values) == 0 {
 		return 0

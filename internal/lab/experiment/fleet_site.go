@@ -39,7 +39,7 @@ type watch struct {
 type member struct {
 	site  *fleetSite
 	name  string
-	home  int // the hub that it prefers
+	home  int // index of the hub that the node prefers
 	agent *node.Agent
 
 	mu      sync.Mutex
@@ -146,7 +146,7 @@ func (m *member) start() error {
 	s.mu.Lock()
 	h := s.hubs[m.home]
 	s.mu.Unlock()
-	// Hubs that have just started, on a busy machine, may not write within the time of one request.
+	// On a busy machine, hubs that have just started may not be able to write within the time of one request.
 	if late := s.until("node "+m.name+" is enrolled", func() bool {
 		err = h.Enrol(m.name, public)
 		return err == nil
@@ -163,7 +163,7 @@ func (m *member) start() error {
 
 var errCut = errors.New("cut off")
 
-// InProcessConn connects to the hub that the node prefers, or to another one that lives.
+// InProcessConn connects to the hub that the node prefers. If this hub was killed, it connects to another one.
 func (m *member) InProcessConn() (net.Conn, error) {
 	m.site.mu.Lock()
 	var h *hub.Hub
@@ -185,7 +185,7 @@ func (m *member) InProcessConn() (net.Conn, error) {
 	return c, err
 }
 
-// part cuts the node off, or joins it again.
+// part disconnects the node if off is true. Otherwise it reconnects the node.
 func (m *member) part(off bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -197,7 +197,7 @@ func (m *member) part(off bool) {
 	}
 }
 
-// ban has the node ban a prefix by itself.
+// ban makes the node itself ban a prefix.
 func (m *member) ban(p netip.Prefix, length time.Duration) {
 	now := time.Now()
 	m.agent.Local([]node.Local{{Prefix: p, Start: now, End: now.Add(length), Manual: true}}, false)
@@ -207,7 +207,7 @@ func (m *member) lift(p netip.Prefix) {
 	m.agent.Local([]node.Local{{Prefix: p, Gone: true, Start: time.Now()}}, false)
 }
 
-// Block counts bans of other nodes.
+// Block records bans of other nodes.
 func (m *member) Block(_ context.Context, bans []node.Ban) (map[netip.Prefix]error, error) {
 	now := time.Now()
 	m.mu.Lock()
@@ -227,7 +227,7 @@ func (m *member) Block(_ context.Context, bans []node.Ban) (map[netip.Prefix]err
 	return nil, nil
 }
 
-// Unblock ends them.
+// Unblock removes bans of other nodes.
 func (m *member) Unblock(_ context.Context, prefixes []netip.Prefix, _ bool) (were []netip.Prefix, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -237,22 +237,22 @@ func (m *member) Unblock(_ context.Context, prefixes []netip.Prefix, _ bool) (we
 	return nil, nil
 }
 
-// Capacity is not bounded.
+// Capacity returns 0, because the enforcer has no limit.
 func (m *member) Capacity() int { return 0 }
 
-// Never spares nobody.
+// Never returns a function that exempts no prefix from bans.
 func (m *member) Never(context.Context) (func(netip.Prefix) bool, error) {
 	return func(netip.Prefix) bool { return false }, nil
 }
 
-// count is how many bans of others the node has.
+// count returns the number of bans of other nodes that the node has.
 func (m *member) count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.dropped)
 }
 
-// watch has a channel told when so many nodes have a ban.
+// watch returns a watch for a prefix. Its channel receives the time when the given number of nodes has a ban of the prefix.
 func (s *fleetSite) watch(p netip.Prefix, nodes int) *watch {
 	w := &watch{nodes, make(chan time.Time, 1)}
 	s.mu.Lock()
@@ -263,7 +263,7 @@ func (s *fleetSite) watch(p netip.Prefix, nodes int) *watch {
 
 const patience = 2 * time.Minute
 
-// wait waits for a watch.
+// wait waits until a watch has finished, and returns the time.
 func (s *fleetSite) wait(w *watch, what string) (time.Time, error) {
 	select {
 	case at := <-w.done:
@@ -275,7 +275,7 @@ func (s *fleetSite) wait(w *watch, what string) (time.Time, error) {
 	}
 }
 
-// until waits until something holds.
+// until waits until holds returns true.
 func (s *fleetSite) until(what string, holds func() bool) error {
 	for end := time.Now().Add(patience); !holds(); {
 		select {

@@ -15,10 +15,10 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// loads is how often the loading of short lists is timed.
+// loads is the number of times that the loading of a short list is measured.
 const loads = 3
 
-// LoadFloodwall applies a policy whose set is the list's text file.
+// LoadFloodwall applies a policy with a set that reads the text file of the list.
 func LoadFloodwall(ctx context.Context, b *Builder) (g rig.Loaded, err error) {
 	file, remove, err := rig.TempFile("list.txt", b.List.Write)
 	if err != nil {
@@ -45,7 +45,7 @@ func LoadFloodwall(ctx context.Context, b *Builder) (g rig.Loaded, err error) {
 	return g, nil
 }
 
-// loadHash fills a BPF hash map, which takes single addresses only.
+// loadHash fills a BPF hash map. Such a map can only have single addresses.
 func loadHash(_ context.Context, b *Builder) (g rig.Loaded, err error) {
 	if b.List.V6 || !b.List.Hosts {
 		return g, &rig.Missing{Reason: "a hash map holds addresses, not prefixes"}
@@ -65,15 +65,16 @@ func loadHash(_ context.Context, b *Builder) (g rig.Loaded, err error) {
 	return b.filled(p, start, fill(p.Set, keys))
 }
 
-// leastBytes is the size of the smallest table that can tell the addresses of a list from all others: the binary logarithm of the number of such
-// lists of IPv4 addresses, by Stirling's formula. It counts one line at least.
+// leastBytes returns the size in bytes of the smallest possible table that distinguishes the addresses of a list from all others. The number of bits
+// is the binary logarithm of the number of such lists of IPv4 addresses, by Stirling's formula. The result is at least one cache line.
 func leastBytes(addresses int) int {
 	n, all := float64(addresses), math.Exp2(32)
 	bits := n*math.Log2(all/n) + (all-n)*math.Log2(all/(all-n))
 	return max(int(bits/8), rig.Line)
 }
 
-// leastLine adds the row of a program that reads one line of the smallest table that can hold the list. No exact set of random addresses can read less.
+// leastLine adds the row of a program that reads one cache line of the smallest possible table for the list. No exact set of random addresses can
+// read less.
 func (b *Builder) leastLine() error {
 	name, bytes := b.List.Name+"/least", leastBytes(len(b.List.Prefixes))
 	if b.List.V6 || !b.List.Hosts || !b.Wants(name) {
@@ -92,7 +93,7 @@ func (b *Builder) leastLine() error {
 	return nil
 }
 
-// loadTrie fills a BPF LPM trie of the list's family.
+// loadTrie fills a BPF LPM trie for the address family of the list.
 func loadTrie(_ context.Context, b *Builder) (g rig.Loaded, err error) {
 	start := time.Now()
 	if !b.List.V6 {
@@ -109,7 +110,7 @@ func loadTrie(_ context.Context, b *Builder) (g rig.Loaded, err error) {
 	return b.filled(p, start, fill(p.Set, trieKeys(b.List.Prefixes, netip.Addr.As16)))
 }
 
-// trieKey is struct bpf_lpm_trie_key of linux/bpf.h, with an address of either family.
+// trieKey is struct bpf_lpm_trie_key of linux/bpf.h, for IPv4 or IPv6.
 type trieKey[A [4]byte | [16]byte] struct {
 	Length  uint32
 	Address A
@@ -123,7 +124,7 @@ func trieKeys[A [4]byte | [16]byte](prefixes []netip.Prefix, bytes func(netip.Ad
 	return keys
 }
 
-// loadSet loads a program with a set of the list's size.
+// loadSet loads a program whose set has the size of the list.
 func (b *Builder) loadSet(program string) (rig.LoadedPeer, error) {
 	p, err := rig.LoadPeer(program, func(m *ebpf.MapSpec) { m.MaxEntries = uint32(len(b.List.Prefixes)) }, nil)
 	if err != nil {
@@ -134,7 +135,7 @@ func (b *Builder) loadSet(program string) (rig.LoadedPeer, error) {
 	return p, nil
 }
 
-// fill puts keys into a set, by batches.
+// fill adds keys to a set, in batches.
 func fill[K any](set *ebpf.Map, keys []K) error {
 	const batch = 1 << 16
 	values := make([]byte, batch)
@@ -148,7 +149,7 @@ func fill[K any](set *ebpf.Map, keys []K) error {
 	return nil
 }
 
-// filled is a set that was filled since start.
+// filled returns the loaded set, with the time since start and its memory.
 func (b *Builder) filled(p rig.LoadedPeer, start time.Time, err error) (g rig.Loaded, _ error) {
 	if err != nil {
 		return g, err

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// TestLeastBytes compares the size of the smallest table with the exact number of lists of so many addresses, by the logarithms of factorials.
+// TestLeastBytes compares the size of the smallest table with the exact number of lists of this length, by the logarithms of factorials.
 func TestLeastBytes(t *testing.T) {
 	t.Parallel()
 	factorial := func(n float64) float64 { l, _ := math.Lgamma(n + 1); return l / math.Ln2 }

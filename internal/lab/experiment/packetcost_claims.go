@@ -8,18 +8,18 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// packetcostClaim is something that the article says, and the rule by which it holds here: how many times the time per packet
-// of one row that of another is, and between which bounds.
+// packetcostClaim is a statement of the article. It also holds here if a ratio is between two bounds. The ratio is the time per packet of one row
+// divided by that of another row.
 type packetcostClaim struct {
 	text        string
 	article     float64
-	rows, bases []string // of each, the dearest row and the cheapest base count
+	rows, bases []string // the slowest of rows is compared with the fastest of bases
 	least, most float64
 	rule        string
 }
 
-// packetcostArticleClaims are the article's four, and what its table says that a kind of rule adds. Its own figures are rates: 280 kpps
-// for dropping in raw and so on.
+// packetcostArticleClaims are the article's four claims, and the costs of the kinds of rules in its table. The article's own figures are rates, such
+// as 280 kpps for dropping in raw.
 var packetcostArticleClaims = []packetcostClaim{
 	{
 		"raw is only a little better than filter", 280.0 / 250, []string{"iptables/filter"}, []string{"iptables/" + baseCase},
@@ -44,8 +44,8 @@ var packetcostArticleClaims = []packetcostClaim{
 	addition("hashlimit adds 20%", 280.0/225, "hashlimit", baseCase),
 }
 
-// addition is a claim about what one of iptables' cases costs more than another. The article's word for it is taken for more
-// than nothing, and less than three times as much.
+// addition returns a claim about the additional cost of one iptables case over another. The article's statement holds if this cost is above 0 and
+// below three times the article's cost.
 func addition(text string, article float64, row, base string) packetcostClaim {
 	most := 1 + 3*(article-1)
 	return packetcostClaim{
@@ -56,8 +56,7 @@ func addition(text string, article float64, row, base string) packetcostClaim {
 
 var setRows = []string{"iptables/set/n=1", "iptables/set/n=65000", "iptables/set/n=265000"}
 
-// outcome judges the claims by what was measured on one core, which is what the article had: by the receive thread's
-// own time per packet.
+// outcome judges the claims with the measurement on one core. The article also used one core. It compares the receive thread's own time per packet.
 func outcome(t *rig.RateTable) (claims []report.Claim) {
 	for _, c := range packetcostArticleClaims {
 		judged := report.OpenClaim(c.text, report.TimesText(c.article), c.rule+", in time per packet with source and receiver on one core")
@@ -69,7 +68,7 @@ func outcome(t *rig.RateTable) (claims []report.Claim) {
 	return claims
 }
 
-// untold are the rows that claims rest on whose figures do not tell yet.
+// untold returns the rows of those claims that cannot be decided yet with the measured figures.
 func untold(t *rig.RateTable) (rows []*rig.Rate) {
 	var names []string
 	for _, c := range packetcostArticleClaims {
@@ -85,7 +84,8 @@ func untold(t *rig.RateTable) (rows []*rig.Rate) {
 	return rows
 }
 
-// times is how many times the time of the cheapest base the dearest row takes, round by round; none when one of them was not measured.
+// times returns the time per packet of the slowest row divided by that of the fastest base, round by round. It returns nil if one of them was not
+// measured.
 func (c packetcostClaim) times(t *rig.RateTable) report.Samples {
 	row, base := extreme(t, c.rows, -1), extreme(t, c.bases, 1)
 	if row == nil || base == nil {
@@ -100,7 +100,8 @@ func (c packetcostClaim) unsteady(t *rig.RateTable) bool {
 	})
 }
 
-// extreme is the row of these names with the highest rate, by sign 1, or the lowest, by sign -1; nil when one was not measured.
+// extreme returns the named row with the highest rate if sign is 1, or with the lowest rate if sign is -1. It returns nil if one of the rows was not
+// measured.
 func extreme(t *rig.RateTable, names []string, sign float64) (found *rig.Rate) {
 	for _, name := range names {
 		i := slices.IndexFunc(t.Rows, func(r *rig.Rate) bool { return r.Name == name && r.Measured() })

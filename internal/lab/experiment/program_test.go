@@ -9,13 +9,13 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Every kind of packet that `program` measures must be one that its name says, whatever the policy decides. What a
-// protection knows is checked whenever it is measured, see connect().
+// Every kind of packet that `program` measures must be of the kind in its name, with any policy. The state of a protection is checked in each
+// measurement, see connect().
 func TestPacketKinds(t *testing.T) {
 	for _, test := range []struct {
 		policy, other string
 		kinds         []packetKind
-		reasons       map[string]string // of kinds; other: of all other ones
+		reasons       map[string]string // of kinds; other: of all other kinds
 	}{
 		{programPolicy("strict", 20), "default", packetKinds, map[string]string{"arp": "not-ip", "listed": "listed", "fragment": "essential:fragments"}}, // bans are empty here
 		{serviceColumns()[0].text, "web", serviceKinds(), nil},

@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// loadIpset restores an ipset, and has iptables drop what is in it, and then the rest.
+// loadIpset restores an ipset. One rule of iptables drops its entries, the next drops all other packets.
 func loadIpset(ctx context.Context, b *Builder) (g rig.Loaded, err error) {
 	at, err := b.NewSite()
 	if err != nil {
@@ -19,7 +19,7 @@ func loadIpset(ctx context.Context, b *Builder) (g rig.Loaded, err error) {
 	return g, err
 }
 
-// loadNft loads an nft set with rules in a hook that drop what is in it, and then the rest.
+// loadNft loads an nft set at a hook. One rule drops its entries, the next drops all other packets.
 func loadNft(hook rig.NftHook) func(context.Context, *Builder) (rig.Loaded, error) {
 	return func(ctx context.Context, b *Builder) (g rig.Loaded, err error) {
 		at, err := b.NewSite()

@@ -40,8 +40,8 @@ func openSink(b *rig.Builder, h *lab.Host, at netip.AddrPort) (sink net.PacketCo
 	return sink, nil
 }
 
-// expect sends some packets and returns an error when not all, or not none, arrive at the socket. What decides something
-// else than it should is not worth measuring.
+// expect sends some packets, and checks that all of them arrive at the socket, or none if accept is false. Measuring a guard with other decisions
+// would be useless.
 func (s *sinkSite) expect(ctx context.Context, flow lab.Flow, accept bool) error {
 	source, err := s.Lab.NewSource(s.Out, lab.SourceOptions{
 		Flows: []lab.Flow{flow}, CPU: rig.SourceCPU, Seed: 1, Count: rig.TestPackets, Rate: 1000,
@@ -62,7 +62,7 @@ func (s *sinkSite) expect(ctx context.Context, flow lab.Flow, accept bool) error
 	got, bytes := 0, make([]byte, 2048)
 	for got < rig.TestPackets {
 		if _, _, err := s.sink.ReadFrom(bytes); err != nil {
-			break // the deadline
+			break // the deadline has passed
 		}
 		got++
 	}

@@ -1,4 +1,4 @@
-// This file is for tests of what experiments conclude.
+// This file is for tests of the conclusions of experiments.
 
 package experiment
 
@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// Verdicts is the verdicts on these claims, those that rest on doubtful figures with a ~.
+// Verdicts returns the verdicts on these claims. A ~ marks verdicts that are based on doubtful figures.
 func Verdicts(claims []report.Claim) string {
 	var all []string
 	for _, c := range claims {

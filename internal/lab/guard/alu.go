@@ -29,7 +29,7 @@ const (
 	offPerCPU = -1 // of a move in translated programs: the address of this CPU's part (BPF_ADDR_PERCPU of linux/filter.h)
 )
 
-// alu is what an instruction makes of its operands.
+// alu returns the result of an instruction for its operands.
 func alu(i instruction, dst, src uint64) (uint64, error) {
 	if i.op() == aluEnd {
 		return swap(i, dst)
@@ -88,11 +88,11 @@ func alu32(i instruction, dst, src uint32) (uint32, error) {
 	if i.op() == aluMov && (i.off == offPerCPU || i.off == 32) {
 		return 0, fmt.Errorf("unknown offset %d of a move of 32 bits", i.off)
 	}
-	v, err := alu64(i, uint64(dst), uint64(src)) // whose lower half is that of the rest
+	v, err := alu64(i, uint64(dst), uint64(src)) // its lower half is the result of the other operations
 	return uint32(v), err
 }
 
-// divide is a quotient or a remainder. By 0 they are 0 and the dividend (RFC 9669, 4.1).
+// divide returns a quotient or a remainder. Division by 0 gives 0, and the remainder is then the dividend (RFC 9669, 4.1).
 func divide(i instruction, a, b uint64, signedA, signedB int64) uint64 {
 	quotient := i.op() == aluDiv
 	switch {
@@ -101,7 +101,7 @@ func divide(i instruction, a, b uint64, signedA, signedB int64) uint64 {
 	case b == 0:
 		return a
 	case i.off == offSigned && quotient:
-		return uint64(signedA / signedB) // Go's, too, is the dividend for the least number by -1
+		return uint64(signedA / signedB) // in Go, too, the lowest number divided by -1 is the dividend
 	case i.off == offSigned:
 		return uint64(signedA % signedB)
 	case quotient:
@@ -110,10 +110,10 @@ func divide(i instruction, a, b uint64, signedA, signedB int64) uint64 {
 	return a % b
 }
 
-// move is a copy, which may extend the sign of the lower 8, 16 or 32 bits.
+// move returns a copy, which may extend the sign of the lower 8, 16 or 32 bits.
 func move(i instruction, src uint64) (uint64, error) {
 	switch i.off {
-	case 0, offPerCPU: // what the machine has is this CPU's part
+	case 0, offPerCPU: // the machine has only this CPU's part
 		return src, nil
 	case 8:
 		return uint64(int8(src)), nil
@@ -125,8 +125,7 @@ func move(i instruction, src uint64) (uint64, error) {
 	return 0, fmt.Errorf("unknown offset %d of a move", i.off)
 }
 
-// swap puts the lower bytes into another order: that of the network or of little endian machines (class ALU), or the other
-// one (class ALU64).
+// swap converts the lower bytes to network order or to little endian (class ALU), or reverses them (class ALU64).
 func swap(i instruction, v uint64) (uint64, error) {
 	toLittle := i.code&sourceX == 0
 	isLittle := getNumber([]byte{1, 0}) == 1

@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestArithmetic runs random programs on random frames: the kernel says what they make of them. They use all operations,
-// jumps, sizes of loads and stores, and atomic operations, of RFC 9669.
+// TestArithmetic runs random programs on random frames, and compares with the kernel. They use all operations, jumps, sizes of loads and stores, and
+// atomic operations of RFC 9669.
 func TestArithmetic(t *testing.T) {
 	testutil.RequireRoot(t)
 	r := testutil.Random(t)
@@ -57,13 +57,13 @@ func (g *generator) scalar() int { return scalars[g.r.IntN(len(scalars))] }
 
 func pick[T any](g *generator, list ...T) T { return list[g.r.IntN(len(list))] }
 
-// frame has register 2 point to a frame of a word for each scalar.
+// frame makes register 2 point to a frame with a word for each scalar.
 func (g *generator) frame() {
 	g.emit(0x61, 2, 6, 0, 0) // data
 	g.emit(0x61, 3, 6, 4, 0) // data_end
 	g.emit(0xbf, 4, 2, 0, 0)
 	g.emit(0x07, 4, 0, 0, 8*len(scalars))
-	g.emit(0xbd, 4, 3, 2, 0) // goes on when all of it is there
+	g.emit(0xbd, 4, 3, 2, 0) // continues if the frame is complete
 	g.emit(0xb7, 0, 0, 0, 0)
 	g.emit(0x95, 0, 0, 0, 0)
 }
@@ -112,7 +112,7 @@ func (g *generator) operation() {
 	case 3:
 		g.emit(pick(g, 0xd4, 0xdc, 0xd7), g.scalar(), 0, 0, pick(g, 16, 32, 64)) // le, be, bswap
 	case 4:
-		g.emit(0xbf, g.scalar(), g.scalar(), pick(g, 8, 16, 32), 0) // moves with a sign
+		g.emit(0xbf, g.scalar(), g.scalar(), pick(g, 8, 16, 32), 0) // moves with sign extension
 		g.emit(0xbc, g.scalar(), g.scalar(), pick(g, 8, 16), 0)
 	default:
 		g.alu()
@@ -137,7 +137,7 @@ func (g *generator) alu() {
 	}
 }
 
-// jump is over one instruction, or not.
+// jump emits a conditional jump over one instruction.
 func (g *generator) jump() {
 	op := pick(g, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0xa0, 0xb0, 0xc0, 0xd0) | pick(g, 5, 6)
 	if g.r.IntN(2) == 0 {
@@ -164,7 +164,7 @@ func (g *generator) memory() {
 		if bytes == 8 {
 			bytes, code = 4, 0
 		}
-		g.emit(0x81|code, g.scalar(), 10, at&^(bytes-1), 0) // with a sign
+		g.emit(0x81|code, g.scalar(), 10, at&^(bytes-1), 0) // with sign extension
 	}
 }
 
@@ -174,7 +174,7 @@ func (g *generator) atomic() {
 	if g.r.IntN(2) == 0 {
 		code, at = 0xc3, at+4*g.r.IntN(2)
 	}
-	if op == 0xf1 && g.r.IntN(2) == 0 { // so that it is equal at times
+	if op == 0xf1 && g.r.IntN(2) == 0 { // makes the values equal at times
 		g.emit(map[int]int{0xdb: 0x79, 0xc3: 0x61}[code], 0, 10, at, 0)
 	}
 	g.emit(code, 10, g.scalar(), at, op)
@@ -208,7 +208,7 @@ func open(t *testing.T, p *ebpf.Program) *guard.Machine {
 	return m
 }
 
-// agree gives the machine and the kernel a frame, in this order, and compares what they make of it.
+// agree runs a frame in the machine and then in the kernel, and compares the results.
 func agree(t *testing.T, m *guard.Machine, p *ebpf.Program, frame []byte) {
 	t.Helper()
 	m.Forget()

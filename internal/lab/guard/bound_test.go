@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCI has a bound for every kind in CI, with a reason.
+// TestCI checks that every kind has a bound in CI, with a reason.
 func TestCI(t *testing.T) {
 	bounds, err := Read("../../../.ci/instructions.json")
 	if err != nil {
@@ -46,7 +46,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestFinding has bounds that a figure of 1,000 exceeds, keeps, and is far below.
+// TestFinding tests bounds that a figure of 1,000 exceeds, meets, and is far below.
 func TestFinding(t *testing.T) {
 	for most, want := range map[int]string{999: "exceeded", 1000: "", 1020: "", 1052: "", 1053: "loose"} {
 		f := Finding{Bound: Bound{Most: most}}

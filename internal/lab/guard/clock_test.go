@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestFirstTick has a program ask for the coarse time for the first time in a tick whose number ends in zeros, as what it remembers does
-// before that: who brings back the cookie of the tick before is let in.
+// TestFirstTick makes a program read the coarse time for the first time in a tick whose number ends in zeros. Its remembered time ends in zeros, too,
+// before its first use. A client with a cookie of the tick before must be let in.
 func TestFirstTick(t *testing.T) {
 	testutil.RequireRoot(t)
 	const (
@@ -42,7 +42,7 @@ func TestFirstTick(t *testing.T) {
 			for _, step := range []struct {
 				now  uint64
 				want uint32
-			}{{first, rig.XDPPass}, {first * 2, rig.XDPDrop}} { // the second has lost its time
+			}{{first, rig.XDPPass}, {first * 2, rig.XDPDrop}} { // the second cookie is too old
 				m.Forget()
 				if got := send(step.now, handshake(answer.Frame)).Action; got != step.want {
 					t.Errorf("%d ns after the start: XDP action %d, want %d", step.now, got, step.want)
@@ -53,7 +53,7 @@ func TestFirstTick(t *testing.T) {
 	})
 }
 
-// forgetTick sets what a program remembers of the clock to what it is before the first use. The kernel of the lab may have sent packets.
+// forgetTick resets the remembered time of a program to its value before the first use. The kernel of the lab may have sent packets.
 func forgetTick(t *testing.T, p *ebpf.Program) {
 	t.Helper()
 	info, err := p.Info()

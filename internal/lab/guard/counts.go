@@ -1,18 +1,18 @@
 package guard
 
-// Counts are what the run of a program executed.
+// Counts are the operations that a run of a program executed.
 type Counts struct {
 	Instructions int `json:"instructions"` // all of them; a load of a 64-bit constant is one
-	Loads        int `json:"loads"`        // from memory, the stack included
+	Loads        int `json:"loads"`        // from memory, with the stack
 	Stores       int `json:"stores"`       // to memory other than the stack
 	StackStores  int `json:"stack-stores"` // to the stack
-	Shared       int `json:"shared"`       // stores and atomics to memory that all CPUs have in common
-	Atomics      int `json:"atomics"`      // read and write in one
+	Shared       int `json:"shared"`       // stores and atomics to memory that all CPUs share
+	Atomics      int `json:"atomics"`      // atomic read-modify-write operations
 	Calls        int `json:"calls"`        // of functions of the program, and tail calls
 	Helpers      int `json:"helpers"`      // calls of the kernel's functions. Their own instructions are not counted.
 }
 
-// Plus is the sum of two runs.
+// Plus returns the sum of two runs.
 func (c Counts) Plus(o Counts) Counts {
 	return Counts{
 		c.Instructions + o.Instructions, c.Loads + o.Loads, c.Stores + o.Stores, c.StackStores + o.StackStores, c.Shared + o.Shared,
@@ -20,7 +20,7 @@ func (c Counts) Plus(o Counts) Counts {
 	}
 }
 
-// Over is the mean of the sum of n runs, rounded.
+// Over returns the mean of the sum of n runs, rounded.
 func (c Counts) Over(n int) Counts {
 	mean := func(sum int) int { return (sum + n/2) / n }
 	return Counts{

@@ -1,15 +1,15 @@
-// Package guard holds the executed instructions of each kind of packet under bounds. An interpreter runs the loaded
-// program as the kernel does and counts exactly. It measures no time.
+// Package guard limits the number of executed instructions for each kind of packet. An interpreter runs the loaded program like the kernel and counts
+// exactly. It measures no time.
 //
-// The instructions are the translated ones that the kernel hands out (xlated_prog_insns of struct bpf_prog_info): dead code
-// is gone, constants are in place, lookups in arrays are inlined, and accesses to struct xdp_md are accesses to struct
-// xdp_buff. The JIT compiler makes machine code of exactly these. So a load of a 64-bit constant counts as one.
+// The instructions are the translated ones that the kernel returns (xlated_prog_insns of struct bpf_prog_info). Dead code is removed, constants are
+// in place, lookups in arrays are inlined, and accesses to struct xdp_md are accesses to struct xdp_buff; at tc, those to struct __sk_buff are to struct sk_buff. The
+// JIT compiler makes machine code of exactly these instructions. So a load of a 64-bit constant counts as one.
 //
-// Maps are those of the loaded program. Reads see what the kernel has in them. Writes stay in the machine, where later
-// packets see them, until Forget: a machine never changes what it measures.
+// Maps are those of the loaded program. Reads see the kernel's content. Writes stay in the machine, where later packets see them, until Forget: a
+// machine never changes the state that it measures.
 //
-// What a program calls in the kernel is emulated. Functions whose effect or answer lies outside of program and maps have a
-// fixed answer, see functions.go. Whatever is not known is an error.
+// The kernel functions that a program calls are emulated. If the result of a function depends on state outside of program and maps, it is fixed, see
+// functions.go. Unknown functions and instructions are errors.
 //
 //	m, err := guard.OpenProgram(loaded)
 //	result, err := m.Run(frame) // instructions, loads, stores and calls, exactly

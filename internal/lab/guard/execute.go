@@ -7,14 +7,14 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// maxInstructions is more than any packet takes: what exceeds it has lost its way. The verifier allows a million to be
-// looked at, of which loops make more.
+// maxInstructions is more than any packet needs. A run that exceeds it is in an endless loop. The verifier examines up to a million instructions;
+// loops can execute more.
 const maxInstructions = 10_000_000
 
 // maxTailCalls is MAX_TAIL_CALL_CNT of linux/bpf.h.
 const maxTailCalls = 33
 
-// caller is what a function returns to.
+// caller is the place where execution continues after a function.
 type caller struct {
 	pc    int
 	saved [5]uint64 // registers 6 to 10
@@ -24,7 +24,7 @@ type caller struct {
 type cpu struct {
 	*Machine
 	*program
-	r         [12]uint64 // the last is BPF_REG_AX, of code that the verifier inserts
+	r         [12]uint64 // the last is BPF_REG_AX, used in code that the verifier inserts
 	pc        int
 	callers   []caller
 	tailCalls int
@@ -51,7 +51,7 @@ func (m *Machine) execute() (uint64, error) {
 	return c.r[0], nil
 }
 
-// visit notes that the next instruction is executed.
+// visit counts the next instruction as executed.
 func (c *cpu) visit() {
 	times := c.executed[c.program]
 	if times == nil {
@@ -61,7 +61,7 @@ func (c *cpu) visit() {
 	times[c.pc]++
 }
 
-// step executes an instruction. done: the program has returned.
+// step executes an instruction. The result done is true if the program has returned.
 func (c *cpu) step() (done bool, err error) {
 	i := c.instructions[c.pc]
 	if int(i.dst) >= len(c.r) || int(i.src) >= len(c.r) {
@@ -93,7 +93,7 @@ func (c *cpu) step() (done bool, err error) {
 	return false, err
 }
 
-// operand is the second operand.
+// operand returns the second operand.
 func (c *cpu) operand(i instruction) uint64 {
 	if i.code&sourceX != 0 {
 		return c.r[i.src]
@@ -154,8 +154,8 @@ func (c *cpu) call(i instruction) error {
 	return nil
 }
 
-// callOwn calls a function of the program. How far it is stands in 16 bits of the offset (jit_subprogs() of
-// kernel/bpf/verifier.c), so in a longer program there would be two that it could be.
+// callOwn calls a function of the program. The distance of the function is in 16 bits of the offset (jit_subprogs() of kernel/bpf/verifier.c), so in
+// a longer program it would be ambiguous.
 func (c *cpu) callOwn(i instruction) error {
 	if len(c.callers)+1 >= maxCalls {
 		return fmt.Errorf("more than %d calls under way", maxCalls)
@@ -170,7 +170,7 @@ func (c *cpu) callOwn(i instruction) error {
 	return nil
 }
 
-// tailCall is bpf_tail_call(context, programs, index), which goes on behind it where there is no such program.
+// tailCall emulates bpf_tail_call(context, programs, index). If there is no such program, execution continues after the call.
 func (c *cpu) tailCall() error {
 	t := c.byObject[c.r[2]]
 	if t == nil || t.Type() != ebpf.ProgramArray {
@@ -192,7 +192,7 @@ func (c *cpu) tailCall() error {
 	return nil
 }
 
-// tailProgram opens a program that is called this way, once.
+// tailProgram opens the program of a tail call, once.
 func (m *Machine) tailProgram(id ebpf.ProgramID) (*program, error) {
 	if o := m.programs[id]; o != nil {
 		return o, nil
@@ -287,7 +287,7 @@ func (c *cpu) atomic(i instruction) error {
 	return err
 }
 
-// exchanged is what an atomic operation writes.
+// exchanged returns the value that an atomic operation writes.
 func exchanged(i instruction, old, operand, compared uint64) (uint64, error) {
 	if i.size() < 4 {
 		return 0, fmt.Errorf("an atomic operation on %d bytes", i.size())

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Differences are what the machine has written to maps and the kernel has otherwise by now, a line each.
+// Differences returns the machine's writes to maps that differ from the kernel's content now, a line each.
 func (m *Machine) Differences() (lines []string, err error) {
 	for _, t := range m.tables {
 		for _, r := range []*region{t.object, t.values} {

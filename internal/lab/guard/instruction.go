@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// instruction is struct bpf_insn of linux/bpf.h. A load of a 64-bit constant takes two, the second of which has the upper
-// half as its imm.
+// instruction is struct bpf_insn of linux/bpf.h. A load of a 64-bit constant takes two. The imm of the second one is the upper half.
 type instruction struct {
 	code     uint8
 	dst, src uint8
@@ -46,8 +45,8 @@ const (
 
 // The values of src in calls and loads of 64-bit constants.
 const (
-	pseudoMap      = 1 // of a load: imm is a map's number
-	pseudoMapValue = 2 // of a load: an address in the only value of a map
+	pseudoMap      = 1 // of a load: imm is the identifier of a map
+	pseudoMapValue = 2 // of a load: an address in the single value of a map
 	pseudoCall     = 1 // of a call: of a function of the program
 	pseudoKfunc    = 2 // of a call: of a kernel function that is no helper
 )
@@ -73,8 +72,8 @@ func decode(raw []byte) []instruction {
 	return all
 }
 
-// programInfo is the beginning of struct bpf_prog_info of linux/bpf.h. The library has no way to the raw instructions: it
-// refuses calls of functions in kernel modules, whose distance looks to it like another platform's mark.
+// programInfo is the beginning of struct bpf_prog_info of linux/bpf.h. The library cannot return the raw instructions: it refuses calls of functions
+// in kernel modules, because it interprets their distance as the mark of another platform.
 type programInfo struct {
 	kind, id     uint32
 	tag          [8]byte
@@ -84,7 +83,8 @@ type programInfo struct {
 	instructions uint64 // where to write them
 }
 
-// translated are the instructions that the kernel made of a program. None are an error: the caller lacks the right to them.
+// translated returns the kernel's translated instructions of a program. If there are none, the caller lacks the right to read them, which is an
+// error.
 func translated(p *ebpf.Program) ([]instruction, error) {
 	var pinned runtime.Pinner
 	defer pinned.Unpin()
@@ -106,7 +106,7 @@ func translated(p *ebpf.Program) ([]instruction, error) {
 	return decode(raw), nil
 }
 
-// objectInfo asks the kernel about a program. What the answer's address is of must be pinned.
+// objectInfo asks the kernel about a program. The memory that info refers to must be pinned.
 func objectInfo(p *ebpf.Program, info *programInfo) error {
 	attr := struct {
 		fd, length uint32

@@ -11,10 +11,10 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Line is a line of a program's source, and how many instructions of it the last run executed.
+// Line is a line of a program's source, and the number of its instructions that the last run executed.
 type Line struct {
-	Function     string `json:"function"` // "" where the program has no BTF
-	Source       string `json:"source"`   // file and line; "" of generated code
+	Function     string `json:"function"` // "": the program has no BTF
+	Source       string `json:"source"`   // file and line; "": generated code
 	Instructions int    `json:"instructions"`
 }
 
@@ -24,7 +24,7 @@ type places struct {
 	lines     btf.LineOffsets
 }
 
-// placesOf reads what the kernel knows of a program's source.
+// placesOf reads the kernel's information about a program's source.
 func placesOf(p *ebpf.Program) (w places, err error) {
 	info, err := p.Info()
 	if err != nil {
@@ -42,7 +42,7 @@ func placesOf(p *ebpf.Program) (w places, err error) {
 	return w, nil
 }
 
-// at is the place of an instruction. The generated functions come with a line for their first instruction at most, if any.
+// at returns the source line of an instruction. Generated functions have at most one line, for their first instruction.
 func (w *places) at(pc int) (l Line) {
 	if n := sort.Search(len(w.functions), func(i int) bool { return int(w.functions[i].Offset) > pc }); n > 0 {
 		l.Function = w.functions[n-1].Func.Name
@@ -57,7 +57,7 @@ func (w *places) at(pc int) (l Line) {
 	return l
 }
 
-// Lines are those that the last run executed instructions of, by the number of these.
+// Lines returns the lines of the instructions that the last run executed, sorted by their number.
 func (m *Machine) Lines() (all []Line) {
 	of := map[Line]int{}
 	for p, times := range m.executed {

@@ -11,16 +11,16 @@ import (
 // table is a map of the loaded program, as part of the memory.
 type table struct {
 	*ebpf.Map
-	object *region // struct bpf_array or what else the map is; what follows it are an array's values
-	values *region // of an array with a value for each CPU: this CPU's
+	object *region // struct bpf_array or another map structure; an array's values follow it
+	values *region // of a per-CPU array: the values of this CPU
 	stride uint64  // between values
-	mapped []byte  // the kernel's own memory of an array, where it can be mapped
+	mapped []byte  // the kernel's memory of an array, if it can be mapped
 
-	elements map[string]*region // of a hash: those that were looked up or written; nil: deleted
-	fetched  map[uint64][]byte  // of an array that cannot be mapped: values that were read
+	elements map[string]*region // of a hash: elements that were looked up or written; nil: deleted
+	fetched  map[uint64][]byte  // of an array that cannot be mapped: the values read so far
 }
 
-// openTable opens a map by its number, and gives it a place in the memory.
+// openTable opens a map by its identifier, and places it in the memory.
 func (m *Machine) openTable(id ebpf.MapID) (t *table, err error) {
 	if t := m.tables[id]; t != nil {
 		return t, nil
@@ -40,7 +40,7 @@ func (m *Machine) openTable(id ebpf.MapID) (t *table, err error) {
 		t.object.size += count * t.stride
 		t.object.read = m.behindHeader(t.readArray)
 		if opened.Flags()&unix.BPF_F_MMAPABLE != 0 {
-			// An array whose values are not to be had this way is read one value at a time.
+			// If the values of an array cannot be mapped, they are read one at a time.
 			t.mapped, _ = unix.Mmap(opened.FD(), 0, int(count*t.stride), unix.PROT_READ, unix.MAP_SHARED)
 		}
 	case ebpf.PerCPUArray:
@@ -63,7 +63,7 @@ func (m *Machine) openTable(id ebpf.MapID) (t *table, err error) {
 
 func roundUp(n uint64) uint64 { return (n + 7) &^ 7 }
 
-// behindHeader reads what follows struct bpf_array.
+// behindHeader reads the memory after struct bpf_array.
 func (m *Machine) behindHeader(read func(uint64, []byte) error) func(uint64, []byte) error {
 	return func(offset uint64, into []byte) error {
 		if offset < m.layout.arrayValues {
@@ -81,7 +81,7 @@ func (t *table) readArray(offset uint64, into []byte) error {
 	return t.readFetched(offset, into, func(key uint32) ([]byte, error) { return t.LookupBytes(key) })
 }
 
-// readFetched reads within one value, which is asked of the kernel once.
+// readFetched reads within one value, which is fetched from the kernel once.
 func (t *table) readFetched(offset uint64, into []byte, fetch func(uint32) ([]byte, error)) error {
 	key := offset / t.stride
 	value, ok := t.fetched[key]
@@ -101,7 +101,7 @@ func (t *table) readFetched(offset uint64, into []byte, fetch func(uint32) ([]by
 	return nil
 }
 
-// fetchPart asks for the machine's CPU's part of a value.
+// fetchPart fetches the part of a value of the machine's CPU.
 func (m *Machine) fetchPart(t *table) func(uint32) ([]byte, error) {
 	return func(key uint32) ([]byte, error) {
 		all, err := t.LookupBytes(key)
@@ -112,7 +112,7 @@ func (m *Machine) fetchPart(t *table) func(uint32) ([]byte, error) {
 	}
 }
 
-// forget drops what was written, and what was read, as the kernel may have something else by now.
+// forget drops written values, and read values, as the kernel's content may have changed.
 func (t *table) forget() {
 	t.object.written = nil
 	if t.values != nil {
@@ -133,8 +133,8 @@ func (t *table) close() error {
 // isHash reports whether the map's elements are struct htab_elem.
 func (t *table) isHash() bool { return t.Type() == ebpf.Hash || t.Type() == ebpf.LRUHash }
 
-// element is that of a key in a hash: struct htab_elem, with a header of zeros. So an element of an LRU map looks as if it
-// had not been used of late. nil: there is none.
+// element returns the element of a key in a hash: struct htab_elem, with a header of zeros. So an element of an LRU map looks as if it had not been
+// used recently. nil: there is none.
 func (m *Machine) element(t *table, key []byte) (*region, error) {
 	if !t.isHash() {
 		return nil, fmt.Errorf("map of type %s as a hash", t.Type())
@@ -164,7 +164,7 @@ func (m *Machine) setElement(t *table, key, value []byte) *region {
 	return r
 }
 
-// elementValue is where an element has its value.
+// elementValue returns the offset of the value in an element.
 func (m *Machine) elementValue(t *table) uint64 {
 	return m.layout.hashKey + roundUp(uint64(t.KeySize()))
 }

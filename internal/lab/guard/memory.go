@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// memory is all that a program can address. An address has the number of a region, and counted from 1, in its upper bits.
-// Every region begins above a gap, so that an address a little below it is in none.
+// memory is everything that a program can address. The upper bits of an address are the number of its region, from 1. Every region starts after a
+// gap, so an address slightly below it is in no region.
 type memory struct {
 	regions []*region
-	free    []int // places of regions that are gone
+	free    []int // numbers of removed regions
 }
 
 const (
@@ -17,18 +17,17 @@ const (
 	regionGap  = 1 << 20
 )
 
-// region is a piece of memory. Either it has bytes of its own, or it is read from the kernel, and what is written to it
-// stays in the machine.
+// region is a piece of memory. Either it has its own bytes, or it is read from the kernel. In the second case, writes are only in the machine.
 type region struct {
 	name    string
 	base    uint64 // its address
 	size    uint64
-	bytes   []byte                                 // its own
-	read    func(offset uint64, into []byte) error // from the kernel
-	written map[uint64]byte                        // over what the kernel has
-	stack   bool                                   // the program's
-	shared  bool                                   // by all CPUs: the values of maps that have not one for each
-	passing bool                                   // until Forget
+	bytes   []byte                                 // bytes of its own
+	read    func(offset uint64, into []byte) error // reads from the kernel
+	written map[uint64]byte                        // overrides the kernel's content
+	stack   bool                                   // the program's stack
+	shared  bool                                   // shared by all CPUs: the values of maps that are not per-CPU
+	passing bool                                   // removed by Forget
 }
 
 // add gives a region its address.
@@ -44,7 +43,7 @@ func (m *memory) add(r *region) *region {
 	return r
 }
 
-// addPassing adds a region that dropPassing takes away again.
+// addPassing adds a region that dropPassing removes.
 func (m *memory) addPassing(name string, bytes []byte) *region {
 	r := m.private(name, bytes)
 	r.passing = true
@@ -65,7 +64,7 @@ func (m *memory) private(name string, bytes []byte) *region {
 	return m.add(&region{name: name, size: uint64(len(bytes)), bytes: bytes})
 }
 
-// find is the region of so many bytes at an address, and where in it they are.
+// find returns the region of length bytes at an address, and the offset in it.
 func (m *memory) find(at uint64, length int) (*region, uint64, error) {
 	n := at >> regionBits
 	if n == 0 || n > uint64(len(m.regions)) || m.regions[n-1] == nil {
@@ -119,7 +118,7 @@ func (m *memory) store(at uint64, from []byte) (*region, error) {
 	return r, nil
 }
 
-// bytes are so many from an address.
+// bytes reads length bytes from an address.
 func (m *memory) bytes(at uint64, length int) ([]byte, error) {
 	b := make([]byte, length)
 	_, err := m.load(at, b)

@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestMaps has programs with maps of the kernel's kinds do the same in the machine and in the kernel, in the maps as well.
+// TestMaps runs programs with maps of the kernel's kinds. They must do the same in the machine and in the kernel, also in the maps.
 func TestMaps(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestMaps(t *testing.T) {
 
 var listed = netip.MustParseAddr("1.2.3.4")
 
-// onCPU0 keeps the test on the CPU whose part of maps the machine has.
+// onCPU0 runs the test on the CPU whose part of per-CPU maps the machine has.
 func onCPU0(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread() // never unlocked: the thread ends with the test
@@ -75,7 +75,7 @@ func onCPU0(t *testing.T) {
 	}
 }
 
-// TestWritesStay counts packets: the machine goes on from its own counts, and the kernel's stay as they are.
+// TestWritesStay counts packets. The machine continues with its own counts, and the kernel's stay unchanged.
 func TestWritesStay(t *testing.T) {
 	testutil.RequireRoot(t)
 	p, err := rig.LoadPeer(rig.Least, nil, nil)
@@ -102,7 +102,7 @@ func TestWritesStay(t *testing.T) {
 	}
 }
 
-// TestTailCall goes on in another program, and behind the call where there is none.
+// TestTailCall continues in another program, or after the call if there is none.
 func TestTailCall(t *testing.T) {
 	testutil.RequireRoot(t)
 	target := load(t, []byte{0xb7, 0, 0, 0, 3, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0})
@@ -135,7 +135,7 @@ func TestTailCall(t *testing.T) {
 	}
 }
 
-// TestUnknown has errors for what the machine does not know: it never guesses.
+// TestUnknown checks that the machine returns errors for things that it does not support: it never guesses.
 func TestUnknown(t *testing.T) {
 	testutil.RequireRoot(t)
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{

@@ -6,12 +6,12 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// program is instructions, with what their references lead to.
+// program is instructions, with the targets of their references.
 type program struct {
 	instructions []instruction
-	references   map[int]uint64   // addresses, by the place of the load
-	calls        map[int]function // by the place of the call; nil: a tail call
-	names        map[int]string   // of what is called, for errors
+	references   map[int]uint64   // addresses, by the index of the load
+	calls        map[int]function // by the index of the call; nil: a tail call
+	names        map[int]string   // names of the called functions, for errors
 	places       places
 }
 
@@ -67,18 +67,18 @@ func (m *Machine) resolve(o *program, pc int) error {
 	return fmt.Errorf("unknown kind %d of a constant", i.src)
 }
 
-// readsVariable reports whether a constant is the address of a variable of the kernel, which the next instruction reads: the verifier puts
-// that in place of a call of bpf_jiffies64(), and of no other (kernel/bpf/verifier.c, do_misc_fixups).
+// readsVariable reports whether a constant is the address of a kernel variable that the next instruction reads. The verifier replaces a call of
+// bpf_jiffies64() by these two instructions, and no other call (kernel/bpf/verifier.c, do_misc_fixups).
 func readsVariable(constant, next instruction, value uint64) bool {
 	const (
 		load64      = 0x79    // BPF_LDX | BPF_MEM | BPF_DW
-		kernelSpace = 1 << 63 // on the architectures with 64 bits that are emulated
+		kernelSpace = 1 << 63 // on the emulated architectures, which have 64 bits
 	)
 	return value >= kernelSpace && next.code == load64 && next.src == constant.dst && next.off == 0
 }
 
-// name finds what is called. The kernel has put the distance of a function from __bpf_call_base into the instruction. What
-// is not emulated is an error only when a packet leads there.
+// name finds the called function. The kernel has put the function's distance from __bpf_call_base into the instruction. A function that is not
+// emulated is an error only if a packet reaches its call.
 func (m *Machine) name(o *program, pc int) {
 	i := o.instructions[pc]
 	if i.imm == tailCall && i.src == 0 {

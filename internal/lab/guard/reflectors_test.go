@@ -15,15 +15,15 @@ import (
 
 const (
 	reflectorPolicy = "default: pass\nchecks: {profile: off, reflector-source: on}\n"
-	sourcePortAt    = 14 + 20 // in a frame with IPv4
+	sourcePortAt    = 14 + 20 // offset in an IPv4 frame
 )
 
-// answering are ports of services that answer much over UDP, and that are no reflectors: DNS, HTTP, Kerberos, NTP, HTTP/3, IKE, DNS over
-// QUIC, OpenVPN, L2TP, RADIUS, NAT traversal and relays, IKE behind NAT, SIP, WireGuard.
+// answering are ports of frequently used UDP services that are no reflectors: DNS, HTTP, Kerberos, NTP, HTTP/3, IKE, DNS over QUIC, OpenVPN, L2TP,
+// RADIUS, NAT traversal and relays, IKE behind NAT, SIP, WireGuard.
 var answering = []uint16{53, 80, 88, 123, 443, 500, 784, 853, 1194, 1701, 1812, 1813, 3478, 3479, 4500, 5060, 5061, 5349, 51820}
 
-// TestReflectors gives packets from all ports: those from reflectors are dropped and no others, few cost more than most do, and none from a
-// port of a service that answers much.
+// TestReflectors sends packets from all ports. Those from reflectors must be dropped, and no others. Few may cost more than most do, and none from
+// the port of a frequently used service.
 func TestReflectors(t *testing.T) {
 	testutil.RequireRoot(t)
 	inLab(t, func(g *guard) error {
@@ -38,7 +38,7 @@ func TestReflectors(t *testing.T) {
 				return err
 			}
 			frame, usual, dear := spec.Frame(), 0, 0
-			for port := 1<<16 - 1; port >= 0; port-- { // the first is no reflector, and shares no bit with one
+			for port := 1<<16 - 1; port >= 0; port-- { // the first port is no reflector, and shares no bit with one
 				binary.BigEndian.PutUint16(frame[sourcePortAt:], uint16(port))
 				r, err := m.Run(frame)
 				if err != nil {

@@ -1,5 +1,5 @@
-// Package history keeps what Floodwall cost, commit by commit, in a file that grows: a JSON object a line, oldest first. It measures nothing
-// itself: counts are of package guard, ratios of a report of `bench program`.
+// Package history keeps the cost of Floodwall, commit by commit, in a file that grows: a JSON object a line, oldest first. It measures nothing
+// itself. Counts come from package guard, and ratios from a report of `bench program`.
 //
 //	lines, err := history.Read("docs/bench/history.jsonl")
 //	added, err := history.Append("docs/bench/history.jsonl", history.Line{Commit: head, Kind: history.Measured, Instructions: counts})

@@ -26,7 +26,7 @@ func (t Tree) git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Head is the commit that the tree is of, and its date.
+// Head returns the commit of the tree, and its date.
 func (t Tree) Head(ctx context.Context) (commit string, date time.Time, err error) {
 	return t.commit(ctx, "HEAD")
 }
@@ -43,7 +43,7 @@ func (t Tree) commit(ctx context.Context, revision string) (commit string, date 
 	return commit, date.UTC(), nil
 }
 
-// Changed lists the files that differ from the commit, but for these, by their paths.
+// Changed lists the paths of the files that differ from the commit, except the paths in but.
 func (t Tree) Changed(ctx context.Context, but ...string) (files []string, err error) {
 	args := []string{"status", "--porcelain", "--", ":/"}
 	for _, file := range but {
@@ -60,7 +60,7 @@ func (t Tree) Changed(ctx context.Context, but ...string) (files []string, err e
 	return files, err
 }
 
-// Bounds are the lines of all commits that changed the bounds of a file of package guard: what each allowed.
+// Bounds returns lines with the allowed counts, one for each commit that changed the bounds in a file of package guard.
 func (t Tree) Bounds(ctx context.Context, file string) (lines []Line, err error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -87,7 +87,7 @@ func (t Tree) Bounds(ctx context.Context, file string) (lines []Line, err error)
 		if err != nil {
 			return nil, err
 		}
-		// Kinds come and go: what this program counts is not asked.
+		// Kinds change over time, so the function does not use this program's own list of kinds.
 		var bounds []struct {
 			Kind string `json:"kind"`
 			Most int    `json:"most"`

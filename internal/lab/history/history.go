@@ -14,26 +14,26 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// Kind says what the counts of a line are.
+// Kind is the kind of a line's counts.
 type Kind string
 
 // The kinds.
 const (
-	Measured Kind = "measured" // what packets executed, by the interpreter
-	Allowed  Kind = "allowed"  // the bounds that the commit had: at most 2% above the counts when they were written, or more where that is said
+	Measured Kind = "measured" // instructions of packets, counted by the interpreter
+	Allowed  Kind = "allowed"  // the commit's bounds: at most 2% above the counts when they were written, or more where that is said
 )
 
-// Line is a commit.
+// Line is the cost of a commit.
 type Line struct {
-	Commit       string             `json:"commit"` // all of its name
+	Commit       string             `json:"commit"` // its full name
 	Date         time.Time          `json:"date"`   // of the commit
 	Kernel       string             `json:"kernel,omitempty"`
 	Kind         Kind               `json:"kind"`
 	Instructions map[string]int     `json:"instructions"`           // by the kind of packet
-	OfYardstick  map[string]float64 `json:"of-yardstick,omitempty"` // by the row of `bench program`: the yardstick's time by the program's
+	OfYardstick  map[string]float64 `json:"of-yardstick,omitempty"` // by the row of `bench program`: the yardstick's time divided by the program's
 }
 
-// Read reads a history. A file that is not there is an empty one.
+// Read reads a history. A missing file is an empty history.
 func Read(path string) (lines []Line, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +60,7 @@ func Read(path string) (lines []Line, err error) {
 	return lines, nil
 }
 
-// Append adds a line in the order of the dates, unless the commit has one of its kind. It reports whether it did.
+// Append adds a line in the order of the dates, unless the commit already has a line of the same kind. The result added reports whether it did.
 func Append(path string, l Line) (added bool, err error) {
 	lines, err := Read(path)
 	if err != nil {
@@ -89,7 +89,7 @@ func Has(lines []Line, commit string, kind Kind) bool {
 	return slices.ContainsFunc(lines, func(l Line) bool { return l.Commit == commit && l.Kind == kind })
 }
 
-// Ratios are those of Floodwall's rows of `bench program` in a report; nil when it has none.
+// Ratios returns the ratios of Floodwall's rows of `bench program` in a report; nil if the report has none.
 func Ratios(r *report.Report) (ratios map[string]float64) {
 	for _, e := range r.Experiments {
 		if e.Name != "program" {
@@ -109,7 +109,7 @@ func Ratios(r *report.Report) (ratios map[string]float64) {
 	return ratios
 }
 
-// drawn are the kinds of packets that the chart shows.
+// drawn contains the kinds of packets that the chart shows.
 var drawn = []string{"rules=20", "rules=10000/listed", "listed", "limit/over", "rules=20/strict", "ack"}
 
 // Chart draws the instructions of some kinds of packets over the lines.

@@ -20,7 +20,7 @@ func line(commit string, day int, kind Kind, rules int) Line {
 	}
 }
 
-// TestAppend has a commit have one line of a kind, however often it is added, and lines stand in the order of their commits.
+// TestAppend checks that a commit has one line of a kind, also if it is added several times, and that lines are in the order of their commits.
 func TestAppend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	for _, step := range []struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// promises are what holds of memory that the code reads: of tables by the proof of the tables, and of memory that changes while the program
-// runs by those who write it.
+// promises returns assumptions about memory that the code reads. For tables, the proof of the tables guarantees the assumptions. For memory that
+// changes while the program runs, the code that writes the memory guarantees them.
 func (w *world) promises(c *smt.Context) *smt.Term {
 	w.assumed = nil
 	if w.decoded.kind.v6 {
@@ -24,19 +24,19 @@ func (w *world) promises(c *smt.Context) *smt.Term {
 	return c.And(w.assumed...)
 }
 
-// array reads the value of a map, as the machine does.
+// array returns the value of a map that machine.readArray reads.
 func (w *world) array(c *smt.Context, name string, at *smt.Term, size int) *smt.Term {
 	return (&machine{Context: c, world: w}).readArray(name, at, size)
 }
 
-// bitOf is a bit of a bitmap of 64-bit words.
+// bitOf returns a bit of a bitmap of 64-bit words.
 func (w *world) bitOf(c *smt.Context, bitmap string, bit *smt.Term, mask uint64) *smt.Term {
 	at := c.Shl(c.BitAnd(c.Lshr(bit, c.Const(64, 6)), c.Const(64, mask)), c.Const(64, 3))
 	word := w.array(c, bitmap, at, 8)
 	return c.Eq(c.Extract(c.Lshr(word, c.BitAnd(bit, c.Const(64, 63))), 0, 1), c.Const(1, 1))
 }
 
-// unlisted is whether the source has class 0.
+// unlisted returns a formula that holds if the source has class 0.
 func (w *world) unlisted(c *smt.Context) *smt.Term { return c.Eq(w.class(c), c.Const(64, 0)) }
 
 func (w *world) filter4(c *smt.Context) {
@@ -44,7 +44,7 @@ func (w *world) filter4(c *smt.Context) {
 		return
 	}
 	d := w.decoded
-	first := c.False() // no address beginning so has a class
+	first := c.False() // holds if no address with the source's first byte has a class
 	for b := 0; b < 256; b++ {
 		end := b
 		for end < 256 && !w.classes.first4[end] {
@@ -86,14 +86,14 @@ func (w *world) filter6(c *smt.Context) {
 	w.assume(c.Implies(c.Not(w.bitOf(c, image.Filter6, bit, 1<<14-1)), w.unlisted(c)))
 }
 
-// dynamicMarks are what the owners of dynamic sets promise (internal/model/addrs/marks.go, own.go): an address without a mark is in no set, and
-// the addresses that are shown as the host's own are in the set of these.
+// dynamicMarks adds the guarantees of the owners of dynamic sets (internal/model/addrs/marks.go, own.go). An address without a mark is in no set. An
+// address that is marked as the host's own is in the set of own addresses.
 func (w *world) dynamicMarks(c *smt.Context) {
 	d := w.decoded
 	local, hasLocal := w.local()
 	for _, a := range [][]*smt.Term{d.source, d.dest} {
 		hi, lo := d.halves(a)
-		last := c.Concat(a[len(a)-1], a[len(a)-2]) // as a little-endian machine loads it
+		last := c.Concat(a[len(a)-1], a[len(a)-2]) // the marks as a little-endian machine loads them
 		at := c.Add(c.Lshr(c.ZExt(last, 64), c.Const(64, addrs.MarkShift)), c.Const(64, uint64(w.marksAt)))
 		marks := w.array(c, image.DynamicInfo, at, 1)
 		for _, number := range w.dynamic {
@@ -122,7 +122,7 @@ func (w *world) dynamicMarks(c *smt.Context) {
 	}
 }
 
-// local is the number of the set of the host's own addresses.
+// local returns the number of the set of the host's own addresses.
 func (w *world) local() (number int, ok bool) {
 	for set, number := range w.dynamic {
 		if w.program.Sets[set].Dynamic.Local {
@@ -132,7 +132,8 @@ func (w *world) local() (number int, ok bool) {
 	return 0, false
 }
 
-// inBlocks is whether the bitmap of blocks has the source: then its class is not asked of the hash of hosts.
+// inBlocks returns a formula that holds if the bitmap of blocks contains the source. In that case the code does not look up the source's class in the
+// hash of hosts.
 func (w *world) inBlocks(c *smt.Context) *smt.Term {
 	mask := w.tables.number("filter4_mask")
 	if mask == 0 {
@@ -142,7 +143,7 @@ func (w *world) inBlocks(c *smt.Context) *smt.Term {
 	return w.bitOf(c, image.Filter4, c.Lshr(a, c.Const(64, uint64(w.tables.number("filter4_shift")))), uint64(mask))
 }
 
-// reflectors is that the table of reflectors has all their ports, and port 0.
+// reflectors adds the assumption that the table of reflectors has all ports of reflectors, and port 0.
 func (w *world) reflectors(c *smt.Context) {
 	content := w.content[image.Reflectors]
 	if w.decoded.kind.proto != protoUDP || content == nil {
@@ -155,7 +156,7 @@ func (w *world) reflectors(c *smt.Context) {
 		p = p>>8 | p<<8
 		at := uint32(p) * factor >> shift
 		if int(at) >= len(content) || content[at] == 0 {
-			return // nothing is promised
+			return // no assumption is needed
 		}
 		listed = c.Or(listed, c.Eq(port, c.Const(16, uint64(p))))
 	}

@@ -13,26 +13,27 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// classes are what the tables of addresses say, proved for every address: which classes there are, and in which sets the addresses of each are.
+// classes is the content of the tables of addresses, proved for every address: the class of each address, and the sets that contain the addresses of
+// each class.
 type classes struct {
-	asked  [][]int        // lists of static sets that rules ask for
-	number map[string]int // of such a list
-	vector map[uint16]int // of each class, which lists hold for its addresses: an index in vectors
+	asked  [][]int        // lists of static sets that rules test
+	number map[string]int // number of each list
+	vector map[uint16]int // for each class, the lists that contain the class's addresses, as an index in vectors
 	family [2]map[uint16]bool
 	sorted [2][]uint16
-	sample [2]map[uint16]wide // of each class an address
-	passes [2][]wide          // addresses of class 0 that the filters let pass
+	sample [2]map[uint16]wide // an address of each class
+	passes [2][]wide          // addresses of class 0 that the filters pass
 	first4 [256]bool          // first bytes of IPv4 addresses that have a class other than 0
 
-	vectors []string       // a byte for each list, 1 if it holds
-	known   map[string]int // of each text its index
+	vectors []string       // one byte for each list: 1 if the list contains the addresses
+	known   map[string]int // the index in vectors of each text
 
 	hosts struct{ Key, Factor, Wide, Narrow, Filter uint32 }
 
-	addresses int // that were looked up
+	addresses int // number of addresses that were looked up
 }
 
-// errTable is a mistake in the tables, which an address shows.
+// errTable is the error for a mistake in the tables. It has an address that shows the mistake.
 type errTable struct {
 	addr  netip.Addr
 	class uint16
@@ -45,13 +46,13 @@ func (e *errTable) Error() string {
 
 func key(sets []int) string { return fmt.Sprint(sets) }
 
-// proveTables reads the class of all addresses, and compares it with what the sets of a program say. Between two boundaries of sets, of lines and of
-// prefixes the tables have no place where they could change, so one address stands for all between them.
+// proveTables reads the class of all addresses, and compares the class with the sets of a program. The tables can only change at boundaries of sets,
+// of lines and of prefixes. So one address is checked for all addresses between two boundaries.
 func proveTables(p *ir.Program, t *tables) (*classes, error) {
 	c := &classes{number: map[string]int{}, vector: map[uint16]int{}, known: map[string]int{}}
 	c.family[0], c.family[1] = map[uint16]bool{0: true}, map[uint16]bool{0: true}
 	c.sample[0], c.sample[1] = map[uint16]wide{}, map[uint16]wide{}
-	used := map[int][]int{} // by a set, the lists that have it
+	used := map[int][]int{} // the lists that contain a set
 	for i := range p.Rules {
 		moved, _ := movedSources(p, &p.Rules[i])
 		for _, a := range slices.Concat(p.Rules[i].Src, p.Rules[i].Dst) {
@@ -81,7 +82,8 @@ func proveTables(p *ir.Program, t *tables) (*classes, error) {
 	return c, err
 }
 
-// findPassing finds an address of class 0 in each family that the filters in front of the tables let pass. z3 does not find it: the filters are hashes.
+// findPassing finds an address of class 0 in each family that passes the filters in front of the tables. z3 cannot find such an address, because the
+// filters are hashes.
 func (c *classes) findPassing(t *tables) {
 	const tries = 1 << 22
 	for i := range uint32(tries) {
@@ -95,7 +97,7 @@ func (c *classes) findPassing(t *tables) {
 	}
 }
 
-// vectorOf is the index of which lists hold where some sets have an address.
+// vectorOf returns the index of the vector of lists for addresses in these sets.
 func (c *classes) vectorOf(used map[int][]int, sets map[int]int) int {
 	text := make([]byte, len(c.asked))
 	for s, n := range sets {
@@ -113,7 +115,7 @@ func (c *classes) vectorOf(used map[int][]int, sets map[int]int) int {
 	return len(c.vectors) - 1
 }
 
-// see notes the class of an address, and reports whether it fits the sets.
+// see records that addresses with a vector of lists have a class. It reports whether the same class always has the same vector.
 func (c *classes) see(v6 bool, class uint16, vector int) bool {
 	c.addresses++
 	if seen, ok := c.vector[class]; ok && seen != vector {
@@ -124,18 +126,18 @@ func (c *classes) see(v6 bool, class uint16, vector int) bool {
 	return true
 }
 
-// show notes an address of a class, for counterexamples.
+// show records an example address of a class, for counterexamples.
 func (c *classes) show(v6 bool, class uint16, a wide) {
 	if _, ok := c.sample[flag(v6)][class]; !ok {
 		c.sample[flag(v6)][class] = a
 	}
 }
 
-// edge is where a set begins or has ended.
+// edge is a place where a set begins, or where a set has ended just before.
 type edge struct {
 	at    wide
 	set   int
-	enter int // 1, or -1
+	enter int // 1 at the begin of a set, -1 after its end
 }
 
 // interval is a range of addresses that are in the same sets.
@@ -144,7 +146,7 @@ type interval struct {
 	vector      int
 }
 
-// sweep calls do with all ranges of a family, in order.
+// sweep calls do with each range between two edges of a family, in order.
 func (c *classes) sweep(edges []edge, used map[int][]int, end wide, do func(interval) error) error {
 	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at.hi, b.at.hi), cmp.Compare(a.at.lo, b.at.lo)) })
 	in := map[int]int{}
@@ -203,7 +205,7 @@ func (c *classes) prove4(p *ir.Program, t *tables, used map[int][]int) error {
 	var astray error
 	t.everyHost(func(a uint32, class uint16) {
 		hosts = append(hosts, a)
-		if class != 0 && class != t.class4(a) && astray == nil { // the entry looks here first
+		if class != 0 && class != t.class4(a) && astray == nil { // the entry looks up the address here first
 			astray = &errTable{addr4(a), class, "in the hash of hosts"}
 		}
 	})
@@ -215,7 +217,8 @@ func (c *classes) prove4(p *ir.Program, t *tables, used map[int][]int) error {
 	return c.sweep(edges, used, wide{0, 1<<32 - 1}, func(v interval) error { return c.range4(t, v, &hosts) })
 }
 
-// range4 looks up the addresses of a range by blocks of /24, which have a line, or a background, or are looked up in the hash of hosts.
+// range4 looks up the addresses of a range by blocks of /24. A block has a line, or it has a background class, or its addresses are in the hash of
+// hosts.
 func (c *classes) range4(t *tables, v interval, hosts *[]uint32) error {
 	see := func(a uint32, class uint16) error {
 		if class != 0 {
@@ -234,7 +237,7 @@ func (c *classes) range4(t *tables, v interval, hosts *[]uint32) error {
 		inBlocks := filtered && t.inFilter4(a)
 		single := false
 		switch {
-		case filtered && !inBlocks && t.set("filter4_hosts"): // nothing in the whole block of the bitmap
+		case filtered && !inBlocks && t.set("filter4_hosts"): // the bitmap contains no address of the whole block
 			end = min(at|(1<<t.number("filter4_shift")-1), v.last.lo)
 			if err := see(a, t.class4(a)); err != nil {
 				return err
@@ -245,7 +248,7 @@ func (c *classes) range4(t *tables, v interval, hosts *[]uint32) error {
 			if err := see(a, t.background(a)); err != nil {
 				return err
 			}
-		default: // hosts: those of the hash, and one that is not there
+		default: // check the addresses in the hash of hosts, and one address that is not in the hash
 			for len(*hosts) > 0 && uint64((*hosts)[0]) < at {
 				*hosts = (*hosts)[1:]
 			}
@@ -261,7 +264,7 @@ func (c *classes) range4(t *tables, v interval, hosts *[]uint32) error {
 				return err
 			}
 			if !filtered && t.number("hosts4_wide") == 0 && t.number("hosts4_narrow") == 0 {
-				end = v.last.lo // there is no table at all
+				end = v.last.lo // the family has no table
 			}
 		}
 		for ; single && at <= end; at++ {
@@ -300,7 +303,7 @@ func (c *classes) prove6(p *ir.Program, t *tables, used map[int][]int) error {
 			}
 		}
 	}
-	const none = -1 // the boundaries of prefixes in the table are no set's
+	const none = -1 // boundaries of prefixes in the table belong to no set
 	var unfiltered error
 	t.everyPrefix(func(first wide, length int, class uint16) {
 		add(first, length, none)
@@ -328,7 +331,7 @@ func (c *classes) prove6(p *ir.Program, t *tables, used map[int][]int) error {
 	return errors.Join(unfiltered, c.sweep(edges, used, end, look))
 }
 
-// filtered6 is the error of a prefix in the table that the filter in front of it does not have.
+// filtered6 returns an error if the filter in front of the table lacks a prefix of the table.
 func (c *classes) filtered6(t *tables, first wide, length int) error {
 	upper := uint32(first.hi >> 32)
 	if length == 0 {
@@ -350,7 +353,7 @@ func (c *classes) filtered6(t *tables, first wide, length int) error {
 	return nil
 }
 
-// of are the classes that addresses of a family have, ascending.
+// of returns the classes of addresses of a family, in ascending order.
 func (c *classes) of(v6 bool) []uint16 {
 	if n := flag(v6); len(c.sorted[n]) != len(c.family[n]) {
 		c.sorted[n] = slices.Sorted(maps.Keys(c.family[n]))
@@ -358,7 +361,7 @@ func (c *classes) of(v6 bool) []uint16 {
 	return c.sorted[flag(v6)]
 }
 
-// holds is for each of some classes whether any of some sets has its addresses; nil if the classes do not tell.
+// holds returns for each of the classes whether any of the sets contains its addresses. It returns nil if the classes do not determine this.
 func (c *classes) holds(of []uint16, sets []int) []bool {
 	n, ok := c.number[key(sets)]
 	if !ok {

@@ -9,8 +9,8 @@ import (
 // code is a function without loops, whose jumps are resolved.
 type code struct {
 	insns  asm.Instructions
-	target []int // of jumps, the index of the instruction they lead to
-	order  []int // of the instructions that can be reached: each stands behind those that lead to it
+	target []int // of each jump: the index of the target instruction
+	order  []int // reachable instructions in topological order: each comes after its predecessors
 }
 
 // newCode resolves the jumps of a function.
@@ -25,7 +25,7 @@ func newCode(insns asm.Instructions) (*code, error) {
 		slots[at], places[i] = i, at
 		at++
 		if insns[i].OpCode.IsDWordLoad() {
-			at++ // it has two slots
+			at++ // the instruction takes two slots
 		}
 	}
 	for i := range insns {
@@ -46,13 +46,13 @@ func newCode(insns asm.Instructions) (*code, error) {
 	return c, c.sort()
 }
 
-// isJump reports whether an instruction may go on elsewhere: no call and no exit.
+// isJump reports whether an instruction is a jump. Calls and exits are no jumps.
 func isJump(in *asm.Instruction) bool {
 	op := in.OpCode.JumpOp()
 	return in.OpCode.Class().IsJump() && op != asm.Call && op != asm.Exit
 }
 
-// next are the instructions that may follow one.
+// next returns the successors of an instruction.
 func (c *code) next(i int) (list []int) {
 	in := &c.insns[i]
 	if in.OpCode.Class().IsJump() && in.OpCode.JumpOp() == asm.Exit {
@@ -67,7 +67,7 @@ func (c *code) next(i int) (list []int) {
 	return append(list, i+1)
 }
 
-// sort orders the instructions that can be reached. A loop is an error, and so is an end without an exit.
+// sort sorts the reachable instructions topologically. It returns an error for a loop, and for an end of the code without an exit.
 func (c *code) sort() error {
 	const (
 		unseen = iota

@@ -9,11 +9,11 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// questionKey has the entry look for questions, as that of a loaded policy does.
+// questionKey makes the entry check for questions in front of the frame, as the entry of a loaded policy does.
 const questionKey = 0x5eed
 
-// Compile compiles a program for XDP, and makes it the subject of a proof: as the compiler has joined it or, with loaded, as the kernel hands it
-// out after it was loaded. It is attached to no device.
+// Compile compiles a program for XDP, and returns it as the subject of a proof. If loaded is true, the code is the one that the kernel returns after
+// loading; otherwise it is the compiler's code. The program is attached to no device.
 func Compile(p *ir.Program, loaded bool) (*Subject, error) {
 	x, err := xdp.Generate(p, xdp.Options{QuestionKey: questionKey})
 	if err != nil {

@@ -14,23 +14,24 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// condition is what a rule asks of a packet beside addresses and fields. The code names a record of the map of conditions, whose content is read as
-// one of these; a rule of ir.Program is another. Where they are equal, condition_holds() of bpf/condition.h is asked what the rule asks.
+// condition contains the tests of a rule besides tests of addresses and fields. There are two sources of conditions. One is the map of conditions:
+// the code names a record, and the record is parsed to a condition. The other is a rule of ir.Program. If both conditions are equal,
+// condition_holds() of bpf/condition.h tests the same as the rule.
 type condition struct {
-	until    uint32 // the second of CLOCK_MONOTONIC in which it ends, 0: never
+	until    uint32 // the second of CLOCK_MONOTONIC in which the rule ends; 0: never
 	sources  []netip.Prefix
-	names    string           // which sets of names, by their numbers in the record
+	names    string           // numbers of the sets of names in the record
 	payload  []payloadTest    // all must hold
-	reply    bool             // whether the packet must be a reply
-	asks     ir.FloodQuestion // about a flood,
-	flood    int              // by its number,
-	spent    int              // and a limit, by its number and 1
-	limits   []int            // of which one must be exceeded
-	judged   int              // the first limit by which bans are judged, and 1
-	observed int              // the slot in which the packet is counted, instead of being decided; 0: it is decided
+	reply    bool             // the packet must be a reply
+	asks     ir.FloodQuestion // a question about a flood
+	flood    int              // the number of that flood
+	spent    int              // the number of a limit plus 1
+	limits   []int            // one of these limits must be exceeded
+	judged   int              // the number of the first limit that judges bans, plus 1
+	observed int              // the slot in which the packet is only counted, without a decision; 0: the rule decides the packet
 }
 
-// payloadTest is what is asked of the payload: any of some texts, and bytes at places.
+// payloadTest is a test of the payload: it contains any of several texts, and has certain bytes at certain offsets.
 type payloadTest struct {
 	texts  []string
 	places []string
@@ -41,7 +42,7 @@ func (t *payloadTest) name() string {
 	return fmt.Sprintf("payload:%s:at:%s", strings.Join(t.texts, ",or,"), strings.Join(t.places, ",and,"))
 }
 
-// Names of variables for what a condition asks for. z3 has no blanks in names.
+// Names of the variables for the tests of a condition. Names in z3 have no blanks.
 func untilVar(second uint32) string    { return fmt.Sprintf("before_second_%d", second) }
 func overVar(limit, judged int) string { return fmt.Sprintf("over_limit_%d_of_%d", limit, judged) }
 
@@ -52,19 +53,19 @@ func (c *condition) question() string {
 	return fmt.Sprintf("%s_of_flood_%d", c.asks, c.flood)
 }
 
-// key is equal for conditions that ask the same.
+// key returns a text that is equal for conditions with equal tests.
 func (c *condition) key() string { return fmt.Sprintf("%+v", *c) }
 
-// conditions are those of a program, as its rules ask for them, and as the memory has them.
+// conditions contains the conditions of a program: those of its rules, and those in the memory.
 type conditions struct {
-	rules   map[int]*condition // by the rule
-	records []*condition       // by the number that the code names; nil for one that cannot be read
-	texts   []string           // by the bit in struct packet that says that the payload has it
+	rules   map[int]*condition // conditions of rules, by the number of the rule
+	records []*condition       // conditions in the memory, by the number in the code; nil: the record cannot be parsed
+	texts   []string           // texts of the search, by the bit of struct packet that is set if the payload contains the text
 	ends    []uint32           // the seconds in which rules end
 }
 
-// movedSources are the prefixes of the one set of sources of an essential rule. XDP asks for these in a condition, and not by the class of an
-// address. It is not ok for other rules.
+// movedSources returns the prefixes of the single set of sources of an essential rule. XDP tests these prefixes in a condition, and not by the class
+// of an address. ok is false for other rules.
 func movedSources(p *ir.Program, r *ir.Rule) (prefixes []netip.Prefix, ok bool) {
 	const most = 4 // MAX_SOURCES of bpf/condition.h
 	if r.Kind != ir.RuleKindEssential || len(r.Src) != 1 || r.Src[0].Not || len(r.Src[0].Sets) != 1 {
@@ -130,7 +131,8 @@ func sorted(list []netip.Prefix) []netip.Prefix {
 	return list
 }
 
-// nameBits are the bits of sets of names in records, by their index in ir.Program.Names: they are numbered as rules ask for them.
+// nameBits returns the bits of sets of names in records, by the set's index in ir.Program.Names. The bits are numbered in the order in which rules
+// use the sets.
 func nameBits(p *ir.Program) map[int]uint32 {
 	out := map[int]uint32{}
 	for i := range p.Rules {
@@ -207,7 +209,7 @@ const (
 	placeMost    = 16
 )
 
-// patternTexts are the texts that are searched for, by their bits.
+// patternTexts returns the texts of the search, by their bits.
 func patternTexts(memory []byte) (list []string) {
 	if len(memory) < patternsAt {
 		return nil
@@ -222,7 +224,7 @@ func patternTexts(memory []byte) (list []string) {
 	return list
 }
 
-// read reads a record.
+// read parses a record.
 func (c *conditions) read(b []byte, t *tables) (*condition, error) {
 	r := *(*image.ConditionRecord)(unsafe.Pointer(&slices.Clone(b[:image.ConditionSize])[0]))
 	out := &condition{
@@ -234,7 +236,7 @@ func (c *conditions) read(b []byte, t *tables) (*condition, error) {
 	if r.Flags > 3 || r.Sources > uint32(len(r.Source)) {
 		return nil, errors.New("a record of a condition has a flag or a number of sources that C does not know")
 	}
-	for _, end := range c.ends { // it was computed from two clocks, and so again, which may take it to the next second
+	for _, end := range c.ends { // the end was computed from two clocks; a second computation may give the next second
 		if out.until+1 == end || out.until == end+1 {
 			out.until = end
 		}
@@ -280,7 +282,7 @@ func (c *conditions) read(b []byte, t *tables) (*condition, error) {
 	return out, nil
 }
 
-// prefixOf is a prefix of the form of IPv6, where IPv4 is mapped.
+// prefixOf returns the prefix of an address and a mask in IPv6 form. IPv4 is in mapped form.
 func prefixOf(a, mask wide) (netip.Prefix, error) {
 	length := bits.LeadingZeros64(^mask.hi)
 	if length == 64 {
@@ -304,23 +306,24 @@ func prefixOf(a, mask wide) (netip.Prefix, error) {
 	return out, nil
 }
 
-// Keys in the maps of what packets are charged to: limits, and limits that are asked again; and behind these the slots in which they are observed, and
-// the questions about floods, some of which charge as well.
+// Keys in the maps of charges. The first keys are limits, and limits that are tested again. After these come the slots in which packets are observed,
+// and the questions about floods, some of which also charge a limit.
 const (
 	askedAgain = 1 << 20
 	observedAt = 1 << 21
 	questionAt = 1 << 22
 )
 
-// effects are what happens beside an answer, by the keys above.
+// effects contains the side effects of tests, by the keys above.
 type effects map[int]*smt.Term
 
 func (e effects) add(c *smt.Context, key int, when *smt.Term) {
 	e[key] = c.Or(orFalse(c, e[key]), when)
 }
 
-// asks is whether a condition holds for a packet that it is asked of where open holds, and adds what happens beside. What the payload, the time, the query and
-// the state say are variables, by what is asked. A rule that only observes never decides.
+// asks returns a formula that holds if a condition holds. The condition is tested for the packets for which open holds. asks adds the side effects of
+// the test to e. The results for the payload, the time, the query and the state are variables, which are named by the test. A rule that only observes
+// never decides.
 func (r *rulesRun) asks(a *condition, open *smt.Term, e effects) *smt.Term {
 	c := r.Context
 	holds := c.True()
@@ -364,7 +367,7 @@ func (r *rulesRun) asks(a *condition, open *smt.Term, e effects) *smt.Term {
 	return holds
 }
 
-// found are promises of the texts that were found: one of those that a test of the payload asks for, where it holds.
+// found returns assumptions about the texts that the search found: if a test of the payload holds, the search has found one of its texts.
 func (r *rulesRun) found() *smt.Term {
 	c, out := r.Context, r.True()
 	for _, a := range r.conditions.rules {
@@ -386,7 +389,7 @@ func (r *rulesRun) found() *smt.Term {
 	return out
 }
 
-// ruleDecision is what decide() returns of a rule: the slot, the verdict, and flags of bpf/decision.h.
+// ruleDecision returns the result of decide() for a rule: the slot, the verdict, and flags of bpf/decision.h.
 func ruleDecision(p *ir.Program, i int, slot uint32) uint32 {
 	const special, protected = 0x10, 0x40
 	r := &p.Rules[i]
@@ -400,4 +403,4 @@ func ruleDecision(p *ir.Program, i int, slot uint32) uint32 {
 	return decision
 }
 
-const conditional = 0x20 // the flag that decide() is to be called again where the condition does not hold
+const conditional = 0x20 // a flag: call decide() again if the condition does not hold

@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// TestDecoded compares the formulas of fields and checks with packet.Decode, and that of the decision with Eval, for random frames that meet the
-// rules: those are the definition, and the formulas are what is proved of.
+// TestDecoded compares formulas with the code that they model, for random frames that match the rules: the formulas of fields and checks with
+// packet.Decode, and the formula of the decision with Eval.
 func TestDecoded(t *testing.T) {
 	r, _ := subject.Seeded(t)
 	compared := 0
@@ -78,7 +78,7 @@ func sameAsDecode(t *testing.T, p *ir.Program, proof *Subject, m *meaning, frame
 	return true
 }
 
-// destinationOpen reports whether the program asks for anything that is a free variable here.
+// destinationOpen reports whether a rule of the program tests a property that is a free variable in this model.
 func destinationOpen(p *ir.Program, _ *meaning, _ *smt.Model) bool {
 	for i := range p.Rules {
 		if len(p.Rules[i].Dst) > 0 || p.Rules[i].Conditional() {

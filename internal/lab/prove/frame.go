@@ -6,21 +6,21 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// frame is any frame: a variable for each byte that is read, and one for the length.
+// frame is an arbitrary frame. Each byte that is read is a variable, and the length is a variable.
 type frame struct {
 	*smt.Context
 	length *smt.Term         // 64 bits, at most 2^17-1
-	known  map[int]*smt.Term // bytes of which something is known
+	known  map[int]*smt.Term // bytes with known bits
 	read   map[int]bool
 }
 
-const lengthBits = 17 // of a frame's length: more than the 65,535 bytes of IP and two headers
+const lengthBits = 17 // width of a frame's length in bits: enough for the 65,535 bytes of IP and two headers
 
 func newFrame(c *smt.Context, known map[int]*smt.Term) *frame {
 	return &frame{c, c.ZExt(c.Var("length", lengthBits), 64), known, map[int]bool{}}
 }
 
-// byte is a byte of the frame, by its offset.
+// byte returns the byte of the frame at an offset.
 func (f *frame) byte(at int) *smt.Term {
 	if t := f.known[at]; t != nil {
 		return t
@@ -31,7 +31,7 @@ func (f *frame) byte(at int) *smt.Term {
 
 func byteName(at int) string { return fmt.Sprintf("byte%d", at) }
 
-// load reads a number of some bytes as a little-endian machine does.
+// load reads a number of size bytes in little-endian order.
 func (f *frame) load(at, size int) *smt.Term {
 	t := f.byte(at + size - 1)
 	for i := size - 2; i >= 0; i-- {
@@ -49,11 +49,11 @@ func (f *frame) number(at, size int) *smt.Term {
 	return t
 }
 
-// kind is a kind of usual frames. The entry has a section for each, which frames with and without a tag share.
+// kind is a kind of usual frames. The entry has a section for each kind. Frames with and without a VLAN tag share a section.
 type kind struct {
 	tagged bool
 	v6     bool
-	proto  byte // 0: any that is none of the others, and no extension header
+	proto  byte // 0: a protocol without a kind of its own, and no extension header
 }
 
 const (
@@ -63,7 +63,7 @@ const (
 	protoICMPv6 = 58
 )
 
-// kinds are all kinds of usual frames.
+// kinds returns all kinds of usual frames.
 func kinds() (list []kind) {
 	for _, tagged := range []bool{false, true} {
 		for _, proto := range []byte{protoUDP, protoTCP, protoICMP} {
@@ -89,7 +89,7 @@ func (k kind) String() string {
 	return text
 }
 
-// ip is the offset of the IP header.
+// ip returns the offset of the IP header.
 func (k kind) ip() int {
 	if k.tagged {
 		return 18
@@ -97,7 +97,7 @@ func (k kind) ip() int {
 	return 14
 }
 
-// header is the length of the IP header.
+// ipHeader returns the length of the IP header.
 func (k kind) ipHeader() int {
 	if k.v6 {
 		return 40
@@ -105,8 +105,8 @@ func (k kind) ipHeader() int {
 	return 20
 }
 
-// known are the bytes by which a frame is of the kind: EtherTypes, the IP version and, in IPv4, the header length of one without options, and
-// the protocol.
+// known returns the bytes that make a frame one of the kind: EtherTypes, the IP version and the protocol. In IPv4, the header length is that of a
+// header without options.
 func (k kind) known(c *smt.Context) map[int]*smt.Term {
 	out := map[int]*smt.Term{}
 	put := func(at int, v ...byte) {
@@ -130,7 +130,7 @@ func (k kind) known(c *smt.Context) map[int]*smt.Term {
 	return out
 }
 
-// protoAt is the offset of the protocol.
+// protoAt returns the offset of the protocol.
 func (k kind) protoAt() int {
 	if k.v6 {
 		return k.ip() + 6

@@ -32,21 +32,21 @@ func (w *world) datagram(flood int) *datagram {
 	return &datagram{w.decoded, w, flood, w.decoded.payload + udpHeader}
 }
 
-// long is whether the payload has so many bytes, and exactly whether it has no more.
+// long holds if the payload has at least n bytes. exactly holds if it has just n bytes.
 func (g *datagram) long(n int) *smt.Term    { return g.ULE(g.n(uint64(udpHeader+n)), g.rest) }
 func (g *datagram) exactly(n int) *smt.Term { return g.is(g.rest, uint64(udpHeader+n)) }
 
-// longAs is whether it has as many bytes as a byte of it says, and more.
+// longAs holds if the payload has at least n+more bytes. n is a formula for a number.
 func (g *datagram) longAs(n *smt.Term, more int) *smt.Term {
 	return g.ULE(g.Add(g.word(n), g.n(uint64(udpHeader+more))), g.rest)
 }
 
-// kind is whether it is a message of WireGuard of a kind: a byte, and three of 0.
+// kindIs holds if the payload is a WireGuard message of type n: one byte with the type, and three bytes of 0.
 func (g *datagram) kindIs(n uint64) *smt.Term {
 	return g.And(g.long(packet.WireGuard.Least()), g.is(g.frame.load(g.at, 4), n))
 }
 
-// begins is packet.Datagrams.Begins: whether somebody begins to talk with it.
+// begins holds if the datagram begins a conversation: packet.Datagrams.Begins.
 func (g *datagram) begins() *smt.Term {
 	if g.world.program.Floods[g.flood].Protocol == packet.WireGuard {
 		const initiation, length, mac1 = 1, 148, 116
@@ -63,7 +63,7 @@ func (g *datagram) begins() *smt.Term {
 		initial := g.And(g.is(kind, v.initial), g.long(1200))
 		starts = g.Or(starts, g.And(g.is(version, v.version), g.Or(initial, g.is(kind, v.initial+1))))
 	}
-	own := g.False() // is short enough
+	own := g.False() // holds if the sender's own identifier is short enough
 	for n := 8; n <= packet.MostID; n++ {
 		fits := g.ULE(g.frame.byte(g.at+6+n), g.Const(8, packet.MostID))
 		own = g.Or(own, g.And(g.is(theirs, uint64(n)), g.longAs(theirs, 7), fits))
@@ -71,8 +71,9 @@ func (g *datagram) begins() *smt.Term {
 	return g.And(form, g.Or(g.Not(g.bit(g.at, longHeader)), g.And(starts, own)))
 }
 
-// issued is whether an identifier with a key was issued, and one more packet with one may pass: proved_datagram() of bpf/client.h. The bit of the first filter and
-// is_reply() are asked as of a conversation without ports, by the key that issued_key() of bpf/datagram.h makes. One packet in a share is charged.
+// issued models proved_datagram() of bpf/client.h. It holds if the identifier with this key was issued, and if the limit for packets with identifiers
+// allows one more packet. The bit of the first filter and is_reply() are looked up as for a conversation without ports, with the key of issued_key()
+// of bpf/datagram.h. A small share of the packets is charged to the limit.
 func (g *datagram) issued(key *smt.Term) *smt.Term {
 	c, w := g.Context, g.world
 	secret := c.Apply(image.ReplyFilter+".8", 64, c.Const(64, 0))
@@ -84,13 +85,13 @@ func (g *datagram) issued(key *smt.Term) *smt.Term {
 	return c.And(w.replyBit(c, index), c.Not(c.Eq(noted, zero)), c.Or(c.Not(drawn), c.Not(c.Eq(charged, zero))))
 }
 
-// state is a member of the flood's state.
+// state returns a member of the state of the flood.
 func (g *datagram) state(member int) *smt.Term {
 	return g.Apply(image.FloodStates+".8", 64, g.Const(64, uint64(g.flood*image.FloodStateSize+member)))
 }
 
-// proved is whether it has an identifier that the service has issued to anybody: packet.Datagrams.Named says where it is. By the coarse clock, all such
-// packets together have not exceeded their limit.
+// proved holds if the datagram has an identifier that the service has issued to any client, and if all such packets together have, by the coarse
+// clock, not exceeded their limit. packet.Datagrams.Named defines the place of the identifier.
 func (g *datagram) proved() *smt.Term {
 	tick := g.Apply(image.Tick+".8", 64, g.Const(64, 0))
 	may := g.Not(g.ULT(tick, g.state(floodUnproved)))
@@ -111,14 +112,14 @@ func (g *datagram) proved() *smt.Term {
 	return g.And(may, g.long(packet.QUIC.Least()), g.Or(ofShort, ofLong))
 }
 
-// key is issued_key() of bpf/datagram.h, of an identifier at a place of the frame with masks for its three words.
+// key models issued_key() of bpf/datagram.h, for an identifier at an offset of the frame, with masks for its three words.
 func (g *datagram) key(at int, mask func(word int) *smt.Term) *smt.Term {
 	sum := g.BitAnd(g.frame.load(at, 8), mask(0))
 	sum = g.Add(sum, g.Mul(g.BitAnd(g.frame.load(at+8, 8), mask(1)), g.Const(64, idFactor1)))
 	return g.Add(sum, g.Mul(g.BitAnd(g.ZExt(g.frame.load(at+16, 4), 64), mask(2)), g.Const(64, idFactor2)))
 }
 
-// mask has the bits of a word of an identifier, by its length.
+// mask returns the mask of a word of an identifier of this length.
 func (g *datagram) mask(length *smt.Term, word int) *smt.Term {
 	values := make([]uint64, 256)
 	for n := range packet.MostID + 1 {
@@ -129,8 +130,8 @@ func (g *datagram) mask(length *smt.Term, word int) *smt.Term {
 	return g.Choice(length, values, 64)
 }
 
-// promises are what the functions in C say of a datagram, and what the memory has: that of the identifiers of a service has a mask where they have a
-// length that counts.
+// promises returns assumptions about the functions in C and the memory, for a datagram. If the length of a service's identifiers is valid, the memory
+// has the mask for that length.
 func (g *datagram) promises() *smt.Term {
 	zero, flood := g.Const(64, 0), g.Const(64, uint64(g.flood))
 	stray := g.Not(g.Eq(g.Apply(image.StrayInFrame, 64, flood), zero))
@@ -140,7 +141,8 @@ func (g *datagram) promises() *smt.Term {
 	return g.And(g.Eq(stray, g.Not(g.begins())), g.Eq(proved, g.proved()), g.Eq(g.Not(g.Eq(g.state(floodIDMask), zero)), counts))
 }
 
-// identifiers are formulas that fix the identifiers of datagrams: to zeros, in a short packet of QUIC, and behind the length in others.
+// identifiers returns formulas that fix the identifiers of datagrams to zeros. For QUIC there are two: one for short packets, and one for packets in
+// which the identifier follows its length.
 func (w *world) identifiers() (list []*smt.Term) {
 	if w.decoded.kind.proto != protoUDP {
 		return nil

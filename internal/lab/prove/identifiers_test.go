@@ -23,7 +23,7 @@ var identified = map[packet.Datagrams]string{
 	packet.QUIC:      "default: drop\nreplies: drop\nchecks: off\nservices: [{name: web, port: udp/443, udp: {protect: quic}}]\n",
 }
 
-// randomDatagram is often one of the protocols, or nearly.
+// randomDatagram returns a random payload, which is often a datagram of one of the protocols, or similar to one.
 func randomDatagram(r *rand.Rand) []byte {
 	pick := func(list ...int) int { return list[r.IntN(len(list))] }
 	b := make([]byte, pick(20, 21, 25, 26, 31, 32, 33, 64, 92, 148, 147, 200, 1199, 1200, 1250))
@@ -46,8 +46,8 @@ func randomDatagram(r *rand.Rand) []byte {
 	return b
 }
 
-// TestDatagrams compares the formulas of datagrams with identifiers with packet.Datagrams: whether somebody begins to talk, and which identifier they name, by
-// its key.
+// TestDatagrams compares the formulas of datagrams with identifiers with packet.Datagrams: whether a datagram begins a conversation, and the key of
+// its identifier.
 func TestDatagrams(t *testing.T) {
 	requireSolver(t)
 	r, _ := subject.Seeded(t)
@@ -65,7 +65,7 @@ func TestDatagrams(t *testing.T) {
 		var starts, named int
 		for range 2000 {
 			payload := randomDatagram(r)
-			size := []int{0, 3, 4, 8, 20}[r.IntN(5)] // of the service's identifiers
+			size := []int{0, 3, 4, 8, 20}[r.IntN(5)] // length of the service's identifiers
 			model := s.modelOf(k, udpFrame(payload))
 			var key []uint64
 			model.Apply = func(name string, args []uint64) uint64 {
@@ -81,7 +81,7 @@ func TestDatagrams(t *testing.T) {
 				case name == "is_reply":
 					key = append(key, args[0])
 				}
-				return ^uint64(0) // all bits of the filter are set, and everything was issued
+				return ^uint64(0) // all bits of the filter are set, and all identifiers were issued
 			}
 			model.Vars["random"] = 1
 			if got, want := model.Eval(begins) == 1, protocol.Begins(payload); got != want {
@@ -117,8 +117,8 @@ func udpFrame(payload []byte) []byte {
 	return b
 }
 
-// TestIdentifiers proves services whose datagrams have identifiers, finds frames that are decided by one, so that the proof is not empty, and makes
-// mutants of the code that only packets of UDP come to: FLOODWALL_MUTANTS of each.
+// TestIdentifiers proves services whose datagrams have identifiers. It also finds frames that are decided by an identifier, so that the proof is not
+// empty. It makes mutants of the code that only UDP packets reach: FLOODWALL_MUTANTS mutants of each service.
 func TestIdentifiers(t *testing.T) {
 	requireSolver(t)
 	n := 0

@@ -8,35 +8,36 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// exitKind is how the program ends.
+// exitKind is the way in which the program ends.
 type exitKind uint8
 
 const (
 	byReturn    exitKind = iota // it returns an action
-	byGeneral                   // it leaves the frame to general()
-	byProtect                   // it leaves it to the protection of a service, with a decision
-	byChallenge                 // it has the frame answered with a challenge, with a decision
-	byAnswered                  // a question: the frame is not counted
+	byGeneral                   // it calls general() for the frame
+	byProtect                   // it passes the frame and a decision to the protection of a service
+	byChallenge                 // it answers the frame with a challenge; the exit has a decision
+	byAnswered                  // it answered a question; the frame is not counted
 )
 
-// exit is an end of the program, for the frames of which the condition holds.
+// exit is an end of the program. It applies to the frames for which cond holds.
 type exit struct {
 	kind     exitKind
 	cond     *smt.Term
-	action   *smt.Term // 32 bits, of byReturn
-	decision *smt.Term // 32 bits: what was counted, or handed on
-	extra    *smt.Term // whether a slot was counted beside that of the decision
+	action   *smt.Term // 32 bits; only for byReturn
+	decision *smt.Term // 32 bits: the decision that was counted or passed to a function
+	extra    *smt.Term // holds if another slot was counted in addition to that of the decision
 	charged  map[int]*smt.Term
 }
 
-// fault is what no program may do, for the frames of which the condition holds: the verifier refuses it, or this model does not know it.
+// fault is an operation that no program may perform. It applies to the frames for which cond holds. Either the verifier refuses the operation, or
+// this model does not know it.
 type fault struct {
 	cond *smt.Term
 	at   int
 	why  string
 }
 
-// machine executes a function for all frames at once. At each instruction there is one state: where ways meet, their states are joined.
+// machine executes a function for all frames at once. Each instruction has one state: where several paths meet, their states are merged.
 type machine struct {
 	*smt.Context
 	frame  *frame
@@ -44,16 +45,16 @@ type machine struct {
 	code   *code
 	states map[int]*state
 	exits  []exit
-	claims []exit // what functions are told that was decided: of questions and samples
+	claims []exit // the decisions that functions get as arguments, for questions and samples
 	faults []fault
 
-	visited map[int]bool // the instructions to which any frame comes
+	visited map[int]bool // the instructions that at least one frame reaches
 
-	rules    *rulesRun                 // of decide(), what it has beside; nil: the code is the entry
-	feasible func(cond *smt.Term) bool // whether any frame comes to a place behind a test for a number; nil: it is not asked
+	rules    *rulesRun                 // the further state of decide(); nil: the code is the entry
+	feasible func(cond *smt.Term) bool // reports whether any frame reaches a place after a comparison of a number; nil: every place counts as reached
 }
 
-// errUnknown is what the model has no meaning for.
+// errUnknown is the error for code that the model does not support.
 type errUnknown struct {
 	at  int
 	why string
@@ -85,7 +86,7 @@ func (m *machine) run() error {
 	return nil
 }
 
-// to goes on at an instruction.
+// to continues the execution at an instruction.
 func (m *machine) to(at int, s *state) {
 	if s.cond.IsFalse() {
 		return
@@ -96,7 +97,7 @@ func (m *machine) to(at int, s *state) {
 	m.states[at] = s
 }
 
-// fault ends a way.
+// fault ends a path, and records the reason for the frames for which cond holds.
 func (m *machine) fault(at int, cond *smt.Term, why string, args ...any) {
 	if !cond.IsFalse() {
 		m.faults = append(m.faults, fault{cond, at, fmt.Sprintf(why, args...)})
@@ -122,7 +123,7 @@ func (m *machine) step(at int, s *state) error {
 	return &errUnknown{at, fmt.Sprintf("unknown instruction %v", in)}
 }
 
-// loadConstant loads a number of 64 bits or an address.
+// loadConstant loads a 64-bit number or an address.
 func (m *machine) loadConstant(at int, s *state, in *asm.Instruction) error {
 	if !in.OpCode.IsDWordLoad() {
 		return &errUnknown{at, fmt.Sprintf("unknown load %v", in)}
@@ -142,7 +143,7 @@ func (m *machine) loadConstant(at int, s *state, in *asm.Instruction) error {
 	return nil
 }
 
-// operand is the second operand of an instruction.
+// operand returns the second operand of an instruction.
 func (m *machine) operand(s *state, in *asm.Instruction) value {
 	if in.OpCode.Source() == asm.RegSource {
 		return s.regs[in.Src]
@@ -215,7 +216,8 @@ func (m *machine) alu(at int, s *state, in *asm.Instruction) error {
 	return nil
 }
 
-// multiple is a multiple of a byte, given for each value: the place of an entry in a table.
+// multiple returns a byte times a constant, as a choice over all values of the byte. The code uses such a product as the offset of an entry in a
+// table.
 func (m *machine) multiple(a, b, t *smt.Term) *smt.Term {
 	low := m.Extract(a, 0, 8)
 	factor, ok := b.IsConst()
@@ -229,7 +231,7 @@ func (m *machine) multiple(a, b, t *smt.Term) *smt.Term {
 	return m.Choice(low, values, t.Width)
 }
 
-// pointerSum moves a pointer, or is the distance of two.
+// pointerSum moves a pointer, or computes the distance between two pointers.
 func (m *machine) pointerSum(op asm.ALUOp, wide bool, a, b value) (value, bool) {
 	if a.null != nil || b.null != nil || !wide {
 		return value{}, false
@@ -247,7 +249,7 @@ func (m *machine) pointerSum(op asm.ALUOp, wide bool, a, b value) (value, bool) 
 	return value{}, false
 }
 
-// swap changes the byte order to that of the network, or keeps that of a little-endian machine.
+// swap converts a value to network byte order, or to the order of a little-endian machine, which changes nothing.
 func (m *machine) swap(at int, s *state, in *asm.Instruction) error {
 	dst := s.regs[in.Dst]
 	if !dst.isNumber() {
@@ -300,7 +302,7 @@ func (m *machine) jump(at int, s *state, in *asm.Instruction) error {
 	other := s.clone()
 	s.cond, other.cond = m.And(s.cond, cond), m.And(other.cond, m.Not(cond))
 	m.bounded(in.OpCode.JumpOp(), a, b, s, other)
-	if a.isPointer() && b.isNumber() { // where it is not null, it is so no more
+	if a.isPointer() && b.isNumber() { // on the path where the pointer is not null, the value is marked as not null
 		m.notNull(in, a, s, other)
 	}
 	if m.feasible == nil || in.OpCode.JumpOp() != asm.JEq || m.feasible(s.cond) {
@@ -310,7 +312,7 @@ func (m *machine) jump(at int, s *state, in *asm.Instruction) error {
 	return nil
 }
 
-// holds is whether a jump is taken.
+// holds returns a formula that holds if a jump is taken.
 func (m *machine) holds(op asm.JumpOp, a, b *smt.Term) *smt.Term {
 	switch op {
 	case asm.JEq:
@@ -339,7 +341,7 @@ func (m *machine) holds(op asm.JumpOp, a, b *smt.Term) *smt.Term {
 	return nil
 }
 
-// inOrder compares places of the frame, which may be in front of it.
+// inOrder compares two positions in the frame. A position may be before the begin of the frame.
 func (m *machine) inOrder(op asm.JumpOp, a, b *smt.Term) *smt.Term {
 	switch op {
 	case asm.JGT:
@@ -381,7 +383,7 @@ func (m *machine) notNull(in *asm.Instruction, a value, taken, other *state) {
 	}
 }
 
-// bounded notes how long the frame is where a place is not behind its end.
+// bounded records the smallest possible length of the frame, if a comparison shows that a position is not after the frame's end.
 func (m *machine) bounded(op asm.JumpOp, a, b value, taken, other *state) {
 	if !a.isPointer() || !b.isPointer() || b.t != m.frame.length {
 		return
@@ -417,7 +419,7 @@ func (m *machine) leave(at int, s *state) {
 	})
 }
 
-// countedOnce is whether the last counter has a packet more, and the bytes of the frame.
+// countedOnce holds if the last counter was increased by one packet, and by the bytes of the frame.
 func (m *machine) countedOnce(n *counts) *smt.Term {
 	more := m.And(m.Eq(n.now[0], m.Add(n.before[0], m.Const(64, 1))), m.Eq(n.now[1], m.Add(n.before[1], m.frame.length)))
 	return m.Or(n.null, more)

@@ -9,22 +9,22 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// meaning is what ir.Program.Eval says of a frame of a kind, as a formula. It follows Eval step by step, and nothing of the compiler.
+// meaning is the result of ir.Program.Eval for a frame of a kind, as a formula. It follows Eval step by step, and uses nothing of the compiler.
 type meaning struct {
 	*decoded
 	world   *world
 	program *ir.Program
 
-	decision  *smt.Term                // 32 bits: the slot of the reason above the verdict
-	protected *smt.Term                // whether the rule that decides has a protection
-	observed  *smt.Term                // whether a check or a rule only counts the packet, before it is decided
-	noted     map[uint32]*smt.Term     // of each check or rule that only counts, by its slot, which packets it counts
-	decides   map[uint32]*smt.Term     // of each reason, by its slot, of which packets it is
-	gets      map[ir.Verdict]*smt.Term // of each verdict, which packets get it
-	both      bool                     // whether the class of the destination is known, too
-	outside   *smt.Term                // of netfilter: the packets of which nothing is claimed
-	charged   map[int]*smt.Term        // whether a limit is asked, and charges the packet if it is not exceeded
-	matches   []*smt.Term              // of each rule, whether all that it asks for holds
+	decision  *smt.Term                // 32 bits: the verdict, and above it the slot of the reason
+	protected *smt.Term                // the rule that decides has a protection
+	observed  *smt.Term                // a check or a rule counts the packet without deciding, before the decision
+	noted     map[uint32]*smt.Term     // by slot: the packets that each check or rule counts without deciding
+	decides   map[uint32]*smt.Term     // by slot: the packets that each reason decides
+	gets      map[ir.Verdict]*smt.Term // the packets with each verdict
+	both      bool                     // the class of the destination is also known
+	outside   *smt.Term                // only netfilter: the packets about which nothing is claimed
+	charged   map[int]*smt.Term        // by limit: the limit is tested, and charges the packet if the limit is not exceeded
+	matches   []*smt.Term              // of each rule: all of its tests hold
 }
 
 func mean(d *decoded, w *world) *meaning {
@@ -46,7 +46,7 @@ func mean(d *decoded, w *world) *meaning {
 	return m
 }
 
-// repliesFirst has replies pass the checks of who may send. Of ICMP nothing is claimed but that questions are no replies.
+// repliesFirst lets replies pass the checks of senders. For ICMP it only assumes that requests are no replies.
 func (m *meaning) repliesFirst() {
 	var reply *smt.Term
 	switch proto := m.kind.proto; {
@@ -65,11 +65,11 @@ func (m *meaning) repliesFirst() {
 	}
 }
 
-// rules goes through the checks, the rules in their order, and the default.
+// rules evaluates the checks, the rules in their order, and the default.
 func (m *meaning) rules() {
 	type reason struct{ cond, decision, protected *smt.Term }
 	var reasons []reason
-	open := m.True() // nothing has decided
+	open := m.True() // nothing has decided so far
 	add := func(cond *smt.Term, slot uint32, v ir.Verdict, protected bool) {
 		m.decides[slot] = m.Or(orFalse(m.Context, m.decides[slot]), m.And(open, cond))
 		m.gets[v] = m.Or(orFalse(m.Context, m.gets[v]), m.And(open, cond))
@@ -83,7 +83,7 @@ func (m *meaning) rules() {
 			open = m.And(open, m.Not(m.failed[check]))
 		}
 		if m.program.Observed.Has(check) {
-			m.noted[uint32(check)] = m.And(m.failed[check], m.Not(watched)) // the first that fails
+			m.noted[uint32(check)] = m.And(m.failed[check], m.Not(watched)) // the packets for which this check is the first that fails
 			watched = m.Or(watched, m.failed[check])
 		}
 	}
@@ -114,12 +114,12 @@ func (m *meaning) rules() {
 	}
 }
 
-// rule is whether all that a rule asks for holds. Where open holds no earlier rule has decided.
+// rule returns a formula that holds if all tests of a rule hold. It is used for the packets for which open holds: no earlier rule has decided these.
 func (m *meaning) rule(i int, r *ir.Rule, open *smt.Term) *smt.Term {
 	out := m.True()
 	for _, f := range r.Match {
 		if f.Field == packet.State && m.tellsReplies(r) {
-			continue // is asked of what has left: see holds
+			continue // this test uses packets that have left the host: see holds
 		}
 		if out = m.And(out, m.has(f)); out.IsFalse() {
 			return out
@@ -137,10 +137,10 @@ func (m *meaning) rule(i int, r *ir.Rule, open *smt.Term) *smt.Term {
 	return m.holds(i, r, out, m.And(open, out))
 }
 
-// tellsReplies is whether a rule is told by what has left whether a packet is a reply; netfilter asks conntrack.
+// tellsReplies reports whether a rule recognizes replies by the packets that have left the host. netfilter uses conntrack instead.
 func (m *meaning) tellsReplies(r *ir.Rule) bool { return r.Reply && m.world.netfilter == nil }
 
-// holds adds what a rule asks for beside addresses and fields. What lies outside of the frame is a variable, or what world says of it.
+// holds adds the tests of a rule besides tests of addresses and fields. Tests of state outside of the frame are variables, or formulas of world.
 func (m *meaning) holds(i int, r *ir.Rule, out, open *smt.Term) *smt.Term {
 	free := func(what string) {
 		out = m.And(out, m.Var(fmt.Sprintf("%s.%d", what, i), 0))
@@ -188,10 +188,10 @@ func (m *meaning) holds(i int, r *ir.Rule, out, open *smt.Term) *smt.Term {
 	return m.And(out, over)
 }
 
-// exceeded is whether a packet exceeds a limit.
+// exceeded returns a formula that holds if a packet exceeds a limit.
 func (m *meaning) exceeded(limit int) *smt.Term { return m.Var(fmt.Sprintf("over.%d", limit), 0) }
 
-// address is whether an address is in sets, as a rule asks.
+// address returns a formula that holds if an address is in the sets of a rule's test.
 func (m *meaning) address(a ir.AddrMatch, destination bool) *smt.Term {
 	in := m.False()
 	var static []int
@@ -211,7 +211,8 @@ func (m *meaning) address(a ir.AddrMatch, destination bool) *smt.Term {
 	return in
 }
 
-// static is whether an address is in any of some static sets. The class tells of a source; of a destination of a frame nothing is known.
+// static returns a formula that holds if an address is in any of the static sets. For a source, the class determines this. For the destination of a
+// frame, nothing is known.
 func (m *meaning) static(sets []int, destination bool) *smt.Term {
 	if m.world.netfilter != nil {
 		in := m.False()
@@ -229,10 +230,11 @@ func (m *meaning) static(sets []int, destination bool) *smt.Term {
 	if destination {
 		side = "destination"
 	}
-	return m.Var(fmt.Sprintf("%s_in_%v", side, sets), 0) // any: the entry leaves it to general()
+	return m.Var(fmt.Sprintf("%s_in_%v", side, sets), 0) // arbitrary, because the entry leaves the destination to general()
 }
 
-// member is whether a dynamic set has an address: its memory has, by the same function that the program asks.
+// member returns a formula that holds if an address is in a dynamic set. It looks up the address in the memory of the set, with the program's
+// function.
 func (m *meaning) member(set int, destination bool) *smt.Term {
 	bytes := m.source
 	if destination {

@@ -13,16 +13,16 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// mutant is the code, or a table, with one mistake.
+// mutant is a copy of the code or of a table with one mistake.
 type mutant struct {
 	class string
-	at    int // the instruction; -1 is a table
+	at    int // the instruction; -1: the mistake is in a table
 	text  string
-	code  asm.Instructions  // nil: the tables are others
-	table map[string][]byte // nil: the code is another
+	code  asm.Instructions  // nil: the mistake is in the tables
+	table map[string][]byte // nil: the mistake is in the code
 }
 
-// inverted are conditions and their opposites, and near those that differ by one.
+// inverted maps conditions to their opposites. near maps conditions to conditions that differ for one value.
 var (
 	inverted = map[asm.JumpOp]asm.JumpOp{
 		asm.JEq: asm.JNE, asm.JNE: asm.JEq, asm.JGT: asm.JLE, asm.JLE: asm.JGT, asm.JGE: asm.JLT, asm.JLT: asm.JGE, asm.JSGE: asm.JSLT, asm.JSGT: asm.JSLE,
@@ -30,7 +30,7 @@ var (
 	near = map[asm.JumpOp]asm.JumpOp{asm.JGT: asm.JGE, asm.JGE: asm.JGT, asm.JLT: asm.JLE, asm.JLE: asm.JLT, asm.JSet: asm.JEq}
 )
 
-// mutantsOf are all mutants of an instruction.
+// mutantsOf returns all mutants of an instruction.
 func mutantsOf(code asm.Instructions, at int) (list []mutant) {
 	in := code[at]
 	add := func(class, text string, change func(*asm.Instruction)) {
@@ -93,14 +93,14 @@ func mutantsOf(code asm.Instructions, at int) (list []mutant) {
 	return list
 }
 
-// nop makes an instruction a jump to the next.
+// nop replaces an instruction by a jump to the next instruction.
 func nop(i *asm.Instruction) {
 	meta := i.Metadata
 	*i = asm.Instruction{OpCode: asm.Ja.Op(asm.ImmSource), Metadata: meta}
 	*i = i.WithReference("")
 }
 
-// targets are mutants of a jump that leads elsewhere: where the jumps before and behind it lead, and to the next instruction.
+// targets returns mutants of a jump with another target: the targets of the jumps before and after the jump, and the next instruction.
 func targets(code asm.Instructions, at int) (list []mutant) {
 	to := func(label string) {
 		if label == "" || label == code[at].Reference() {
@@ -123,7 +123,7 @@ func targets(code asm.Instructions, at int) (list []mutant) {
 	return append(list, mutant{class: "missing", at: at, text: fmt.Sprintf("instruction %d, %v: no jump", at, code[at]), code: changed})
 }
 
-// tableMutant changes a byte of a table that is not 0, or the byte beside it.
+// tableMutant changes a byte of a table that is not 0, or a neighbor of such a byte.
 func (s *Subject) tableMutant(r *rand.Rand) (m mutant, ok bool) {
 	names := slices.Sorted(maps.Keys(s.world.tables.memory))
 	for range 100 {
@@ -148,21 +148,21 @@ func (s *Subject) tableMutant(r *rand.Rand) (m mutant, ok bool) {
 	return m, false
 }
 
-// tableMaps are the maps of which the proof reads the content.
+// tableMaps are the maps whose content the proof reads.
 var tableMaps = map[string]bool{
 	image.Listed: true, image.Reflectors: true, image.Filter4: true, image.Filter6: true, image.HostFilter4: true, image.Index4: true,
 	image.Background4: true, image.Lines4: true, image.Full4: true, image.Hosts4: true, image.HostClasses4: true, image.Buckets6: true,
 }
 
-// MutantCounts are what became of the mutants of a class.
+// MutantCounts contains the results for the mutants of a class.
 type MutantCounts struct {
 	Made       int `json:"made"`
-	Caught     int `json:"caught"`     // a frame was found, or the code is none that the verifier takes
-	Equivalent int `json:"equivalent"` // proved: it decides no frame otherwise, though it may leave more to general()
+	Caught     int `json:"caught"`     // number of mutants for which a frame was found, or whose code the verifier would refuse
+	Equivalent int `json:"equivalent"` // number of mutants that were proved to decide every frame as before; they may leave more frames to general()
 	GaveUp     int `json:"gave-up"`
 }
 
-// Mutants makes n mutants, and proves or refutes each. gaveUp names those for which z3 has found no answer.
+// Mutants makes n mutants, and proves or refutes each. gaveUp contains the mutants for which z3 found no answer.
 func (s *Subject) Mutants(ctx context.Context, l smt.Limits, n int, r *rand.Rand) (counts map[string]*MutantCounts, gaveUp []string, err error) {
 	reached, err := s.reached()
 	if err != nil {
@@ -175,13 +175,14 @@ func (s *Subject) Mutants(ctx context.Context, l smt.Limits, n int, r *rand.Rand
 	return counts, gaveUp, err
 }
 
-// tried is a mutant that was drawn. refute looks for what it decides wrongly, and says why it has given up, if more than z3 is to be named.
+// tried is a randomly chosen mutant. refute searches for a wrong decision. If refute gives up, it may return a reason in addition to z3's.
 type tried struct {
 	class, text string
 	refute      func() (smt.Answer, string)
 }
 
-// makeMutants draws n mutants, and proves or refutes each. harmless names those that are proved, and gaveUp those of which neither was possible.
+// makeMutants makes n mutants with draw, and proves or refutes each. harmless contains the proved ones. gaveUp contains those that could be neither
+// proved nor refuted.
 func makeMutants(ctx context.Context, n int, draw func() (tried, bool)) (counts map[string]*MutantCounts, harmless, gaveUp []string, err error) {
 	counts = map[string]*MutantCounts{}
 	for range n {
@@ -215,10 +216,10 @@ func makeMutants(ctx context.Context, n int, draw func() (tried, bool)) (counts 
 	return counts, harmless, gaveUp, nil
 }
 
-// tableShare is one in how many mutants is of a table: each has all tables proved anew.
+// tableShare is the share of mutants of tables: one mutant in this number. It is small because all tables are proved again for each such mutant.
 const tableShare = 32
 
-// mutant draws one: of an instruction that some frame reaches, or one in tableShare of a table.
+// mutant returns a random mutant: of an instruction that at least one frame reaches, or, once in tableShare, of a table.
 func (s *Subject) mutant(r *rand.Rand, reached map[int][]kind) (mutant, bool) {
 	if r.IntN(tableShare) == 0 {
 		if m, ok := s.tableMutant(r); ok {
@@ -234,7 +235,7 @@ func (s *Subject) mutant(r *rand.Rand, reached map[int][]kind) (mutant, bool) {
 	return mutant{}, false
 }
 
-// reached are the kinds of frames that come to each instruction.
+// reached returns, for each instruction, the kinds of frames that reach it.
 func (s *Subject) reached() (map[int][]kind, error) {
 	out := map[int][]kind{}
 	for _, k := range kinds() {
@@ -249,7 +250,7 @@ func (s *Subject) reached() (map[int][]kind, error) {
 	return out, nil
 }
 
-// refute looks for a frame that a mutant decides wrongly. Code that the model cannot execute at all is none that the verifier takes.
+// refute searches for a frame that a mutant decides wrongly. If the model cannot execute the code, the verifier would refuse the code.
 func (s *Subject) refute(ctx context.Context, l smt.Limits, m mutant, reached map[int][]kind) smt.Answer {
 	changed, list := *s, kinds()
 	if m.code != nil {
@@ -282,7 +283,7 @@ func (s *Subject) refute(ctx context.Context, l smt.Limits, m mutant, reached ma
 			answer = a
 		}
 	}
-	if m.code != nil && len(list) > 2 { // it is before the rules, where kinds of frames are told apart
+	if m.code != nil && len(list) > 2 { // the instruction comes before the rules, where the code distinguishes the kinds of frames
 		if o := changed.Outside(ctx, l); o.Answer != smt.Unsatisfiable {
 			return o.Answer
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// mutated are policies of which mutants are made: together they have all that the entry does.
+// mutated are policies of which mutants are made. Together they use all parts of the entry.
 var mutated = []string{
 	"default: drop\nreplies: drop\nchecks: standard\nrules: [{name: web, port: [tcp/80, tcp/443], then: pass}, {name: dns, port: udp/53, then: pass}]\n",
 	"default: drop\nreplies: drop\nchecks: off\nsets: {bad: [192.0.2.0/24, 198.51.100.7, '2001:db8::/32'], live: {dynamic: true, max: 100}}\n" +
@@ -25,7 +25,7 @@ var mutated = []string{
 	"default: drop\nreplies: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n",
 }
 
-// saysNo fails the test unless some mutants were caught, and none given up.
+// saysNo fails the test unless some mutants were caught, and z3 gave up for none.
 func saysNo(t *testing.T, counts map[string]*MutantCounts, gaveUp []string) {
 	t.Helper()
 	caught := 0
@@ -38,8 +38,8 @@ func saysNo(t *testing.T, counts map[string]*MutantCounts, gaveUp []string) {
 	}
 }
 
-// TestMutants has the solver say no: mutants of the code and the tables are told from them by a frame, or are proved to decide nothing otherwise.
-// FLOODWALL_MUTANTS is how many are made of each policy.
+// TestMutants checks that the solver finds mistakes. For each mutant of the code and the tables it must find a frame that shows the difference, or
+// prove that the mutant decides every frame as before. FLOODWALL_MUTANTS is the number of mutants of each policy.
 func TestMutants(t *testing.T) {
 	requireSolver(t)
 	n := 2
@@ -63,7 +63,8 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestCounterexample shows a mistake in the code as a packet: port 444 in the place of 443 is told apart by a packet to one of them.
+// TestCounterexample checks that a mistake in the code is shown as a packet. The code has port 444 instead of 443, so the packet must go to one of
+// these two ports.
 func TestCounterexample(t *testing.T) {
 	requireSolver(t)
 	s, err := subjectOf("policy.yaml", "devices: [eth0]\n"+mutated[0], false)

@@ -15,10 +15,10 @@ import (
 // ruleMaps are the tables that the proof of the rules reads.
 var ruleMaps = []string{image.Index, image.Rows, image.Results, image.Masks, image.Conditions}
 
-// MutantsOfRules makes n mutants of decide() and of the tables of the rules, and proves or refutes each. harmless names those that are proved, and gaveUp
-// those for which z3 has found no answer.
+// MutantsOfRules makes n mutants of decide() and of the tables of the rules, and proves or refutes each. harmless contains the proved mutants. gaveUp
+// contains the mutants for which z3 found no answer.
 func (s *Subject) MutantsOfRules(ctx context.Context, l smt.Limits, n int, r *rand.Rand) (counts map[string]*MutantCounts, harmless, gaveUp []string, err error) {
-	reached := map[int][]bool{} // by instruction, the families whose packets come to it
+	reached := map[int][]bool{} // by instruction: the families whose packets reach it
 	samples := map[bool][]*smt.Model{}
 	for _, v6 := range []bool{false, true} {
 		q, err := s.rulesQuery(v6, s.rules, nil)
@@ -43,7 +43,7 @@ func (s *Subject) MutantsOfRules(ctx context.Context, l smt.Limits, n int, r *ra
 	})
 }
 
-// mutantOfRules draws one: one in four is of a table, if there is any.
+// mutantOfRules returns a random mutant. One mutant in four is of a table, if there is any table.
 func (s *Subject) mutantOfRules(r *rand.Rand, places []int) (mutant, bool) {
 	if r.IntN(4) == 0 {
 		if m, ok := s.ruleTableMutant(r); ok {
@@ -58,7 +58,8 @@ func (s *Subject) mutantOfRules(r *rand.Rand, places []int) (mutant, bool) {
 	return mutant{}, false
 }
 
-// ruleTableMutant changes a bit of a byte, most often of one that is not 0. The map of conditions is small, so each is drawn as often as any other.
+// ruleTableMutant changes a bit of a byte in a table, usually of a byte that is not 0. It chooses each map with the same probability, because the map
+// of conditions is small.
 func (s *Subject) ruleTableMutant(r *rand.Rand) (m mutant, ok bool) {
 	memory := s.world.tables.memory
 	names := slices.DeleteFunc(slices.Clone(ruleMaps), func(name string) bool { return len(memory[name]) == 0 })
@@ -80,8 +81,8 @@ func (s *Subject) ruleTableMutant(r *rand.Rand) (m mutant, ok bool) {
 	return mutant{class: "table word", at: -1, text: fmt.Sprintf("%s: bit %d of byte %d", name, bit, at), table: changed}, true
 }
 
-// refuteRules looks for a packet that a mutant decides wrongly. Code that the model cannot execute is none that the verifier takes, and tables that it cannot
-// read are none of these rules.
+// refuteRules searches for a packet that a mutant decides wrongly. If the model cannot execute the code, the verifier would refuse the code. If the
+// model cannot read the tables, they are not tables of these rules.
 func (s *Subject) refuteRules(ctx context.Context, l smt.Limits, m mutant, families []bool, samples map[bool][]*smt.Model) smt.Answer {
 	changed := *s
 	if m.code != nil {
@@ -92,7 +93,7 @@ func (s *Subject) refuteRules(ctx context.Context, l smt.Limits, m mutant, famil
 		changed.world = &world
 	}
 	for _, v6 := range families {
-		for _, sample := range samples[v6] { // sooner found than by z3
+		for _, sample := range samples[v6] { // faster than z3
 			q, err := changed.rulesQuery(v6, changed.rules, sample)
 			if err != nil || q.differ.IsTrue() {
 				return smt.Satisfiable
@@ -119,7 +120,7 @@ func (s *Subject) refuteRules(ctx context.Context, l smt.Limits, m mutant, famil
 	return answer
 }
 
-// samples are packets of each of some rules, and one of none.
+// samples returns packets that match rules: one packet for each of several rules, and one that no rule matches.
 func (q *rulesQuery) samples(ctx context.Context, l smt.Limits) (list []*smt.Model, err error) {
 	const most = 24
 	n := len(q.run.meaning.program.Rules)
@@ -136,7 +137,7 @@ func (q *rulesQuery) samples(ctx context.Context, l smt.Limits) (list []*smt.Mod
 	return list, nil
 }
 
-// Add adds the counts of others.
+// Add adds the counts of another MutantCounts.
 func (c *MutantCounts) Add(o *MutantCounts) {
 	c.Made, c.Caught, c.Equivalent, c.GaveUp = c.Made+o.Made, c.Caught+o.Caught, c.Equivalent+o.Equivalent, c.GaveUp+o.GaveUp
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// mutatedRules are policies whose rules have mutants made of them: together they have all that decide() does, in both forms.
+// mutatedRules are policies with rules of which mutants are made. Together they use all parts of decide(), in both forms of its code.
 var mutatedRules = []struct {
 	form xdp.Form
 	text string
@@ -34,7 +34,7 @@ var mutatedRules = []struct {
 	{xdp.Tables, manyRules()},
 }
 
-// manyRules are more than fit into a word, so that the code looks into words by their summary.
+// manyRules returns more rules than a word has bits. The code then uses a summary to find words that are not 0.
 func manyRules() string {
 	var b strings.Builder
 	b.WriteString("default: drop\nreplies: drop\nrules:\n")
@@ -62,10 +62,11 @@ func rulesSubject(t *testing.T, form xdp.Form, text string) *Subject {
 	return s
 }
 
-// TestMutantsOfRules has the solver say no to mutants of decide() and of the tables of rules. FLOODWALL_MUTANTS is how many are made of each policy.
+// TestMutantsOfRules checks that the solver finds mutants of decide() and of the tables of rules. FLOODWALL_MUTANTS is the number of mutants of each
+// policy.
 func TestMutantsOfRules(t *testing.T) {
 	requireSolver(t)
-	n, list := 3, mutatedRules[:3] // the last takes seconds before its first mutant
+	n, list := 3, mutatedRules[:3] // the last policy takes seconds before its first mutant
 	if text := os.Getenv("FLOODWALL_MUTANTS"); text != "" {
 		n, _ = strconv.Atoi(text)
 		list = mutatedRules
@@ -83,7 +84,7 @@ func TestMutantsOfRules(t *testing.T) {
 	}
 }
 
-// TestCounterexampleOfRules shows a mistake in decide() by the fields of a packet: port 444 in the place of 443.
+// TestCounterexampleOfRules checks that a mistake in decide() is shown by the fields of a packet. The code has port 444 instead of 443.
 func TestCounterexampleOfRules(t *testing.T) {
 	requireSolver(t)
 	s := rulesSubject(t, xdp.Straight, mutatedRules[0].text)

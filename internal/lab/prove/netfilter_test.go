@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// netfilterOf makes a policy a table of nftables. refused is why the compiler does not.
+// netfilterOf compiles a policy to a table of nftables. refused is the reason if the compiler refuses it.
 func netfilterOf(t *testing.T, file, text string) (n *Netfilter, refused error) {
 	t.Helper()
 	pl, compiled, err := planOf(file, text, plan.TargetNftables)
@@ -31,7 +31,7 @@ func netfilterOf(t *testing.T, file, text string) (n *Netfilter, refused error) 
 	return n, err
 }
 
-// netProved proves a table, and fails the test where a packet tells it from the policy. It reports whether all of it was proved.
+// netProved proves a table, and fails the test if a packet shows a difference to the policy. It reports whether the whole table was proved.
 func netProved(t *testing.T, name string, n *Netfilter) bool {
 	t.Helper()
 	r, err := n.Prove(context.Background(), smt.Limits{Time: limit}, nil)
@@ -42,13 +42,14 @@ func netProved(t *testing.T, name string, n *Netfilter) bool {
 	return r.Proved()
 }
 
-// shortNet are policies of testdata/good that together have most of what a table has, and are proved in seconds.
+// shortNet are policies of testdata/good that together use most parts of a table, and are proved in seconds.
 var shortNet = []string{"checks.yaml", "connections.yaml"}
 
-// netProxied has SYNPROXY.
+// netProxied is a policy with SYNPROXY.
 const netProxied = "default: pass\nreplies: drop\nchecks: off\nservices: [{name: web, port: tcp/80, syn: {mode: router}}]\n"
 
-// TestNetfilterParts proves the tables of which mutants are made, and one with SYNPROXY; without FLOODWALL_PROVE that alone.
+// TestNetfilterParts proves the tables of which mutants are made, and one with SYNPROXY. Without FLOODWALL_PROVE it proves only the table with
+// SYNPROXY.
 func TestNetfilterParts(t *testing.T) {
 	requireSolver(t)
 	testutil.RequireTool(t, "nft")
@@ -68,7 +69,7 @@ func TestNetfilterParts(t *testing.T) {
 	}
 }
 
-// TestNetfilterPolicies proves the tables of the good policies of the policy's tests; without FLOODWALL_PROVE a few.
+// TestNetfilterPolicies proves the tables of the good policies of the policy's tests. Without FLOODWALL_PROVE it proves only a few.
 func TestNetfilterPolicies(t *testing.T) {
 	requireSolver(t)
 	testutil.RequireTool(t, "nft")
@@ -76,7 +77,8 @@ func TestNetfilterPolicies(t *testing.T) {
 	provedTables(t, goodPolicies(t, shortNet))
 }
 
-// TestNetfilterDocuments proves the tables of the policies in the documents and guides that are whole; without FLOODWALL_PROVE those of two.
+// TestNetfilterDocuments proves the tables of the complete policies in the documents and guides. Without FLOODWALL_PROVE it proves those of two
+// documents.
 func TestNetfilterDocuments(t *testing.T) {
 	requireSolver(t)
 	testutil.RequireTool(t, "nft")
@@ -84,7 +86,7 @@ func TestNetfilterDocuments(t *testing.T) {
 	provedTables(t, documents(t))
 }
 
-// provedTables proves the tables of policies, and fails the test where one is not proved that the compiler takes.
+// provedTables proves the tables of policies. It fails the test if the compiler accepts a table that is not proved.
 func provedTables(t *testing.T, list []document) {
 	t.Helper()
 	var proved, refused, open int
@@ -104,7 +106,7 @@ func provedTables(t *testing.T, list []document) {
 	t.Logf("%d proved, %d refused by the compiler, %d not proved", proved, refused, open)
 }
 
-// TestNetfilterRandom proves the tables of random policies with states, limits and rejections, FLOODWALL_PROVE of them; without, two.
+// TestNetfilterRandom proves the tables of random policies with states, limits and rejections. FLOODWALL_PROVE is their number; without it, two.
 func TestNetfilterRandom(t *testing.T) {
 	requireSolver(t)
 	testutil.RequireTool(t, "nft")
@@ -140,8 +142,8 @@ func TestNetfilterRandom(t *testing.T) {
 	t.Logf("%d proved, %d refused by the compiler, %d not proved", proved, refused, open)
 }
 
-// stateful is a random policy, some of whose own rules ask for a state or a limit, reject or only observe. Those that are built in stay: the second of
-// a pair has the tests of the first.
+// stateful returns a random policy. Some of its own rules test a state or a limit, reject or only observe. Built-in rules stay unchanged, because the
+// second rule of a pair must have the tests of the first.
 func stateful(t *testing.T, r *rand.Rand, rules int) *subject.Subject {
 	t.Helper()
 	text, _, _ := subject.RandomPolicy(t, r, rules)

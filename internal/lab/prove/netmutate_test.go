@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// netMutated are policies of whose tables mutants are made: together they have all that a table has.
+// netMutated are policies of whose tables mutants are made. Together they use all parts of a table.
 var netMutated = []string{
 	"default: drop\nchecks: standard\nrules: [{name: web, port: [tcp/80, tcp/443], then: pass}, {name: dns, port: udp/53, then: reject}]\n",
 	"default: pass\nchecks: off\nsets: {bad: [192.0.2.0/24, 198.51.100.7, '2001:db8::/32'], live: {dynamic: true, max: 100}}\n" +
@@ -37,7 +37,7 @@ rules:
 `,
 }
 
-// manyPorts are so many rules that verdict maps select them.
+// manyPorts returns so many rules that the compiler uses verdict maps.
 func manyPorts() string {
 	var b strings.Builder
 	for i := range 24 {
@@ -46,8 +46,8 @@ func manyPorts() string {
 	return b.String()
 }
 
-// TestNetfilterMutants has the solver say no: mutants of the tables are told from the policy by a packet, or are proved to decide nothing otherwise.
-// FLOODWALL_MUTANTS is how many are made of each policy; without, 4 of every second one.
+// TestNetfilterMutants checks that the solver finds mistakes. For each mutant of the tables it must find a packet that shows the difference, or prove
+// that the mutant decides every packet as before. FLOODWALL_MUTANTS is the number of mutants of each policy; without it, 4 of every second policy.
 func TestNetfilterMutants(t *testing.T) {
 	requireSolver(t)
 	testutil.RequireTool(t, "nft")
@@ -57,7 +57,7 @@ func TestNetfilterMutants(t *testing.T) {
 		n, _ = strconv.Atoi(whole)
 	}
 	for i, text := range netMutated {
-		if whole == "" && i%2 == 0 { // those take longer
+		if whole == "" && i%2 == 0 { // the proof of this policy takes longer than that of the others
 			continue
 		}
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -76,7 +76,8 @@ func TestNetfilterMutants(t *testing.T) {
 	}
 }
 
-// TestNetfilterCounterexample shows a mistake in a table as a packet: port 444 in the place of 443 is told apart by a packet to one of them.
+// TestNetfilterCounterexample checks that a mistake in a table is shown as a packet. The table has port 444 instead of 443, so the packet must go to
+// one of these two ports.
 func TestNetfilterCounterexample(t *testing.T) {
 	requireSolver(t)
 	testutil.RequireTool(t, "nft")
@@ -105,7 +106,7 @@ func TestNetfilterCounterexample(t *testing.T) {
 	}
 }
 
-// TestNetfilterAssumptions has some packet of each kind that the claim is about: assumptions that contradict each other would prove anything.
+// TestNetfilterAssumptions checks that the assumptions allow some packet of each kind. Assumptions that contradict each other would prove anything.
 func TestNetfilterAssumptions(t *testing.T) {
 	requireSolver(t)
 	testutil.RequireTool(t, "nft")

@@ -8,8 +8,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Notation describes a frame as `floodwall explain` takes it. It is exact where what it describes is decoded as the frame is: if not, ok is false
-// and the frame has to be given as bytes.
+// Notation returns a description of a frame in the notation of `floodwall explain`. ok is true if a packet with this description is decoded like the
+// frame. If ok is false, the frame must be given as bytes.
 func Notation(frame []byte) (text string, ok bool) {
 	pkt := packet.Decode(frame)
 	if pkt.Kind != packet.IP {
@@ -77,7 +77,7 @@ func linkBytes(v *[packet.NumKeys]uint32) int {
 	return 14
 }
 
-// tcpWords are the flags and the numbers of a TCP header, and its options in hex digits.
+// tcpWords returns the flags and the numbers of a TCP header, and its options in hex digits.
 func tcpWords(pkt *packet.Packet) []string {
 	h := pkt.L4
 	flags := ""

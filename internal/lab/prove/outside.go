@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// Outside proves that the entry decides no frame of another kind than the usual ones.
+// Outside proves that the entry decides only usual frames, and leaves all others to general().
 func (s *Subject) Outside(ctx context.Context, l smt.Limits) (r Result) {
 	start := time.Now()
 	r.Kind = "all other frames"
@@ -20,7 +20,7 @@ func (s *Subject) Outside(ctx context.Context, l smt.Limits) (r Result) {
 	c := smt.New()
 	f := newFrame(c, nil)
 	w := *s.world
-	w.decoded = decode(c, f, kind{proto: protoUDP}) // for what functions return, which is not asked here
+	w.decoded = decode(c, f, kind{proto: protoUDP}) // this is for the results of functions, which do not matter here
 	usual := c.False()
 	for _, k := range kinds() {
 		is := c.True()
@@ -35,7 +35,7 @@ func (s *Subject) Outside(ctx context.Context, l smt.Limits) (r Result) {
 	}
 	other := c.Not(usual)
 	m := &machine{Context: c, frame: f, world: &w, code: resolved}
-	m.feasible = func(cond *smt.Term) bool { // so that the rules of usual frames are not looked at, to which no other comes
+	m.feasible = func(cond *smt.Term) bool { // excludes the rules for usual frames, because no other frame reaches them
 		answer, _, err := c.Solve(ctx, l, c.And(cond, other))
 		return answer != smt.Unsatisfiable || err != nil
 	}

@@ -8,21 +8,21 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// decoded is packet.Decode of a frame of a kind: the fields, the addresses and the failed checks as formulas. It follows the RFCs and
-// packet.Decode, and nothing of the compiler. TestDecoded compares it with packet.Decode.
+// decoded is the result of packet.Decode for a frame of a kind: the fields, the addresses and the failed checks as formulas. It follows the RFCs and
+// packet.Decode, and uses nothing of the compiler. TestDecoded compares it with packet.Decode.
 type decoded struct {
 	*smt.Context
 	frame *frame
 	kind  kind
 
-	usual     *smt.Term // no fragment; what follows holds of usual frames only
+	usual     *smt.Term // the frame is no fragment; all other formulas hold only for such frames
 	malformed *smt.Term
 	failed    [packet.NumChecks]*smt.Term
 	field     [packet.NumKeys]*smt.Term // of 32 bits
 	source    []*smt.Term               // the bytes of the addresses
 	dest      []*smt.Term
 	total     *smt.Term // the length of the IP packet, 32 bits
-	rest      *smt.Term // of the bytes behind the IP header that are there, 32 bits
+	rest      *smt.Term // the available bytes after the IP header, 32 bits
 	payload   int       // the offset of the L4 header
 }
 
@@ -41,7 +41,7 @@ func decode(c *smt.Context, f *frame, k kind) *decoded {
 	} {
 		d.field[none.field] = d.n(none.value)
 	}
-	d.field[packet.State] = c.Var("state", 32) // no frame tells
+	d.field[packet.State] = c.Var("state", 32) // arbitrary, because the frame does not determine the state
 	d.fail(packet.SourceMAC, d.bit(6, 0))
 	if k.tagged {
 		d.field[packet.VLAN] = d.word(c.BitAnd(f.number(14, 2), c.Const(16, 0x0fff)))
@@ -62,7 +62,7 @@ func decode(c *smt.Context, f *frame, k kind) *decoded {
 	default:
 		d.icmp()
 	}
-	for check := range d.failed { // of a packet without a readable header nothing else is read
+	for check := range d.failed { // no other field of a packet without a readable header is read
 		switch packet.Check(check) {
 		case packet.Truncated, packet.IPHeader, packet.SourceMAC:
 		default:
@@ -79,22 +79,22 @@ func flag(v bool) uint64 {
 	return 0
 }
 
-// n is a number of 32 bits, and word a shorter one as such a number.
+// n returns a 32-bit constant. word extends a shorter number to 32 bits.
 func (d *decoded) n(v uint64) *smt.Term             { return d.Const(32, v) }
 func (d *decoded) word(t *smt.Term) *smt.Term       { return d.ZExt(t, 32) }
 func (d *decoded) at(place, size int) *smt.Term     { return d.frame.number(place, size) }
 func (d *decoded) l4(place, size int) *smt.Term     { return d.frame.number(d.payload+place, size) }
 func (d *decoded) fail(c packet.Check, t *smt.Term) { d.failed[c] = d.Or(d.failed[c], t) }
 
-// is is whether a number has a value.
+// is returns a formula that holds if a number has a value.
 func (d *decoded) is(t *smt.Term, v uint64) *smt.Term { return d.Eq(t, d.Const(t.Width, v)) }
 
-// bit is whether a bit of a byte is set.
+// bit returns a formula that holds if a bit of a byte is set.
 func (d *decoded) bit(place int, number uint8) *smt.Term {
 	return d.is(d.Extract(d.frame.byte(place), number, 1), 1)
 }
 
-// behind is how many bytes of the frame are behind a place, 0 if it ends before.
+// behind returns the number of the frame's bytes after an offset; 0 if the frame ends before the offset.
 func (d *decoded) behind(place int) *smt.Term {
 	length, at := d.Extract(d.frame.length, 0, 32), d.n(uint64(place))
 	return d.Ite(d.ULT(length, at), d.n(0), d.Sub(length, at))
@@ -123,8 +123,8 @@ func (d *decoded) ipv4() {
 	d.rest = d.Sub(whole, d.n(20))
 }
 
-// wholeHeader is whether the checksum of an IPv4 header without options is right (RFC 1071): the sum of its words, in any byte order, is a
-// multiple of 2^16-1. As z3 cannot prove division tests of 64 bits, the test by multiplication with the inverse is the definition here.
+// wholeHeader returns a formula that holds if the checksum of an IPv4 header without options is right (RFC 1071): the sum of the header's words, in
+// any byte order, is a multiple of 2^16-1. z3 cannot prove tests of divisibility with 64 bits, so the formula multiplies with the inverse instead.
 // TestChecksum compares it with packet.Decode.
 func (d *decoded) wholeHeader(ip int) *smt.Term {
 	const (
@@ -161,7 +161,7 @@ func (d *decoded) bytes(at, n int) (list []*smt.Term) {
 	return list
 }
 
-// halves are an address as two numbers of 64 bits, IPv4 in its mapped form.
+// halves returns an address as two 64-bit numbers. IPv4 is in mapped form.
 func (d *decoded) halves(a []*smt.Term) (hi, lo *smt.Term) {
 	if len(a) == 4 {
 		return d.Const(64, 0), d.Concat(d.Const(32, 0xffff), d.joined(a))
@@ -177,7 +177,7 @@ func (d *decoded) joined(bytes []*smt.Term) *smt.Term {
 	return t
 }
 
-// within is whether an address is in a prefix.
+// within returns a formula that holds if an address is in a prefix.
 func (d *decoded) within(a []*smt.Term, p netip.Prefix) *smt.Term {
 	want := p.Addr().AsSlice()
 	if len(want) != len(a) {
@@ -200,7 +200,7 @@ func (d *decoded) withinAny(a []*smt.Term, list []netip.Prefix) *smt.Term {
 	return out
 }
 
-// addresses makes the checks of addresses.
+// addresses evaluates the checks of addresses.
 func (d *decoded) addresses() {
 	same := d.True()
 	for i := range d.source {
@@ -210,7 +210,7 @@ func (d *decoded) addresses() {
 	d.fail(packet.SourceAddress, d.withinAny(d.source, packet.InvalidSources))
 	nat64 := d.within(d.source, netip.MustParsePrefix("64:ff9b::/96"))
 	none := d.Or(d.within(d.source, netip.MustParsePrefix("::/128")), d.within(d.source, netip.MustParsePrefix("fe80::/10")))
-	starts := d.False() // who is about to get an address, or only speaks to the link
+	starts := d.False() // holds if the sender requests an address, or communicates only on the link
 	switch d.kind.proto {
 	case protoUDP:
 		starts = d.Or(none, d.within(d.source, netip.MustParsePrefix("0.0.0.0/32")))
@@ -220,14 +220,14 @@ func (d *decoded) addresses() {
 	d.fail(packet.BogonSource, d.And(d.withinAny(d.source, packet.Bogons), d.Not(nat64), d.Not(starts)))
 }
 
-// whole is whether a header of some bytes is there; what is shorter fails a check.
+// whole returns a formula that holds if a header of the given length is complete. An incomplete header fails a check.
 func (d *decoded) whole(header uint64) *smt.Term {
 	whole := d.ULE(d.n(header), d.rest)
 	d.fail(packet.Truncated, d.Not(whole))
 	return whole
 }
 
-// ports reads both ports where the header is there.
+// ports reads both ports if the header is complete.
 func (d *decoded) ports(whole *smt.Term, base uint64) {
 	none := d.n(packet.PortNone)
 	d.field[packet.SPort] = d.Ite(whole, d.Concat(d.Const(16, base>>16), d.l4(0, 2)), none)
@@ -238,7 +238,7 @@ func (d *decoded) ports(whole *smt.Term, base uint64) {
 func (d *decoded) udp() {
 	whole := d.whole(8)
 	d.ports(whole, packet.PortUDP)
-	d.field[packet.DNS] = d.Ite(whole, d.Var("dns", 32), d.n(packet.DNSNone)) // any: nothing that the entry decides depends on it
+	d.field[packet.DNS] = d.Ite(whole, d.Var("dns", 32), d.n(packet.DNSNone)) // arbitrary: no decision of the entry depends on it
 	d.field[packet.Verified] = d.word(d.Var("verified", 1))
 	size := d.word(d.l4(4, 2))
 	d.fail(packet.UDPLength, d.And(whole, d.Or(d.ULT(size, d.n(8)), d.ULT(d.rest, size))))
@@ -254,7 +254,7 @@ func (d *decoded) udp() {
 	}
 }
 
-// otherProtocol is what is known of a packet of another protocol.
+// otherProtocol sets the fields of a packet of another protocol.
 func (d *decoded) otherProtocol() {
 	proto := d.word(d.frame.byte(d.kind.protoAt()))
 	d.field[packet.Proto] = proto
@@ -279,7 +279,7 @@ func (d *decoded) icmp() {
 	d.fail(packet.ICMPLarge, d.And(whole, d.is(of, echo), d.ULT(d.n(1024), d.field[packet.Length])))
 }
 
-// has is whether a field has a value that a rule asks for.
+// has returns a formula that holds if a field has one of a rule's values.
 func (d *decoded) has(m ir.Match) *smt.Term {
 	out := d.False()
 	v := d.field[m.Field]

@@ -11,7 +11,7 @@ const (
 	flagACK = 4
 )
 
-const mostOptions = 40 // bytes: 15 units of 4, less the header
+const mostOptions = 40 // bytes: 15 units of 4, minus the header
 
 // tcp reads a TCP header (RFC 9293).
 func (d *decoded) tcp() {
@@ -43,14 +43,14 @@ func (d *decoded) tcp() {
 	d.fail(packet.SYNNoMSS, d.And(read, d.Not(mss)))
 }
 
-// layout is a header of TCP of which the length and some bytes of options are known. Of these headers the options are read; of all others any result
-// is assumed. z3 could not follow a list of 40 bytes whose every length is open.
+// layout is a form of TCP header: a length, and known bytes of options. The model reads the options of headers with a known layout. For all other
+// headers, it assumes an arbitrary result, because z3 could not handle a list of 40 bytes in which every length is unknown.
 type layout struct {
 	header int          // bytes; 0: any
-	known  map[int]byte // behind the first 20 bytes
+	known  map[int]byte // at offsets after the first 20 bytes
 }
 
-// layouts are those that most SYNs have: no options; MSS alone; those of Linux; those of Windows.
+// layouts are the headers of most SYNs: without options; with MSS alone; with the options of Linux; with those of Windows.
 var layouts = []layout{
 	{20, nil},
 	{24, map[int]byte{0: 2, 1: 4}},
@@ -58,10 +58,10 @@ var layouts = []layout{
 	{32, map[int]byte{0: 2, 1: 4, 4: 1, 5: 3, 6: 3, 8: 1, 9: 1, 10: 4, 11: 2}},
 }
 
-// firstMSS is a header whose first option is that for MSS.
+// firstMSS is a header whose first option is MSS.
 var firstMSS = layout{0, map[int]byte{0: 2, 1: 4}}
 
-// usualOptions is whether an MSS option was seen, and whether all lengths fit, of a header that is whole.
+// usualOptions reads the options of a complete header. mss holds if there is an MSS option. fits holds if the lengths of all options fit.
 func (d *decoded) usualOptions(size *smt.Term) (mss, fits *smt.Term) {
 	mss, fits = d.Var("options_mss", 0), d.Var("options_fit", 0)
 	for _, l := range layouts {
@@ -73,20 +73,20 @@ func (d *decoded) usualOptions(size *smt.Term) (mss, fits *smt.Term) {
 	return mss, fits
 }
 
-// segmentSize is the size in the first MSS option of a header that is whole.
+// segmentSize returns the value of the first MSS option of a complete header.
 func (d *decoded) segmentSize(size *smt.Term) *smt.Term {
 	o := options{d, firstMSS.known, size}
 	return d.Ite(o.is(), o.mss(), d.Var("mss", 32))
 }
 
-// options are those of a header of some bytes, which is whole.
+// options contains the options of a complete header of the given length.
 type options struct {
 	*decoded
 	known map[int]byte
 	size  *smt.Term
 }
 
-// is is whether the header has the known bytes.
+// is returns a formula that holds if the header has the known bytes.
 func (o *options) is() *smt.Term {
 	out := o.True()
 	for at, v := range o.known {
@@ -95,7 +95,7 @@ func (o *options) is() *smt.Term {
 	return out
 }
 
-// option is a byte of the options.
+// option returns a byte of the options.
 func (o *options) option(at int) *smt.Term {
 	if v, ok := o.known[at]; ok {
 		return o.Const(8, uint64(v))
@@ -103,10 +103,10 @@ func (o *options) option(at int) *smt.Term {
 	return o.l4(20+at, 1)
 }
 
-// end is whether the options end before a byte of them.
+// end returns a formula that holds if the options end before a byte.
 func (o *options) end(at int) *smt.Term { return o.ULE(o.size, o.n(uint64(20+at))) }
 
-// fits is whether an option at a place has a length that fits. The last byte can have none.
+// fits returns a formula that holds if the length of the option at an offset fits. The last byte has no length byte after it.
 func (o *options) fits(at int) *smt.Term {
 	if at+1 >= mostOptions {
 		return o.False()
@@ -115,7 +115,7 @@ func (o *options) fits(at int) *smt.Term {
 	return o.And(o.Not(o.end(at+1)), o.ULE(o.n(2), n), o.ULE(o.Add(n, o.n(uint64(20+at))), o.size))
 }
 
-// behind is a choice among what holds behind an option, by its length.
+// behind returns the formula for the place after an option. It selects an element of from by the length of the option.
 func (o *options) behind(at int, from []*smt.Term) *smt.Term {
 	out := from[mostOptions]
 	for n := 2; at+n < mostOptions; n++ {
@@ -124,7 +124,7 @@ func (o *options) behind(at int, from []*smt.Term) *smt.Term {
 	return out
 }
 
-// read is whether an MSS option was seen, and whether all lengths fit.
+// read reads the options. mss holds if there is an MSS option. ok holds if the lengths of all options fit.
 func (o *options) read() (mss, ok *smt.Term) {
 	seen, fit := make([]*smt.Term, mostOptions+1), make([]*smt.Term, mostOptions+1)
 	seen[mostOptions], fit[mostOptions] = o.False(), o.True()
@@ -142,7 +142,7 @@ func (o *options) read() (mss, ok *smt.Term) {
 	return seen[0], fit[0]
 }
 
-// mss is the size in the first MSS option. The header may state less than 20 bytes.
+// mss returns the value of the first MSS option. The header may claim less than 20 bytes.
 func (o *options) mss() *smt.Term {
 	from := make([]*smt.Term, mostOptions+1)
 	missing := o.n(packet.MSSMissing)

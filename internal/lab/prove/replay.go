@@ -12,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Replay gives each frame that was found to the kernel (BPF_PROG_TEST_RUN) and to Eval, with empty sets and no flood. Where these differ, too,
-// the difference is real; where not, it needs the state that the model names, or is a mistake of the model.
+// Replay runs each found frame in the kernel (BPF_PROG_TEST_RUN) and in Eval, with empty sets and no flood. If the two results differ, the difference
+// is real. Otherwise the difference needs the state that the model names, or the model has a mistake.
 func (r *Report) Replay(p *ir.Program) {
 	for i := range r.Parts {
 		if part := &r.Parts[i]; part.Answer == smt.Satisfiable && part.Frame != nil {

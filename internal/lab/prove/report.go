@@ -10,19 +10,19 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// Report is what a proof has found.
+// Report is the result of a proof.
 type Report struct {
 	Policy   string        `json:"policy"`
 	Target   string        `json:"target"`           // xdp or nftables
-	Loaded   bool          `json:"loaded"`           // whether the code is what the kernel has, not what the compiler has made
-	Rules    int           `json:"rules"`            // of the program for XDP
+	Loaded   bool          `json:"loaded"`           // the code is read back from the kernel; false: it is the compiler's code
+	Rules    int           `json:"rules"`            // number of rules of the program for XDP
 	Parts    []Result      `json:"parts"`            // of the proof
-	Time     time.Duration `json:"time"`             // altogether
-	CPU      time.Duration `json:"cpu"`              // of z3
-	Classes  int           `json:"classes"`          // of addresses
-	LookedUp int           `json:"looked-up"`        // addresses, one for each range between boundaries
-	LeftOut  []string      `json:"left-out"`         // what is not proved
-	Shares   []Share       `json:"shares,omitempty"` // of frames that were counted
+	Time     time.Duration `json:"time"`             // duration of the whole proof
+	CPU      time.Duration `json:"cpu"`              // CPU time of z3
+	Classes  int           `json:"classes"`          // number of classes of addresses
+	LookedUp int           `json:"looked-up"`        // number of addresses, one for each range between boundaries
+	LeftOut  []string      `json:"left-out"`         // the parts that are not proved
+	Shares   []Share       `json:"shares,omitempty"` // shares of counted frames
 }
 
 // Proved reports whether every part was proved.
@@ -30,7 +30,7 @@ func (r *Report) Proved() bool {
 	return !slices.ContainsFunc(r.Parts, func(p Result) bool { return p.Answer != smt.Unsatisfiable })
 }
 
-// Count is how many parts have an answer.
+// Count returns the number of parts with an answer.
 func (r *Report) Count(answer smt.Answer) (n int) {
 	for i := range r.Parts {
 		if r.Parts[i].Answer == answer {
@@ -40,7 +40,7 @@ func (r *Report) Count(answer smt.Answer) (n int) {
 	return n
 }
 
-// add adds a part, and tells progress of it, if there is one.
+// add adds a part. It calls progress with the part if progress is not nil.
 func (r *Report) add(part Result, progress func(Result)) {
 	r.Parts = append(r.Parts, part)
 	r.CPU += part.CPU
@@ -49,7 +49,7 @@ func (r *Report) add(part Result, progress func(Result)) {
 	}
 }
 
-// Prove proves all parts. progress is told of each.
+// Prove proves all parts. It calls progress with each result.
 func (s *Subject) Prove(ctx context.Context, l smt.Limits, progress func(Result)) (*Report, error) {
 	if !smt.Available() {
 		return nil, smt.ErrNoSolver
@@ -75,14 +75,14 @@ func (s *Subject) Prove(ctx context.Context, l smt.Limits, progress func(Result)
 	return r, ctx.Err()
 }
 
-// mostRules is of how many rules decide() is proved. The formula of its tables grows with the square of their number: of 200 rules it takes seconds to
-// make, and of 1,000 more than ten minutes.
+// mostRules is the largest number of rules for which decide() is proved. The size of the formula for its tables grows with the square of that number:
+// the formula takes seconds for 200 rules, and more than ten minutes for 1,000.
 const mostRules = 250
 
 // ProvesRules reports whether the proof has a part for decide().
 func (r *Report) ProvesRules() bool { return r.Rules <= mostRules }
 
-// leftOut is what is not proved of this program.
+// leftOut returns the parts of this program that are not proved.
 func (s *Subject) leftOut() []string {
 	list := []string{
 		"general() and all other functions in C: where the entry asks them, equal arguments have equal answers",

@@ -16,11 +16,11 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// decideName is the function of the C part whose body the compiler writes.
+// decideName is the name of the function of the C part whose body the compiler generates.
 const decideName = "decide"
 
-// Rules proves that decide(), which general() asks for the decision of the rules, decides any packet of a family that passes the checks as Eval does: by
-// the same rule, and asking the same conditions.
+// Rules proves that decide() decides like Eval, for any packet of a family that passes the checks: the same rule decides, and the same conditions are
+// tested. general() calls decide() for the decision of the rules.
 func (s *Subject) Rules(ctx context.Context, v6 bool, l smt.Limits) (r Result) {
 	start := time.Now()
 	r.Kind = "rules asked by general(), IPv4"
@@ -39,18 +39,19 @@ func (s *Subject) Rules(ctx context.Context, v6 bool, l smt.Limits) (r Result) {
 	return r
 }
 
-// errLost is the error of code that reads tables at places that are too many different ones for a formula.
+// errLost is the error for code that reads tables at too many different offsets for a formula.
 var errLost = errors.New("the code reads tables at too many places for a formula")
 
-// rulesQuery is the formula of the packets for which decide() does something else than the program means. Its parts are those of query.
+// rulesQuery is the formula of the packets for which decide() behaves differently from the program. Its parts are those of query.
 type rulesQuery struct {
 	query
 	run      *rulesRun
-	promised *smt.Term    // what C promises
-	visited  map[int]bool // instructions of decide() to which any packet comes
+	promised *smt.Term    // the guarantees of the C code
+	visited  map[int]bool // instructions of decide() that any packet reaches
 }
 
-// rulesQuery makes it. With given values of variables it is what that packet shows: code and tables are run through with numbers.
+// rulesQuery makes the formula. If values of variables are given, the code and the tables are executed with numbers, and the result is that of one
+// packet.
 func (s *Subject) rulesQuery(v6 bool, code asm.Instructions, given *smt.Model) (*rulesQuery, error) {
 	unrolled, origin, err := unroll(code)
 	if err != nil {
@@ -112,7 +113,7 @@ func (s *Subject) rulesQuery(v6 bool, code asm.Instructions, given *smt.Model) (
 	return q, nil
 }
 
-// end adds the packets for which an end of decide() is wrong.
+// end adds the packets for which an exit of decide() is wrong.
 func (q *rulesQuery) end(e ruleExit) {
 	c, m := q.c, q.run.meaning
 	q.part(c.And(e.cond, c.Not(c.Eq(c.Extract(e.decision, 8, 24), c.Extract(m.decision, 8, 24)))), "the reason differs")
@@ -144,7 +145,7 @@ func unionOfKeys(a, b effects) map[int]bool {
 	return out
 }
 
-// names adds the packets for which tables name another condition than that of the rule, or go on elsewhere than behind it.
+// names adds the packets for which the tables name a wrong condition, or a wrong place at which to continue.
 func (q *rulesQuery) names(e ruleExit) {
 	c, m := q.c, q.run.meaning
 	asks, goesOn := c.False(), c.False()
@@ -167,7 +168,7 @@ func (q *rulesQuery) names(e ruleExit) {
 	q.part(c.And(e.cond, goesOn), "where its condition does not hold, the tables go on at another rule than the next")
 }
 
-// fieldsOf are the fields and addresses of a model, and what else is so.
+// fieldsOf returns the fields and addresses of a model, and its other state, as texts.
 func (q *rulesQuery) fieldsOf(m *smt.Model) (list []string) {
 	d := q.run.meaning
 	for f := range packet.NumFields {

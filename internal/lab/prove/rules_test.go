@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// provedRules proves the rules in a form of their code, and fails the test where they are not proved. It reports whether there is code of that form.
+// provedRules proves the rules in one form of their code, and fails the test if they are not proved. It reports whether code of that form exists.
 func provedRules(t *testing.T, name string, p *ir.Program, form xdp.Form) bool {
 	t.Helper()
 	x, err := xdp.Generate(p, xdp.Options{Form: form})
@@ -39,7 +39,7 @@ func provedRules(t *testing.T, name string, p *ir.Program, form xdp.Form) bool {
 
 var forms = []xdp.Form{xdp.Straight, xdp.Tables}
 
-// TestRules proves what decide() decides of the good policies, in both forms of its code; without FLOODWALL_PROVE of a few.
+// TestRules proves the decisions of decide() for the good policies, in both forms of its code. Without FLOODWALL_PROVE it proves only a few policies.
 func TestRules(t *testing.T) {
 	requireSolver(t)
 	for _, d := range goodPolicies(t, short) {
@@ -54,7 +54,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestManyRules proves tables of more rules than a word has bits, which the code looks through in a loop.
+// TestManyRules proves tables of more rules than a word has bits. The code searches them in a loop.
 func TestManyRules(t *testing.T) {
 	requireSolver(t)
 	p, err := programOf("policy.yaml", "devices: [eth0]\nchecks: off\n"+manyRules())
@@ -64,7 +64,7 @@ func TestManyRules(t *testing.T) {
 	provedRules(t, "many", p, xdp.Tables)
 }
 
-// TestRulesOfRandomPolicies proves those of random policies, FLOODWALL_PROVE of them; without, two. One in six has 100 to 200 rules.
+// TestRulesOfRandomPolicies proves the rules of random policies. FLOODWALL_PROVE is their number; without it, two. One in six has 100 to 200 rules.
 func TestRulesOfRandomPolicies(t *testing.T) {
 	requireSolver(t)
 	n := 2

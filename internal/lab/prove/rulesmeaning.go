@@ -9,25 +9,25 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// rulesMeaning is what ir.Program.Eval says of a packet that passes the checks, by its fields and addresses: of which rule it is. It follows Eval, and
-// nothing of the compiler.
+// rulesMeaning is the result of ir.Program.Eval for a packet that passes the checks: the rule that decides the packet, as a formula of the packet's
+// fields and addresses. It follows Eval, and uses nothing of the compiler.
 //
-// The tables of rules call no conditions. They name the one of the first rule whose tests hold, and where to go on if it does not hold: decide_all() of
-// bpf/floodwall.c asks it, and calls decide() again. So what is said of one call is by the rules from one on, and the calls together are Eval by
-// induction. Straight code asks conditions itself.
+// Tables of rules do not test conditions. They name the condition of the first rule whose tests hold, and the place at which to continue if that
+// condition does not hold. decide_all() of bpf/floodwall.c tests the condition, and calls decide() again. So the formulas are about one call, which
+// starts at one rule. By induction, all calls together equal Eval. Straight code tests conditions itself.
 type rulesMeaning struct {
 	*meaning
-	named     bool              // whether conditions are named, and not called
-	from      map[uint32]int    // of each place to go on at, the rule
-	mostFirst int               // the last such place
-	effects   effects           // what Eval charges, observes and asks
+	named     bool              // conditions are named; false: the code tests them
+	from      map[uint32]int    // the first rule of each place at which decide() continues
+	mostFirst int               // the last place at which decide() continues
+	effects   effects           // the charges, observations and questions of Eval
 	decision  *smt.Term         // 32 bits
-	rule      *smt.Term         // 32 bits: the rule that decides, and the number of rules for the default
-	readable  *smt.Term         // what C promises
-	asked     map[int]*smt.Term // for each conditional rule, whether its condition is the one that is named
+	rule      *smt.Term         // 32 bits: the rule that decides; for the default, the number of rules
+	readable  *smt.Term         // the guarantees of the C code
+	asked     map[int]*smt.Term // for each conditional rule: the named condition is the rule's own
 }
 
-// packetOf is struct packet as parse() leaves it, of a family: any value of each field, and any addresses.
+// packetOf returns struct packet of a family as parse() leaves it: any value of each field, and any addresses.
 func packetOf(c *smt.Context, v6 bool) *decoded {
 	d := &decoded{Context: c, kind: kind{v6: v6}, malformed: c.False(), usual: c.True()}
 	for i := range d.failed {
@@ -48,7 +48,7 @@ func packetOf(c *smt.Context, v6 bool) *decoded {
 	return d
 }
 
-// meanRules makes the formulas of what the rules say. w is the world of the packet.
+// meanRules makes the formulas of the rules. w is the world of the packet.
 func meanRules(d *decoded, w *world, conditions *conditions, results []byte) (*rulesMeaning, error) {
 	m := &rulesMeaning{
 		meaning: &meaning{decoded: d, world: w, program: w.program, charged: map[int]*smt.Term{}, both: true},
@@ -63,7 +63,7 @@ func meanRules(d *decoded, w *world, conditions *conditions, results []byte) (*r
 	return m, nil
 }
 
-// side are the bytes of an address.
+// side returns the bytes of an address.
 func (m *rulesMeaning) side(destination bool) []*smt.Term {
 	if destination {
 		return m.dest
@@ -71,7 +71,7 @@ func (m *rulesMeaning) side(destination bool) []*smt.Term {
 	return m.source
 }
 
-// bounds are what C promises of fields: each value is below Field.Size().
+// bounds returns the guarantees of the C code about fields: each value is below Field.Size().
 func (m *rulesMeaning) bounds() *smt.Term {
 	out := m.True()
 	for f := range packet.Field(packet.NumKeys) {
@@ -89,8 +89,8 @@ const (
 	resultNext      = 8
 )
 
-// places finds where decide() may be told to go on: at the first alternative, and where a rule whose condition does not hold says, which stands for all
-// rules behind that one. Two rules that say the same place would be a mistake in the tables.
+// places finds the places at which decide() may have to continue: the first alternative, and for each rule the place to use when the condition of the
+// rule does not hold. Such a place means all rules after that rule. If two rules have the same place, the tables are wrong.
 func (m *rulesMeaning) places(results []byte) error {
 	rules := map[uint32]int{}
 	for i, slot := range m.world.slots {
@@ -119,7 +119,7 @@ func (m *rulesMeaning) places(results []byte) error {
 	return nil
 }
 
-// reached is whether a rule is one of those that this call is about.
+// reached returns a formula that holds if a rule is in the range of this call.
 func (m *rulesMeaning) reached(rule int) *smt.Term {
 	if !m.named {
 		return m.True()
@@ -133,12 +133,12 @@ func (m *rulesMeaning) reached(rule int) *smt.Term {
 	return out
 }
 
-// tests is whether all tests of addresses and fields of a rule hold.
+// tests returns a formula that holds if all tests of a rule for addresses and fields hold.
 func (m *rulesMeaning) tests(r *ir.Rule) *smt.Term {
 	out := m.True()
 	for _, f := range r.Match {
 		if f.Field == packet.State && r.Reply {
-			continue // the condition asks it
+			continue // the condition of the rule has this test
 		}
 		if out = m.And(out, m.has(f)); out.IsFalse() {
 			return out
@@ -155,7 +155,7 @@ func (m *rulesMeaning) tests(r *ir.Rule) *smt.Term {
 	return out
 }
 
-// decide goes through the rules in their order.
+// decide evaluates the rules in their order.
 func (m *rulesMeaning) decide(r *rulesRun) {
 	p := m.program
 	type end struct{ cond, decision, rule *smt.Term }

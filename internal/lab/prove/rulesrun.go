@@ -8,30 +8,30 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// rulesRun is what decide() has beside the instructions, while a machine executes it: struct packet, of which the values are variables, the tables of the
-// rules, and condition_holds().
+// rulesRun is the state of decide(), besides its instructions, while a machine executes it: struct packet, whose values are variables, the tables of
+// the rules, and condition_holds().
 type rulesRun struct {
 	*smt.Context
 	memory     map[string][]byte
-	elements   map[string]int // of maps whose values are looked up: the size of a value
+	elements   map[string]int // value size of the maps in which values are looked up
 	conditions *conditions
 	meaning    *rulesMeaning
-	sets       [2]uint32 // the dynamic sets that C looks up, of the source and of the destination
-	local      uint32    // that of the host's own addresses, which it may look up
-	classified [2]bool   // whether C looks up the classes
+	sets       [2]uint32 // the dynamic sets that C looks up, for the source and for the destination
+	local      uint32    // the set of the host's own addresses, which C may look up
+	classified [2]bool   // C looks up the classes
 
 	exits   []ruleExit
-	defined []*smt.Term             // of variables that the machine makes
-	lowest  map[*smt.Term]*smt.Term // of such a variable, the choice that it is
+	defined []*smt.Term             // definitions of the variables that the machine makes
+	lowest  map[*smt.Term]*smt.Term // the definition of such a variable as a choice
 	reads   map[readKey]*smt.Term
-	lost    bool // the code reads a table at places that are too many for a formula
+	lost    bool // the code reads a table at too many offsets for a formula
 }
 
 // ruleExit is an end of decide().
 type ruleExit struct {
 	cond      *smt.Term
 	decision  *smt.Term // 32 bits
-	condition *smt.Term // 32 bits: which is named, and where to go on if it does not hold
+	condition *smt.Term // 32 bits: the named condition, and the place at which to continue if the condition does not hold
 	first     *smt.Term
 	effects   effects
 }
@@ -45,7 +45,7 @@ type readKey struct {
 // fieldVar is a field of struct packet. Its value is below Field.Size().
 func fieldVar(c *smt.Context, f packet.Field) *smt.Term { return c.Var(f.String(), 32) }
 
-// ready puts struct packet where decide() finds it. What it writes is like a slot of the stack, with an offset that is not negative.
+// ready puts struct packet where decide() expects it. Members that decide() writes become slots of the stack with an offset that is not negative.
 func (r *rulesRun) ready(s *state) {
 	s.regs[asm.R2] = value{t: r.Const(64, 0), of: &region{kind: inPacket}}
 	for name, at := range map[string]int16{"first": image.First, "condition": image.NextCondition} {
@@ -60,7 +60,7 @@ func (r *rulesRun) readPacket(s *state, at int64, size int) (v value, why string
 	}
 	number := func(t *smt.Term) (value, string) { return value{t: r.ZExt(t, 64)}, "" }
 	switch {
-	case at == int64(image.FoundPatterns) && size == 8: // not searched yet, or what was found
+	case at == int64(image.FoundPatterns) && size == 8: // 0 if there was no search yet, otherwise the result of the search
 		return number(r.Ite(r.Fresh("searched", 0), r.Var("texts", 64), r.Const(64, ^uint64(0))))
 	case size != 4 || at < 0 || at%4 != 0:
 	case at < int64(packet.NumFields)*4:
@@ -77,7 +77,7 @@ func (r *rulesRun) readPacket(s *state, at int64, size int) (v value, why string
 	return value{}, "a member of struct packet is read that this model does not know"
 }
 
-// classOf is the class of an address, 0 where C does not look it up.
+// classOf returns the class of an address; 0 if C does not look up the class.
 func (r *rulesRun) classOf(destination bool) *smt.Term {
 	if !r.classified[flag(destination)] {
 		return r.Const(64, 0)
@@ -92,7 +92,7 @@ func classVar(destination bool) string {
 	return "class"
 }
 
-// dynamicOf has a bit for each dynamic set that has an address, of those that C looks up.
+// dynamicOf returns a bit for each dynamic set that contains an address, of the sets that C looks up.
 func (r *rulesRun) dynamicOf(destination bool) *smt.Term {
 	hi, lo := r.meaning.halves(r.meaning.side(destination))
 	out := r.Const(1, 0)
@@ -115,7 +115,7 @@ func (r *rulesRun) dynamicOf(destination bool) *smt.Term {
 	return out
 }
 
-// storePacket writes a member that decide() may write.
+// storePacket writes a member of struct packet. It returns false for a member that decide() must not write.
 func (r *rulesRun) storePacket(s *state, at int64, size int, v value) bool {
 	if size != 4 || at != int64(image.First) && at != int64(image.NextCondition) || !v.isNumber() {
 		return false
@@ -124,7 +124,7 @@ func (r *rulesRun) storePacket(s *state, at int64, size int, v value) bool {
 	return true
 }
 
-// readTable reads a table, whose content does not change.
+// readTable reads a value of a table. The content of the table does not change.
 func (r *rulesRun) readTable(m *machine, at int, s *state, name string, place *smt.Term, size int) (value, string) {
 	content, width := r.memory[name], uint8(8*size)
 	if content == nil {
@@ -168,8 +168,8 @@ func (r *rulesRun) readTable(m *machine, at int, s *state, name string, place *s
 	return value{t: r.ZExt(t, 64)}, ""
 }
 
-// choose is a function of a number as a term: of each choice that the number is made of, and of each value of its one variable, the result. It is nil
-// where that is no finite choice.
+// choose applies a function to a number, and returns the result as a term. It applies the function to each of the choices of the number, and to each
+// value of the number's single variable. It returns nil if the number is not a finite choice.
 func (r *rulesRun) choose(number *smt.Term, width uint8, f func(uint64) uint64) *smt.Term {
 	const most = 1 << 15
 	known := map[*smt.Term]*smt.Term{}
@@ -212,7 +212,7 @@ func (r *rulesRun) choose(number *smt.Term, width uint8, f func(uint64) uint64) 
 	return of(number)
 }
 
-// values are those of a term for each value of its only variable, of which the values are known to be few.
+// values returns the values of a term for each value of its only variable. The variable must be known to have few values.
 func (r *rulesRun) values(t, variable *smt.Term) (values []uint64, index *smt.Term) {
 	n := 0
 	if r.lowest[variable] != nil {
@@ -236,8 +236,8 @@ func (r *rulesRun) values(t, variable *smt.Term) (values []uint64, index *smt.Te
 	return values, variable
 }
 
-// simplify finds what the tables' code does to look for the lowest bit of a word: x-1 & ^x has the bits below it, of which it counts the ones, and
-// x & x-1 is x without it. a and b are the operands of an instruction whose result is t.
+// simplify recognizes the code that finds the lowest bit of a word in tables. x-1 & ^x has the bits below the lowest bit of x, and the code counts
+// the ones of it. x & x-1 is x without the lowest bit. a and b are the operands of an instruction whose result is t.
 func (r *rulesRun) simplify(s *state, op asm.ALUOp, a, b, t *smt.Term) *smt.Term {
 	if a.Width != 64 {
 		return t
@@ -245,7 +245,7 @@ func (r *rulesRun) simplify(s *state, op asm.ALUOp, a, b, t *smt.Term) *smt.Term
 	one := r.Const(64, 1)
 	switch op {
 	case asm.And:
-		if r.Sub(a, one) == b { // a bit less: where that was the last one, nothing is left
+		if r.Sub(a, one) == b { // this removes the lowest bit; after the last one no bit is left
 			if ones := a.Ones(); ones&(ones-1) == 0 {
 				return r.Const(64, 0)
 			}
@@ -262,7 +262,7 @@ func (r *rulesRun) simplify(s *state, op asm.ALUOp, a, b, t *smt.Term) *smt.Term
 			r.defined = append(r.defined, r.Eq(r.ZExt(at, 64), tree))
 			return r.Sub(r.Shl(one, r.ZExt(at, 64)), one)
 		}
-	case asm.Mul: // the count
+	case asm.Mul: // the step that counts the ones
 		if part, ok := t.Part(); ok && part != nil && r.lowest[part] != nil {
 			if counted := r.choose(t, 64, func(v uint64) uint64 { return v }); counted != nil {
 				return counted
@@ -272,7 +272,7 @@ func (r *rulesRun) simplify(s *state, op asm.ALUOp, a, b, t *smt.Term) *smt.Term
 	return t
 }
 
-// call is a call of condition_holds().
+// call models a call of condition_holds().
 func (r *rulesRun) call(m *machine, at int, s *state, name string, args [6]value) error {
 	if name != image.Condition {
 		return &errUnknown{at, "a call of " + name + "()"}
@@ -313,7 +313,7 @@ func (r *rulesRun) leave(m *machine, at int, s *state) {
 	})
 }
 
-// lookup is bpf_map_lookup_elem() of an array.
+// lookup models bpf_map_lookup_elem() of an array.
 func (r *rulesRun) lookup(name string, key *smt.Term) value {
 	none := r.choose(r.ZExt(key, 64), 1, func(k uint64) uint64 {
 		return flag(r.elements[name] == 0 || int(k) >= len(r.memory[name])/r.elements[name])
@@ -325,7 +325,7 @@ func (r *rulesRun) lookup(name string, key *smt.Term) value {
 	return out
 }
 
-// readElement reads what a lookup has found.
+// readElement reads the value that a lookup found.
 func (r *rulesRun) readElement(m *machine, at int, s *state, of *region, place *smt.Term, size int) (value, string) {
 	if last := r.choose(r.Add(place, r.Const(64, uint64(size))), 1, func(end uint64) uint64 { return flag(end > uint64(r.elements[of.name])) }); last == nil {
 		return value{}, "an element is read at a place that the model cannot follow"

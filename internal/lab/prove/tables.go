@@ -7,8 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// tables reads the tables of addresses as bpf/classify.h does, from the memory of the maps and the constants of the C part. It shares no code
-// with the encoder (internal/model/addrs).
+// tables reads the tables of addresses like bpf/classify.h, from the memory of the maps and the constants of the C part. It shares no code with the
+// encoder (internal/model/addrs).
 type tables struct {
 	memory    map[string][]byte
 	constants map[string]any
@@ -53,7 +53,7 @@ const (
 	hostProbes    = 8
 )
 
-// permuted is permuted() of bpf/classify.h, and address its inverse.
+// permuted models permuted() of bpf/classify.h. address is the inverse.
 func (t *tables) permuted(a uint32) uint32 {
 	n := (a ^ t.number("hosts4_key")) * t.number("hosts4_factor")
 	n ^= n >> 16
@@ -62,11 +62,11 @@ func (t *tables) permuted(a uint32) uint32 {
 
 func (t *tables) address(number uint32) uint32 {
 	n := number * inverse(0x2c1b3c6d)
-	n ^= n >> 16 // its own inverse
+	n ^= n >> 16 // this operation is its own inverse
 	return n*inverse(t.number("hosts4_factor")) ^ t.number("hosts4_key")
 }
 
-// inverse is the inverse of an odd number modulo 2^32, by Newton's method.
+// inverse returns the inverse of an odd number modulo 2^32, by Newton's method.
 func inverse(a uint32) uint32 {
 	x := a
 	for range 5 {
@@ -78,14 +78,14 @@ func inverse(a uint32) uint32 {
 func part(number, of uint32) uint32 { return uint32(uint64(number) * uint64(of) >> 32) }
 func second(number uint32) uint32   { return number * 0x9e3779b1 }
 
-// inFilter4 is in_filter4().
+// inFilter4 models in_filter4().
 func (t *tables) inFilter4(a uint32) bool {
 	block := a >> t.number("filter4_shift")
 	word := native.Uint64(t.memory[image.Filter4][8*(block>>6&t.number("filter4_mask")):])
 	return word>>(block&63)&1 == 1
 }
 
-// line is the line of the /24 of an address, nil if it has none.
+// line returns the line of an address's /24; nil if there is none.
 func (t *tables) line(a uint32) []byte {
 	if !t.set("have_lines4") {
 		return nil
@@ -100,7 +100,7 @@ func (t *tables) line(a uint32) []byte {
 	return t.memory[image.Lines4][lineBytes*int(number):][:lineBytes]
 }
 
-// classInLine is class_in_line().
+// classInLine models class_in_line().
 func (t *tables) classInLine(line []byte, a uint32) uint16 {
 	if full := native.Uint32(line[lineFull:]); full != 0 {
 		return native.Uint16(t.memory[image.Full4][fullBytes*int(full-1)+2*int(a&0xff):])
@@ -111,7 +111,7 @@ func (t *tables) classInLine(line []byte, a uint32) uint16 {
 	return native.Uint16(line[lineOutside:])
 }
 
-// background is the class of a /24 without a line, 0 if it has none.
+// background returns the class of a /24 without a line; 0 if it has none.
 func (t *tables) background(a uint32) uint16 {
 	if !t.set("have_background4") {
 		return 0
@@ -119,10 +119,10 @@ func (t *tables) background(a uint32) uint16 {
 	return native.Uint16(t.memory[image.Background4][2*(a>>16):])
 }
 
-// hosts reports whether there is a hash of hosts.
+// hosts reports whether a hash of hosts exists.
 func (t *tables) hosts() bool { return t.number("hosts4_narrow") > 0 || t.number("hosts4_wide") > 0 }
 
-// class4 is class4().
+// class4 models class4().
 func (t *tables) class4(a uint32) uint16 {
 	mask := t.number("filter4_mask")
 	if mask != 0 && t.inFilter4(a) {
@@ -140,7 +140,7 @@ func (t *tables) class4(a uint32) uint16 {
 	return t.host(a)
 }
 
-// host is class_of_host().
+// host models class_of_host().
 func (t *tables) host(a uint32) uint16 {
 	if !t.hosts() {
 		return 0
@@ -158,7 +158,7 @@ func (t *tables) inHostFilter(n uint32) bool {
 	return word>>(b>>26)&(word>>(b>>20&63))&1 == 1
 }
 
-// byNumber is class_by_number().
+// byNumber models class_by_number().
 func (t *tables) byNumber(n uint32) uint16 {
 	if narrow := t.number("hosts4_narrow"); narrow > 0 {
 		at := part(n, narrow)
@@ -178,7 +178,7 @@ func (t *tables) byNumber(n uint32) uint16 {
 	return t.byWide(n)
 }
 
-// narrowNumber are the 18 bits of a slot of a narrow line.
+// narrowNumber returns the 18 bits in a slot of a narrow line.
 func (t *tables) narrowNumber(line []byte, slot int) uint32 {
 	rest := native.Uint64(line[narrowRest:]) >> (16 * (slot % 4)) >> (slot / 4)
 	return uint32(native.Uint16(line[2*slot:])) | uint32(rest&1)<<16 | uint32(rest>>7&1)<<17
@@ -191,7 +191,7 @@ func (t *tables) classOfSlot(line uint32, slot int) uint16 {
 	return native.Uint16(t.memory[image.HostClasses4][64*int(line)+2*slot:])
 }
 
-// byWide is class_by_wide().
+// byWide models class_by_wide().
 func (t *tables) byWide(n uint32) uint16 {
 	wide := t.number("hosts4_wide")
 	if wide == 0 {
@@ -219,8 +219,8 @@ func (t *tables) byWide(n uint32) uint16 {
 	return 0
 }
 
-// everyHost calls do with each address that the hash of hosts may have, and its class if it stands in a wide line, else 0. The numbers are a permutation of the addresses, and a line and the bits
-// of a slot tell one number, so no other address is found there.
+// everyHost calls do with each address that may be in the hash of hosts. class is the class of the address if it is in a wide line, otherwise 0. The
+// numbers are a permutation of the addresses. A line and the bits of a slot determine one number, so a lookup finds no other address there.
 func (t *tables) everyHost(do func(a uint32, class uint16)) {
 	narrow := uint64(t.number("hosts4_narrow"))
 	for i := range narrow {
@@ -257,7 +257,7 @@ const (
 // wide is a number of 128 bits.
 type wide struct{ hi, lo uint64 }
 
-// masked is masked().
+// masked models masked().
 func (a wide) masked(length int) wide {
 	high := func(n int) uint64 {
 		if n <= 0 {
@@ -268,7 +268,7 @@ func (a wide) masked(length int) wide {
 	return wide{a.hi & high(min(length, 64)), a.lo & high(length-64)}
 }
 
-// findPrefix is find_prefix() of the IPv6 table.
+// findPrefix models find_prefix() of the IPv6 table.
 func (t *tables) findPrefix(key wide, length uint32) (meta uint32, ok bool) {
 	seed, _ := t.constants["buckets6_seed"].(uint64)
 	h := (key.hi ^ seed) * 0x9e3779b97f4a7c15
@@ -292,13 +292,13 @@ func (t *tables) findPrefix(key wide, length uint32) (meta uint32, ok bool) {
 	return 0, false
 }
 
-// lengths6 are the lengths of prefixes in the IPv6 table.
+// lengths6 returns the lengths of prefixes in the IPv6 table.
 func (t *tables) lengths6() []uint8 {
 	all, _ := t.constants["lengths6"].([129]uint8)
 	return all[:min(t.number("lengths6_count"), 129)]
 }
 
-// class6 is class6().
+// class6 models class6().
 func (t *tables) class6(a wide) (class uint16) {
 	lengths := t.lengths6()
 	from, to := 0, len(lengths)
@@ -318,7 +318,7 @@ func (t *tables) class6(a wide) (class uint16) {
 	return class
 }
 
-// inFilter6 is whether the filter of the IPv6 table has the upper 32 bits of an address.
+// inFilter6 reports whether the filter of the IPv6 table contains the upper 32 bits of an address.
 func (t *tables) inFilter6(upper uint32) bool {
 	bit := uint64(upper) * 0x9e3779b97f4a7c15 >> 44
 	return native.Uint64(t.memory[image.Filter6][8*(bit>>6):])>>(bit&63)&1 == 1

@@ -7,11 +7,12 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// mostRounds is how often a loop of decide() may be run through: a round for each bit of a word.
+// mostRounds is the largest number of rounds of a loop of decide(): one for each bit of a word.
 const mostRounds = 64
 
-// unroll writes the body of each loop one time more than it may be run through, one after the other. A jump back from the last one leads to an
-// instruction that is none, which is a fault of the code if any packet comes there. origin is, of each instruction, the one it was made of.
+// unroll replaces each loop by copies of its body, one more than the largest number of rounds. A jump back from the last copy leads to an invalid
+// instruction. If any packet reaches that instruction, the code has a fault. origin contains the index of the original instruction of each
+// instruction.
 func unroll(code asm.Instructions) (out asm.Instructions, origin []int, err error) {
 	type loop struct{ from, to int }
 	labels := map[string]int{}
@@ -75,7 +76,7 @@ func unroll(code asm.Instructions) (out asm.Instructions, origin []int, err erro
 		add(code[at], at)
 	}
 	if len(loops) > 0 {
-		add(asm.StoreMem(asm.RFP, 0, asm.RFP, asm.DWord).WithSymbol(tooManyRounds), len(code)-1) // no program may do that
+		add(asm.StoreMem(asm.RFP, 0, asm.RFP, asm.DWord).WithSymbol(tooManyRounds), len(code)-1) // an instruction that no program may execute
 		add(asm.Return(), len(code)-1)
 	}
 	return out, origin, nil

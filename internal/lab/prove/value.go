@@ -4,35 +4,35 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// regionKind is what a pointer points to.
+// regionKind is the kind of memory that a pointer points to.
 type regionKind uint8
 
 const (
 	inContext regionKind = iota // struct xdp_md
 	inFrame                     // the frame; offsets count from its first byte
 	inStack                     // offsets count from the frame pointer
-	inArray                     // the one value of an array, by the name of its map
-	inElement                   // what a lookup has found
+	inArray                     // the single value of an array, by the name of its map
+	inElement                   // the element that a lookup found
 	ofMap                       // a map itself
-	inPacket                    // struct packet, which decide() gets
+	inPacket                    // struct packet, the argument of decide()
 )
 
-// region is memory.
+// region is the memory that a pointer points to.
 type region struct {
 	kind regionKind
-	name string    // of the map
-	key  *smt.Term // of an element, 32 bits
+	name string    // name of the map
+	key  *smt.Term // key of an element, 32 bits
 }
 
 func (r *region) is(o *region) bool {
 	return r == o || r != nil && o != nil && r.kind == o.kind && r.name == o.name && r.key == o.key
 }
 
-// value is the content of a register, or of a slot of the stack. The zero value is not known: what is read must have been written.
+// value is the content of a register, or of a slot of the stack. The zero value is unknown, and must not be read.
 type value struct {
-	t    *smt.Term // a number of 64 bits, or with a region the offset in it; nil: not written
+	t    *smt.Term // a 64-bit number, or the offset in a region; nil: not written
 	of   *region
-	null *smt.Term // where this holds, the pointer is 0 instead; nil: never
+	null *smt.Term // the pointer is 0 where this formula holds; nil: never 0
 }
 
 func (v value) isPointer() bool { return v.of != nil }
@@ -44,13 +44,13 @@ type slot struct {
 	value
 }
 
-// counts is what the program has counted: the slot of the last counter that it has looked up, and what that was and is.
+// counts is the state of counting: the slot of the counter that was looked up last, the counter's value before, and its value now.
 type counts struct {
-	done        *smt.Term // whether one was looked up
+	done        *smt.Term // a counter was looked up
 	slot        *smt.Term // 32 bits
 	before, now [2]*smt.Term
-	null        *smt.Term // there is no such counter
-	extra       *smt.Term // whether another was counted before it
+	null        *smt.Term // the counter does not exist
+	extra       *smt.Term // another counter was increased before
 }
 
 func noCounts(c *smt.Context) counts {
@@ -58,15 +58,15 @@ func noCounts(c *smt.Context) counts {
 	return counts{done: c.False(), slot: c.Const(32, 0), before: [2]*smt.Term{zero, zero}, now: [2]*smt.Term{zero, zero}, null: c.False(), extra: c.False()}
 }
 
-// state is what is known at an instruction, for all ways that lead there together.
+// state is the abstract state at an instruction. It covers all paths that lead to the instruction.
 type state struct {
-	cond    *smt.Term // which frames come here
+	cond    *smt.Term // the frames that reach this place
 	regs    [11]value
 	stack   map[int]slot
-	least   int // the frame has so many bytes at least
+	least   int // the smallest possible length of the frame in bytes
 	counted counts
-	drawn   *smt.Term         // whether a random number was drawn
-	charged map[int]*smt.Term // of limits: whether they were charged
+	drawn   *smt.Term         // a random number was drawn
+	charged map[int]*smt.Term // by limit: the limit was charged
 }
 
 func (s *state) clone() *state {
@@ -82,7 +82,7 @@ func (s *state) clone() *state {
 	return &out
 }
 
-// join is the state for the ways of two states, which exclude each other.
+// join merges the states of two paths. Only one of the paths is taken for a frame.
 func join(c *smt.Context, a, b *state) *state {
 	out := a.clone()
 	out.cond = c.Or(a.cond, b.cond)
@@ -116,7 +116,7 @@ func join(c *smt.Context, a, b *state) *state {
 	return out
 }
 
-// joinValue is b where the condition holds, else a. What cannot be both is not known.
+// joinValue returns b where the condition holds, and a elsewhere. The result is unknown if the two cannot be merged.
 func joinValue(c *smt.Context, cond *smt.Term, a, b value) value {
 	if a.t == nil || b.t == nil {
 		return value{}

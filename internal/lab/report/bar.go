@@ -6,26 +6,26 @@ import (
 	"strconv"
 )
 
-// Bar is a figure that Floodwall has to reach on the machine that measures.
+// Bar is a goal for a figure of Floodwall on the measured machine.
 type Bar struct {
 	Name  string  `json:"name"` // of the result and the figure
 	Value float64 `json:"value"`
 	Bound float64 `json:"bound"`
-	Most  bool    `json:"most,omitempty"` // the bound is the most allowed; otherwise the least
+	Most  bool    `json:"most,omitempty"` // the bound is a maximum; otherwise a minimum
 	Met   bool    `json:"met"`
 }
 
-// AtLeast is a bar that a measured value has to reach. The name is that of the result and the figure.
+// AtLeast returns a bar that a measured value must reach. The name consists of the names of the result and the figure.
 func AtLeast(name string, value, bound float64) *Bar {
 	return &Bar{Name: name, Value: value, Bound: bound, Met: value >= bound}
 }
 
-// AtMost is a bar that a measured value must not exceed. The name is that of the result and the figure.
+// AtMost returns a bar that a measured value must not exceed. The name consists of the names of the result and the figure.
 func AtMost(name string, value, bound float64) *Bar {
 	return &Bar{Name: name, Value: value, Bound: bound, Most: true, Met: value <= bound}
 }
 
-// String is the bound and whether it is met: ">= 0.90 met".
+// String returns the bound and whether it is met: ">= 0.90 met".
 func (b *Bar) String() string {
 	relation, state := ">=", "MISSED"
 	if b.Most {

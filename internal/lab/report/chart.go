@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// chart is lines over a common axis. Their names are the page's affair.
+// chart contains lines with common axes. The page shows their names.
 type chart struct {
 	Title      string
 	X, Y       string // units
@@ -26,45 +26,45 @@ type chart struct {
 	Lines      []line
 }
 
-// line is one of a chart's.
+// line is a line of a chart.
 type line struct {
 	Label  string
 	Points plotter.XYs
-	Look   int // which of all combinations of color, dashes and mark
+	Look   int // number of the combination of color, dashes and mark
 	Own    bool
 }
 
-// size is that of a chart in points, which are the page's pixels.
+// size is the size of a chart in points, which are the page's pixels.
 type size struct{ width, height vg.Length }
 
-// The sizes that charts are drawn in: for desktops and for phones, on which the text of the first would be too small.
+// The sizes of charts: for desktops, and for phones, on which the text of the first would be too small.
 var (
 	wide   = size{860, 330}
 	narrow = size{340, 270}
 )
 
-// Drawing is in colors that stand for classes of the page's style: ink is the text, rule the axes and the grid, and the
-// lines have one for each style.
+// Charts are drawn in colors that stand for classes of the page's style. ink is the text, rule the axes and the grid, and each style of line has a
+// class.
 const (
 	ink   = 0
 	rule  = 1
 	first = 2
 )
 
-// colors is how many lines can be told apart by color.
+// colors is the number of lines that colors can distinguish.
 const colors = 8
 
-// paint is the color that stands for one of the page.
+// paint returns the color that stands for a color of the page.
 func paint(n int) color.Color { return color.RGBA{1, 2, uint8(n), 255} }
 
-// painted finds these colors in a drawing, and fonts where there are any.
+// painted matches these colors in a drawing, and fonts matches fonts.
 var (
 	painted = wording.Regexp(`#0102([0-9A-F]{2})`)
 	fonts   = wording.Regexp(`font-family:[^;]*;font-variant:[^;]*;font-weight:[^;]*;font-style:[^;]*;`)
 	prolog  = wording.Regexp(`(?s)^.*?<svg [^>]*viewBox="([^"]*)"[^>]*>`)
 )
 
-// svg draws the chart as an element for the page, which gives it the colors and the font.
+// svg draws the chart as an element of the page. The page sets the colors and the font.
 func (c *chart) svg(s size) (template.HTML, error) {
 	canvas, err := c.draw(s)
 	if err != nil {
@@ -95,12 +95,12 @@ func (c *chart) draw(s size) (*vgsvg.Canvas, error) {
 	return canvas, nil
 }
 
-// ordered is the lines with Floodwall's, which are broad, below the others.
+// ordered returns the lines in drawing order. Floodwall's lines are broad, and are drawn first, below the others.
 func (c *chart) ordered() []line {
 	return slices.SortedStableFunc(slices.Values(c.Lines), func(a, b line) int { return Choice(a.Own, 0, 1) - Choice(b.Own, 0, 1) })
 }
 
-// axis sets up how an axis looks, with about so many numbers.
+// axis sets the style of an axis, with about the given number of numbers.
 func (c *chart) axis(a *plot.Axis, log bool, most int) {
 	a.Color, a.Tick.Color = paint(rule), paint(rule)
 	a.Label.TextStyle.Color, a.Tick.Label.Color = paint(ink), paint(ink)
@@ -121,7 +121,7 @@ func grid() *plotter.Grid {
 	return g
 }
 
-// bounds has a linear axis begin at 0 unless something is below, and gives a logarithmic one a margin.
+// bounds makes a linear axis start at 0 unless a value is lower, and gives a logarithmic axis a margin.
 func (c *chart) bounds(p *plot.Plot) {
 	for _, a := range []struct {
 		axis *plot.Axis
@@ -136,7 +136,7 @@ func (c *chart) bounds(p *plot.Plot) {
 	}
 }
 
-// dashes and marks are the lines' own, so that nobody needs the colors.
+// dashes and marks differ between lines, so people can distinguish the lines without the colors.
 var (
 	dashes    = [][]vg.Length{nil, {6, 3}, {2, 2}, {8, 3, 2, 3}}
 	pageMarks = []draw.GlyphDrawer{
@@ -145,7 +145,7 @@ var (
 	}
 )
 
-// look is how a line and its points are drawn.
+// look returns how a line and its points are drawn.
 func (l *line) look() (draw.LineStyle, draw.GlyphStyle) {
 	color := paint(first + l.Look%colors)
 	style := draw.LineStyle{Color: color, Width: 1.5, Dashes: dashes[l.Look/colors%len(dashes)]}
@@ -159,10 +159,10 @@ func (l *line) look() (draw.LineStyle, draw.GlyphStyle) {
 	return style, mark
 }
 
-// mostMarks is how many points of a line are marked: more would hide it.
+// mostMarks is the largest number of marked points of a line. More marks would hide the line.
 const mostMarks = 40
 
-// Sample draws the line's look by itself, for a legend.
+// Sample draws a piece of the line for a legend.
 func (l line) Sample() (template.HTML, error) {
 	const width, height = 32, 12
 	canvas := vgsvg.New(width, height)
@@ -175,7 +175,7 @@ func (l line) Sample() (template.HTML, error) {
 	return embed(canvas, "")
 }
 
-// embed makes what was drawn a part of a page. Without a name, it is an ornament.
+// embed makes a drawing a part of a page. Without a name, it is an ornament.
 func embed(canvas *vgsvg.Canvas, name string) (template.HTML, error) {
 	var b bytes.Buffer
 	if _, err := canvas.WriteTo(&b); err != nil {
@@ -189,9 +189,9 @@ func embed(canvas *vgsvg.Canvas, name string) (template.HTML, error) {
 	return template.HTML(prolog().ReplaceAllString(text, `<svg viewBox="$1" `+role+`>`)), nil
 }
 
-// variable is the variable of the page's style that a color stands for.
+// variable returns the variable of the page's style that a color stands for.
 func variable(color string) string {
-	n, _ := strconv.ParseUint(painted().FindStringSubmatch(color)[1], 16, 8) // the pattern is good
+	n, _ := strconv.ParseUint(painted().FindStringSubmatch(color)[1], 16, 8) // the pattern has only digits
 	switch n {
 	case ink:
 		return "var(--ink)"

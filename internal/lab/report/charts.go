@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 )
 
-// charts are those of an experiment: its curves by the chart that they name, and its series over time by their unit.
+// charts returns the charts of an experiment: its curves, grouped by the name of their chart, and its series over time, grouped by unit.
 func charts(o *Outcome) (all []chart) {
 	into := func(c chart) *chart {
 		i := slices.IndexFunc(all, func(other chart) bool { return other.Title == c.Title })
@@ -33,7 +33,7 @@ func charts(o *Outcome) (all []chart) {
 	return slices.DeleteFunc(all, func(c chart) bool { return len(c.Lines) == 0 })
 }
 
-// unit is one as people write it.
+// unit returns a unit in the form that people write.
 func unit(name string) string {
 	switch name {
 	case "pps":
@@ -46,7 +46,7 @@ func unit(name string) string {
 	return strings.Replace(name, "/s", " per second", 1)
 }
 
-// add adds a line, of the points that can be drawn; when there is none, it adds nothing.
+// add adds a line of the points that can be drawn. If there are none, it adds nothing.
 func (c *chart) add(label string, look int, points [][2]float64) {
 	l := line{Label: label, Look: look, Own: isOwn(label)}
 	for _, p := range points {
@@ -64,14 +64,14 @@ func isOwn(label string) bool { return strings.Contains(label, "floodwall") }
 // looks gives each label of an experiment a look, which is the same in all of its charts.
 type looks map[string]int
 
-// Which colors are whose: Floodwall's, the limit's, and the others'.
+// The colors of Floodwall, of the limit, and of the others.
 var (
 	ownColors   = []int{0, 6, 5}
 	limitColors = []int{7 + colors} // dashed
 	otherColors = []int{1, 2, 3, 4}
 )
 
-// of is the look of a label: the first of its kind of color that no other has, with other dashes when all are taken.
+// of returns the look of a label: the first unused color of its kind, or the same colors with other dashes when all are used.
 func (l looks) of(label string) int {
 	if look, ok := l[label]; ok {
 		return look

@@ -5,32 +5,33 @@ import (
 	"math"
 )
 
-// Claim is something that an article says, and whether it holds on this machine.
+// Claim is a statement of an article, and whether it holds on this machine.
 type Claim struct {
 	Text     string  `json:"text"`
-	Article  string  `json:"article"` // its figure, with the unit
-	Here     string  `json:"here"`    // the same figure here; when there is none, why
+	Article  string  `json:"article"` // the article's figure, with the unit
+	Here     string  `json:"here"`    // the same figure here, or the reason why there is none
 	Verdict  Verdict `json:"verdict"`
-	Unsteady bool    `json:"unsteady,omitempty"` // what it rests on is doubtful
-	Rule     string  `json:"rule"`               // it is confirmed when this is so, as in "filter costs up to 25% more than raw"
+	Unsteady bool    `json:"unsteady,omitempty"` // the figures behind it are doubtful
+	Rule     string  `json:"rule"`               // it is confirmed if this holds, as in "filter costs up to 25% more than raw"
 }
 
-// Verdict is what became of a claim.
+// Verdict is the result of a claim.
 type Verdict string
 
-// The verdicts. What was not measured, as for want of a tool, is not measurable here, nor is what the rounds say different things of.
+// The verdicts. A claim is not measurable here if something was not measured, for example because a tool is missing, or if the rounds contradict each
+// other.
 const (
 	Confirmed     Verdict = "confirmed"
 	Refuted       Verdict = "refuted"
 	NotMeasurable Verdict = "not measurable here"
 )
 
-// OpenClaim is a claim before anything was measured.
+// OpenClaim returns a claim without measurements.
 func OpenClaim(text, article, rule string) Claim {
 	return Claim{Text: text, Article: article, Rule: rule, Here: "not measured", Verdict: NotMeasurable}
 }
 
-// Found is the claim with what was counted in each round, of which there is no doubt: whether it held in so many of so many rounds.
+// Found returns the claim with the result of a certain count: in how many of the rounds it held.
 func (c Claim) Found(here string, held, rounds int) Claim {
 	c.Here = here
 	switch held {
@@ -44,9 +45,9 @@ func (c Claim) Found(here string, held, rounds int) Claim {
 	return c
 }
 
-// Within is the claim that a figure lies between two bounds, with the figures of each round. It is confirmed when their ClaimInterval is
-// within the bounds, refuted when it is outside, and not measurable when it holds both what the claim says and what it does not. Bounds and
-// interval count as they are printed: one that is printed as beginning at a bound is not outside.
+// Within returns the claim that a figure lies between two bounds, with the figures of each round. It is confirmed if their ClaimInterval is within
+// the bounds, refuted if it is outside, and not measurable if the interval is partly within. Bounds and interval are compared as they are printed: an
+// interval that is printed as beginning at a bound is not outside.
 func (c Claim) Within(here string, figures Samples, least, most float64, unsteady bool) Claim {
 	low, high := figures.ClaimInterval()
 	c.Here, c.Unsteady = here, unsteady
@@ -62,11 +63,12 @@ func (c Claim) Within(here string, figures Samples, least, most float64, unstead
 	return c
 }
 
-// printed is a number of times with the two decimals that it is printed with.
+// printed returns a ratio, rounded to the two decimals that are printed.
 func printed(times float64) float64 { return math.Round(100*times) / 100 }
 
-// Told reports whether more rounds would tell little more about a claim that a figure lies between two bounds: their ClaimInterval is narrow,
-// beside the figure, or beside what the claim allows. It does not ask for the verdict, as rounds that go on until one is found find one too often.
+// Told reports whether more rounds would tell little more about a claim that a figure lies between two bounds. That is so if their ClaimInterval is
+// narrow compared with the figure, or with the claim's bounds. Told ignores the verdict: rounds that continue until there is a verdict would find one
+// too often.
 func Told(figures Samples, least, most float64) bool {
 	low, high := figures.ClaimInterval()
 	narrow := narrowShare * figures.Median()
@@ -78,10 +80,10 @@ func Told(figures Samples, least, most float64) bool {
 
 const (
 	narrowShare = 0.10 // of the figure
-	fewestTold  = 3    // rounds: two may agree by chance
+	fewestTold  = 3    // rounds: two can agree by chance
 )
 
-// WithInterval writes how many times one figure is another: the middle of the rounds and their ClaimInterval.
+// WithInterval writes a ratio of two figures: the median of the rounds and their ClaimInterval.
 func WithInterval(times Samples) string {
 	text := TimesText(times.Median())
 	if low, high := times.ClaimInterval(); len(times) > 1 {
@@ -90,7 +92,7 @@ func WithInterval(times Samples) string {
 	return text
 }
 
-// Claims lists what the articles say, of all experiments.
+// Claims lists the claims of all experiments.
 func (r *Report) Claims() (claims []Claim) {
 	for _, e := range r.Experiments {
 		claims = append(claims, e.Claims...)
@@ -98,7 +100,7 @@ func (r *Report) Claims() (claims []Claim) {
 	return claims
 }
 
-// claimsTable is the claims for people; nil when there are none.
+// claimsTable returns the claims as a table for people; nil if there are none.
 func (o *Outcome) claimsTable() *Table {
 	if len(o.Claims) == 0 {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestClaimsTable prints claims as people read them.
+// TestClaimsTable checks the table of claims for people.
 func TestClaimsTable(t *testing.T) {
 	r := Report{Experiments: []*Outcome{{Name: "cost", Claims: []Claim{
 		OpenClaim("a matters", "1.2 x", "it costs more").Within("1.3 x", Samples{1.3, 1.3}, 1.1, 1.4, true),
@@ -26,7 +26,7 @@ func TestClaimsTable(t *testing.T) {
 	}
 }
 
-// TestClaimsText prints claims in a terminal: each column begins where its head does, and no line is wider than its words need.
+// TestClaimsText checks claims in a terminal: each column starts at the same place as its head, and no line is wider than its words need.
 func TestClaimsText(t *testing.T) {
 	o := Outcome{Name: "cost", Claims: []Claim{
 		OpenClaim("raw is only a little better than filter", "1.12 x", "filter costs up to 25% more than raw").
@@ -51,7 +51,7 @@ func TestClaimsText(t *testing.T) {
 	}
 }
 
-// TestWithinAsPrinted has no verdict that the printed interval does not show: one that is printed as beginning at the bound is not outside.
+// TestWithinAsPrinted checks that verdicts agree with the printed interval: an interval that is printed with a start at the bound is not outside.
 func TestWithinAsPrinted(t *testing.T) {
 	claim := OpenClaim("a is far from the limit", "0.04 x", "it has at most a tenth")
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestWithinAsPrinted(t *testing.T) {
 	}
 }
 
-// TestTold asks for more rounds while the interval is wide, whatever the verdict would be, and for no more once it is narrow.
+// TestTold checks that more rounds are needed while the interval is wide, with any verdict, and no more once it is narrow.
 func TestTold(t *testing.T) {
 	for _, c := range []struct {
 		figures     Samples
@@ -76,12 +76,12 @@ func TestTold(t *testing.T) {
 		want        bool
 	}{
 		{Samples{1.1}, 1, 1.25, false},
-		{Samples{1.1, 1.1}, 1, 1.25, false}, // by chance
+		{Samples{1.1, 1.1}, 1, 1.25, false}, // they may agree by chance
 		{Samples{1.1, 1.11, 1.12}, 1, 1.25, true},
 		{Samples{1.1, 1.3, 1.5}, 1, 1.25, false},
-		{Samples{2, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6}, 1, 4, true}, // narrow beside what is allowed
+		{Samples{2, 2.1, 2.2, 2.3, 2.4, 2.5, 2.6}, 1, 4, true}, // narrow compared with the claim's bounds
 		{Samples{8, 10, 12, 14}, 7.3, math.Inf(1), false},
-		{Samples{1.24, 1.25, 1.26, 1.25, 1.24, 1.26}, 1, 1.25, true}, // no round will tell
+		{Samples{1.24, 1.25, 1.26, 1.25, 1.24, 1.26}, 1, 1.25, true}, // more rounds cannot decide it
 		{Samples{1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1, 9}, 1, 1.25, true},
 	} {
 		if got := Told(c.figures, c.least, c.most); got != c.want {

@@ -9,26 +9,26 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// CompareOptions are what counts as a change. The zero value is good.
+// CompareOptions define a change. The zero value has the defaults.
 type CompareOptions struct {
-	Alpha float64 // the share of false alarms among what is said to have changed; 0: 0.05
-	Delta float64 // the least change of Floodwall's mean, as a share; of all else, rowTimes that; 0: 0.05
+	Alpha float64 // the share of false alarms among the reported changes; 0: 0.05
+	Delta float64 // the least change of Floodwall's mean, as a share; for all other figures it is multiplied by rowTimes; 0: 0.05
 }
 
-// ReportComparison is what changed from one run to another.
+// ReportComparison contains the changes from one run to another.
 type ReportComparison struct {
 	Old      ComparedRun `json:"old"`
 	New      ComparedRun `json:"new"`
 	Alpha    float64     `json:"alpha"`
 	Delta    float64     `json:"delta"`
 	Warnings []string    `json:"warnings"`
-	Means    []Change    `json:"means"` // of each experiment, Floodwall's rows and all others
+	Means    []Change    `json:"means"` // of each experiment: of Floodwall's rows, and of all others
 	Rows     []Change    `json:"rows"`
-	OnlyOld  []string    `json:"only_old"` // rows that only one of the runs has
+	OnlyOld  []string    `json:"only_old"` // rows that are in only one of the runs
 	OnlyNew  []string    `json:"only_new"`
 }
 
-// ComparedRun is one of the two.
+// ComparedRun is one of the two runs.
 type ComparedRun struct {
 	Time    time.Time   `json:"time"`
 	Machine lab.Machine `json:"machine"`
@@ -38,24 +38,24 @@ type ComparedRun struct {
 type Change struct {
 	Name    string        `json:"name"` // of the result, or of the experiment
 	Unit    string        `json:"unit"`
-	Old     float64       `json:"old"` // median of the rounds; of a mean, the geometric mean of the rows'
+	Old     float64       `json:"old"` // median of the rounds; of a mean: the geometric mean of the rows' medians
 	New     float64       `json:"new"`
-	Delta   float64       `json:"delta"` // new by old, less 1; 1 where the old is 0 and the new is not
-	P       float64       `json:"p"`     // that the rounds differ so much when nothing changed (Mann and Whitney's U test)
-	Q       float64       `json:"q"`     // the same, for the number of comparisons (Benjamini and Hochberg)
-	Least   float64       `json:"least"` // the least change that counts, as a share
+	Delta   float64       `json:"delta"` // new divided by old, minus 1; 1 if the old is 0 and the new is not
+	P       float64       `json:"p"`     // probability of such a difference between the rounds without a change (Mann and Whitney's U test)
+	Q       float64       `json:"q"`     // the same, corrected for the number of comparisons (Benjamini and Hochberg)
+	Least   float64       `json:"least"` // the smallest change that counts, as a share
 	Rounds  [2]int        `json:"rounds"`
-	Rows    int           `json:"rows,omitempty"` // of a mean
-	Own     bool          `json:"own"`            // of Floodwall, not of something that it is compared with
+	Rows    int           `json:"rows,omitempty"` // number of rows of a mean
+	Own     bool          `json:"own"`            // of Floodwall, not of a program that Floodwall is compared with
 	Verdict ChangeVerdict `json:"verdict"`
 
 	figures [2][]float64 // of the rounds
 }
 
-// ChangeVerdict is what is said of a change.
+// ChangeVerdict is the verdict on a change.
 type ChangeVerdict string
 
-// Verdicts. What is not of Floodwall, or has no better and worse, has changed at most.
+// The verdicts. If a figure is not Floodwall's, or has no better and worse, it can only have changed.
 const (
 	Same    ChangeVerdict = "same"
 	Better  ChangeVerdict = "better"
@@ -63,12 +63,12 @@ const (
 	Changed ChangeVerdict = "changed"
 )
 
-// LeastRounds is from how many rounds on two runs can differ significantly at all: with three, each order of the six
-// figures has a chance of a tenth.
+// LeastRounds is the number of rounds from which two runs can differ significantly. With three, each order of the six figures has a probability of a
+// tenth.
 const LeastRounds = 4
 
-// rowTimes is how many times more a row alone must change than the mean of Floodwall's, and the mean of the others: where the kernel finds memory for a
-// program and its maps moves a row by up to a seventh, from one run of a build to the next as well.
+// rowTimes is the factor for the least change of a single row, or of the others' mean, compared with Floodwall's mean. The kernel's placement of a
+// program and its maps in memory changes a row by up to a seventh, also between two runs of one build.
 const rowTimes = 4
 
 // Compare compares two reports.
@@ -77,7 +77,7 @@ func Compare(old, new *Report, o CompareOptions) *ReportComparison {
 		o.Alpha = 0.05
 	}
 	if o.Delta == 0 {
-		o.Delta = 0.05 // runs of a build are up to 2% apart by the yardstick, and a tenth more time is a share of 9% less
+		o.Delta = 0.05 // runs of a build differ by up to 2% relative to the yardstick, and a tenth more time is a share lower by 9%
 	}
 	c := &ReportComparison{
 		Old: ComparedRun{old.Time, old.Machine}, New: ComparedRun{new.Time, new.Machine}, Alpha: o.Alpha, Delta: o.Delta,
@@ -92,7 +92,7 @@ func Compare(old, new *Report, o CompareOptions) *ReportComparison {
 	return c
 }
 
-// pair fills the rows.
+// pair pairs the rows of both reports.
 func (c *ReportComparison) pair(old, new *Report) {
 	before, after := resultsByName(old), resultsByName(new)
 	for _, name := range before.order {
@@ -115,7 +115,7 @@ type named struct {
 	order []string
 }
 
-// resultsByName takes what was measured. A report has a name twice where two tables share a row: the first counts.
+// resultsByName returns the results with measurements. A report has a name twice if two tables share a row: the first counts.
 func resultsByName(r *Report) named {
 	n := named{by: make(map[string]*lab.Result)}
 	for _, e := range r.Experiments {
@@ -130,7 +130,7 @@ func resultsByName(r *Report) named {
 	return n
 }
 
-// Worse lists what got worse: means first.
+// Worse lists the changes for the worse, means first.
 func (c *ReportComparison) Worse() (worse []Change) {
 	for _, change := range slices.Concat(c.Means, c.Rows) {
 		if change.Verdict == Worse {
@@ -140,7 +140,7 @@ func (c *ReportComparison) Worse() (worse []Change) {
 	return worse
 }
 
-// machineWarnings says in what the machines differ.
+// machineWarnings describes the differences between the machines.
 func machineWarnings(old, new lab.Machine) []string {
 	warnings := []string{}
 	add := func(what, a, b string) {
@@ -158,7 +158,7 @@ func machineWarnings(old, new lab.Machine) []string {
 	return warnings
 }
 
-// warnYardsticks says when figures are by different yardsticks.
+// warnYardsticks warns if the two runs used different yardsticks.
 func (c *ReportComparison) warnYardsticks(old, new *Report) {
 	before := make(map[string]string)
 	for _, e := range old.Experiments {
@@ -172,7 +172,7 @@ func (c *ReportComparison) warnYardsticks(old, new *Report) {
 	}
 }
 
-// warnRounds says when there is too little to judge by.
+// warnRounds warns if there are too few rounds for a judgement.
 func (c *ReportComparison) warnRounds() {
 	few := 0
 	for _, r := range c.Rows {

@@ -36,7 +36,7 @@ func only(out *strings.Builder, where string, names []string) {
 	}
 }
 
-// String is the run in one line.
+// String returns the run in one line.
 func (r ComparedRun) String() string {
 	return fmt.Sprintf("%s, %s", r.Time.Format("2006-01-02 15:04:05 MST"), r.Machine)
 }
@@ -87,7 +87,7 @@ func (c *Change) cells(name string) []string {
 	}
 }
 
-// figure is a figure with four digits.
+// figure returns a figure with four digits.
 func figure(v float64) string {
 	if v >= 1e6 {
 		return fmt.Sprintf("%.3e", v)
@@ -95,7 +95,7 @@ func figure(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// summary is the answer in one line.
+// summary returns the result in one line.
 func (c *ReportComparison) summary() string {
 	count := make(map[ChangeVerdict]int)
 	for _, list := range [][]Change{c.Means, c.Rows} {

@@ -11,14 +11,14 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// machine makes runs of a build on a machine that is noisy: each row has a cost, each round of a row an error of its own.
+// machine simulates runs of a build on a noisy machine. Each row has a cost, and each round of a row has a separate error.
 type machine struct {
 	*rand.Rand
 	rounds int
-	speed  float64 // of the whole machine, limit and all
+	speed  float64 // of the whole machine, and so also of the limit
 }
 
-// run measures so many rows of Floodwall, slower by a factor, and as many of nft.
+// run measures this number of rows of Floodwall, slower by a factor, and the same number of nft.
 func (m machine) run(rows int, slower float64) *Report {
 	o := &Outcome{Name: "program"}
 	add := func(name string, ns float64) {
@@ -50,8 +50,8 @@ func newMachine(t *testing.T, rounds int) machine {
 	return machine{rand.New(rand.NewPCG(seed, 0)), rounds, 10}
 }
 
-// TestSameBuild compares runs of one build, the second on a machine that is a third slower for all: no more alarms than
-// chance allows by far.
+// TestSameBuild compares runs of one build, the second on a machine that is a third slower in everything. There must be far fewer alarms than chance
+// allows.
 func TestSameBuild(t *testing.T) {
 	m, alarms := newMachine(t, 10), 0
 	for range 100 {
@@ -67,7 +67,7 @@ func TestSameBuild(t *testing.T) {
 	}
 }
 
-// TestSlower finds a tenth, in the mean of the rows and in the share of the limit, and does not blame it on nft.
+// TestSlower checks that a change of a tenth is found, in the mean of the rows and in the share of the limit, and is not attributed to nft.
 func TestSlower(t *testing.T) {
 	m := newMachine(t, 10)
 	c := Compare(m.run(30, 1), m.run(30, 1.1), CompareOptions{})
@@ -86,7 +86,7 @@ func TestSlower(t *testing.T) {
 	}
 }
 
-// TestOthersSlower has nft slower as well, by more than Floodwall: then no build is to blame.
+// TestOthersSlower makes nft slower, too, and more so than Floodwall. Then the build is not the cause.
 func TestOthersSlower(t *testing.T) {
 	m := newMachine(t, 10)
 	old, new := m.run(30, 1), m.run(30, 1.1)
@@ -103,7 +103,7 @@ func TestOthersSlower(t *testing.T) {
 	}
 }
 
-// TestOthersFaster has nft faster, which is no excuse for Floodwall, and slower by chance, in one round.
+// TestOthersFaster makes nft faster, which is no excuse for Floodwall, and in one round slower by chance.
 func TestOthersFaster(t *testing.T) {
 	for _, others := range []func(round int) float64{
 		func(int) float64 { return 0.85 },
@@ -125,7 +125,7 @@ func TestOthersFaster(t *testing.T) {
 	}
 }
 
-// TestYardstick has a machine that is slower by a third for all that it runs, and a build that is slower by a tenth.
+// TestYardstick has a machine that is a third slower in everything, and a build that is a tenth slower.
 func TestYardstick(t *testing.T) {
 	m := newMachine(t, 10)
 	byYardstick := func(machine, build float64) *Report {
@@ -152,7 +152,7 @@ func TestYardstick(t *testing.T) {
 	}
 }
 
-// TestWarnings has the report say what makes it worth less.
+// TestWarnings checks that the report names everything that makes it less reliable.
 func TestWarnings(t *testing.T) {
 	m := newMachine(t, 3)
 	old, other := m.run(2, 1), m.run(3, 2)
@@ -173,7 +173,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestFromNothing has a figure that was 0 in each round of the old run: no share says how much it grew, but it did.
+// TestFromNothing has a figure that was 0 in each round of the old run. Its growth is no share, but must be reported.
 func TestFromNothing(t *testing.T) {
 	report := func(timeouts float64) *Report {
 		m := lab.Metric{Unit: "timeouts", Samples: []float64{timeouts, timeouts, timeouts, timeouts, timeouts}}

@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Curve is a figure over another, for charts. Those with the same chart are drawn together, on the axes of the first.
+// Curve is a figure over another, for charts. Curves of the same chart are drawn together, on the axes of the first curve.
 type Curve struct {
 	Name   string       `json:"name"`            // of the result
 	Chart  string       `json:"chart"`           // title of the chart, without the experiment's name
@@ -18,8 +18,8 @@ type Curve struct {
 	Points [][2]float64 `json:"points"`
 }
 
-// CurveTable is curves with the same first figures as a table, which a line of blocks draws. head is those figures as
-// people read them, per divides the second ones.
+// CurveTable returns a table of curves with the same first figures, with a sparkline. The parameter head contains these figures as text. The second
+// figures are divided by per.
 func CurveTable(title string, head []string, curves []Curve, per float64) *Table {
 	t := &Table{Title: title, Head: append(append([]string{""}, head...), "", "")}
 	most := 0.0

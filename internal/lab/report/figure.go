@@ -10,26 +10,27 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// A machine that others share is slower at one time than at another, for all that is measured. So where a result is also
-// given as a share of its limit in the same round, that share is compared, and none of the rates and times that it comes
-// from. The first of these that both results have stands for all.
+// A machine that others share has a varying speed, which affects all measurements. A result may also be given as a share of its limit in the same
+// round. Then only that share is compared, and not the rates and times that it comes from. The first of these shares that both results have is
+// compared.
 var shares = []string{yardstick, "of-least", "able-of-limit", "of-limit", "of-no-firewall"}
 
-// yardstick is the unit of shares of a program that is no build's, and that is run by turns with the one measured.
+// yardstick is the unit of shares of the yardstick's time. That program belongs to no build, and runs in turn with the measured one.
 const yardstick = "of-yardstick"
 
-// absolute are the units for which such a share stands.
+// absolute are the units that such a share replaces.
 var absolute = []string{
 	"ns/op", "Mpps", "x-raw-drop", "x-rival", "able-Mpps", "of-limit", "req/s", "full-req/s",
 }
 
-// coarse is times that a whole machine takes, which depend on what else it does: they must change by coarseTimes as much.
+// coarse reports whether a unit is a time of the whole machine, which depends on its other load. A change of such a figure must be larger by the
+// factor coarseTimes.
 func coarse(unit string) bool { return strings.HasSuffix(unit, "-ns") || strings.HasSuffix(unit, "-s") }
 
 const coarseTimes = 5
 
-// due are the units of what has come of so much as was due: that share is another figure of the same result, and how much is
-// due differs from one version to another.
+// due are the units of figures that depend on the amount of requested work. Another figure of the same result is the share of that work that was
+// done. The amount differs between versions.
 var due = []string{"connections/s"}
 
 // changes compares the figures of a result in both runs.
@@ -53,7 +54,7 @@ func changes(old, new *lab.Result) (all []Change) {
 			continue
 		}
 		if a.Unit == "of-least" && isLimit(a.Samples) && isLimit(b.Samples) {
-			continue // the share of itself
+			continue // its share of itself
 		}
 		all = append(all, newChange(old.Name, a.Unit, a.Samples, b.Samples))
 	}
@@ -71,12 +72,12 @@ func isLimit(samples []float64) bool {
 	return !slices.ContainsFunc(samples, func(v float64) bool { return v != 1 })
 }
 
-// own reports whether a result is of Floodwall, which results have in their names, and not of a peer.
+// own reports whether a result is of Floodwall, and not of a program that it is compared with. Floodwall's results have its name.
 func own(name string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return strings.HasPrefix(part, "floodwall") })
 }
 
-// newChange compares the figures of the rounds by benchstat's method: medians, and the U test.
+// newChange compares the figures of the rounds like benchstat: by medians and the U test.
 func newChange(name, unit string, old, new []float64) Change {
 	c := Change{Name: name, Unit: unit, Rounds: [2]int{len(old), len(new)}, Own: own(name), Verdict: Same, figures: [2][]float64{old, new}}
 	a, b := sample(old), sample(new)
@@ -86,16 +87,16 @@ func newChange(name, unit string, old, new []float64) Change {
 	switch {
 	case c.Old != 0:
 		c.Delta = c.New/c.Old - 1
-	case c.New != 0: // no share says how much more than nothing it is
+	case c.New != 0: // the growth from 0 is no share
 		c.Delta = math.Copysign(1, c.New)
 	}
 	return c
 }
 
-// confidence is for the interval around a median, of which only the median is used.
+// confidence is for the interval around a median. Only the median is used.
 const confidence = 0.95
 
-// sample is figures for benchmath, which sorts what it is given.
+// sample returns a copy of figures for benchmath, which sorts its input.
 func sample(figures []float64) *benchmath.Sample {
 	return benchmath.NewSample(slices.Clone(figures), &benchmath.DefaultThresholds)
 }

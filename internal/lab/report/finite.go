@@ -7,8 +7,8 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// KeepFinite leaves out of an outcome what is no number: medians of what was not measured because the experiment ended
-// early. JSON has none.
+// KeepFinite removes NaN and infinity from an outcome, because JSON has neither. They are medians of figures that were not measured because the
+// experiment ended early.
 func (o *Outcome) KeepFinite() {
 	o.Bars = slices.DeleteFunc(o.Bars, func(b *Bar) bool { return !finite(b.Value) })
 	for i := range o.Results {

@@ -9,21 +9,20 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Comparison is Floodwall beside the tool that people use for the same, and beside what is at most possible. Figures of what
-// was not measured are 0.
+// Comparison compares Floodwall with the usual tool for the same work, and with the highest possible rate. Figures that were not measured are 0.
 type Comparison struct {
-	What  string // is done
+	What  string // the work
 	Unit  string
-	Tool  string // that people use
-	Bound string // what is at most possible
+	Tool  string // the usual tool
+	Bound string // the program with the highest possible rate
 	Own   float64
 	Rival float64
 	Limit float64
 
-	Unsteady bool // one of the figures is
+	Unsteady bool // one of the figures is unsteady
 }
 
-// headline is a comparison by the names of results and the unit of the figure that counts.
+// headline is a comparison, by the names of results and the unit of its figure.
 type headline struct {
 	what, unit        string
 	own, rival, limit string // names of results
@@ -31,7 +30,7 @@ type headline struct {
 	rivalUnit         string // "": the same
 }
 
-// headlines are what a reader wants to know first.
+// headlines are the comparisons that a reader wants to see first.
 var headlines = []headline{
 	{
 		what: "drop, the first rule", unit: "Mpps", own: "drop/floodwall/rules=0", rival: "drop/iptables/raw",
@@ -76,13 +75,13 @@ var headlines = []headline{
 	},
 }
 
-// leastProgram is the least that a filter does.
+// leastProgram is the program with the smallest work of a filter.
 const leastProgram = "the least filter"
 
-// emptyProgram is the limit of what drops on one core.
+// emptyProgram is the limit of programs that drop on one core.
 const emptyProgram = "empty XDP_DROP"
 
-// Headlines are the comparisons for which Floodwall was measured, in a fixed order.
+// Headlines returns the comparisons with a figure of Floodwall, in a fixed order.
 func (r *Report) Headlines() (all []Comparison) {
 	for _, h := range headlines {
 		c := Comparison{What: h.what, Unit: h.unit, Tool: h.tool, Bound: h.bound}
@@ -97,7 +96,7 @@ func (r *Report) Headlines() (all []Comparison) {
 	return all
 }
 
-// figure is what the named result gives in a unit; 0 when it does not.
+// figure returns the named result's figure in a unit; 0 if it has none.
 func (r *Report) figure(name, unit string) float64 {
 	metrics := r.result(name).Metrics
 	if i := slices.IndexFunc(metrics, func(m lab.Metric) bool { return m.Unit == unit }); i >= 0 {
@@ -109,7 +108,7 @@ func (r *Report) figure(name, unit string) float64 {
 // unsteady reports whether the named result is marked.
 func (r *Report) unsteady(name string) bool { return strings.HasPrefix(r.result(name).Note, "~") }
 
-// result is the one of that name; empty when there is none.
+// result returns the result with a name; empty if there is none.
 func (r *Report) result(name string) lab.Result {
 	for _, e := range r.Experiments {
 		if i := slices.IndexFunc(e.Results, func(res lab.Result) bool { return res.Name == name }); i >= 0 {
@@ -119,7 +118,7 @@ func (r *Report) result(name string) lab.Result {
 	return lab.Result{}
 }
 
-// shortTable is the headlines as a table; nil when there are none.
+// shortTable returns the headlines as a table; nil if there are none.
 func (r *Report) shortTable() *Table {
 	all := r.Headlines()
 	if len(all) == 0 {
@@ -144,7 +143,7 @@ func (r *Report) shortTable() *Table {
 	return t
 }
 
-// missedTable is the bars that were missed; nil when all were met.
+// missedTable returns the bars that were missed; nil if all were met.
 func (r *Report) missedTable() *Table {
 	t := &Table{Title: fmt.Sprintf("for developers: Floodwall's own goals that were missed, %d of %d", len(r.Missed()), r.Bars()), Head: []string{"", "here", "goal"}}
 	for _, b := range r.Missed() {
@@ -153,7 +152,7 @@ func (r *Report) missedTable() *Table {
 	return Choice(len(t.Rows) > 0, t, nil)
 }
 
-// failedTable is the experiments that did not reach their end; nil when all did.
+// failedTable returns the experiments that did not reach their end; nil if all did.
 func (r *Report) failedTable() *Table {
 	t := &Table{Title: "experiments that did not reach their end", Head: []string{"", ""}}
 	for _, e := range r.Failed() {

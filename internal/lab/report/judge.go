@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// judge says what changed: by at least so much, and significantly.
+// judge finds the changes: they must be significant, and at least as large as Delta.
 func (c *ReportComparison) judge() {
 	correct(c.Means)
 	correct(c.Rows)
@@ -26,7 +26,7 @@ func (c *ReportComparison) judge() {
 	judge(c.Rows, c.Alpha)
 }
 
-// judge gives the verdicts on what is compared together, and has Q and Least.
+// judge sets the verdicts of changes that are compared together, and their Q and Least.
 func judge(all []Change, alpha float64) {
 	for i := range all {
 		c := &all[i]
@@ -39,7 +39,7 @@ func judge(all []Change, alpha float64) {
 	}
 }
 
-// direction is the verdict on a change.
+// direction returns the verdict on a change.
 func (c *Change) direction() ChangeVerdict {
 	switch better := float64(lab.Better(c.Unit)) * (c.New - c.Old); {
 	case !c.Own || better == 0:
@@ -50,12 +50,11 @@ func (c *Change) direction() ChangeVerdict {
 	return Worse
 }
 
-// correct sets Q: of many comparisons some differ by chance. By Benjamini and Hochberg's procedure (Journal of the Royal
-// Statistical Society B 57, 1995), of those with Q below a share at most that share is expected to be false, and when
-// nothing has changed, that share is the most that the chance of any alarm is. Means and rows are corrected apart, so for
-// both together it is twice as much. Both hold for rounds that are independent, which those of one run are not quite: what
-// goes on for as long as a run is in all of them. Against that there is the least change, which most comparisons of one
-// build stay far below, so that alarms are rarer than that share.
+// correct sets Q. Of many comparisons some differ by chance. By Benjamini and Hochberg's procedure (Journal of the Royal Statistical Society B 57,
+// 1995), among the changes with Q below a share, at most that share is expected to be false. If nothing has changed, that share is also the highest
+// probability of any alarm. Means and rows are corrected separately, so for both together it is twice as much. Both statements hold for independent
+// rounds. The rounds of one run are not quite independent, as a disturbance that lasts for the whole run is in all of them. The least change makes up
+// for that: most comparisons of one build stay far below it, so that alarms are rarer than that share.
 func correct(all []Change) {
 	byP := make([]*Change, len(all))
 	for i := range all {

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// group is rows that change together, if their cause is one: of an experiment and a unit, Floodwall's or all others.
+// group is rows that change together if they have a common cause: rows of an experiment and a unit, Floodwall's or all others.
 type group struct {
 	name, unit string
 	own        bool
 }
 
-// means are the geometric means of the groups. A change of the datapath moves all of Floodwall's rows, what disturbs a
-// round seldom does: so the mean shows what no row does alone. What the others' mean moves is no change of Floodwall's.
+// means returns the geometric means of the groups. A change of the datapath moves all of Floodwall's rows; a disturbance of a round seldom does. So
+// the mean shows changes that no single row shows. A cause that also moves the others' mean is no change of Floodwall.
 func means(rows []Change) []Change {
 	var order []group
 	members := make(map[group][]Change)
@@ -36,9 +36,9 @@ func means(rows []Change) []Change {
 	return all
 }
 
-// othersMoved is the share by which the mean of the others' rows of the same experiment and unit changed in the same
-// direction, if that is no chance: what is to blame for it may be for Floodwall's, too. It says nothing of shares of the
-// yardstick, which is such a row itself: the empty program's vary by some percent, as it takes so little.
+// othersMoved returns the share by which the mean of the others' rows changed in the same direction, for the same experiment and unit. It is 0 if
+// that may be chance. The cause of that change may also be the cause of Floodwall's. It is 0 for shares of the yardstick, which is one of the others
+// itself: the empty program's shares vary by some percent, as it takes so little time.
 func othersMoved(own *Change, means []Change, alpha float64) float64 {
 	if own.Unit == yardstick {
 		return 0
@@ -52,7 +52,7 @@ func othersMoved(own *Change, means []Change, alpha float64) float64 {
 	return 0
 }
 
-// experiment is the part of a result's name that says what was measured, and how.
+// experiment returns the part of a result's name that names the experiment and its method.
 func experiment(name string) string {
 	parts := strings.Split(name, "/")
 	if len(parts) > 2 && parts[1] == "one-core" {
@@ -61,7 +61,7 @@ func experiment(name string) string {
 	return parts[0]
 }
 
-// meanRounds is the mean of the rows in each round of a run that all of them have.
+// meanRounds returns the mean of the rows in each round that all rows of a run have.
 func meanRounds(rows []Change, run int) (all []float64) {
 	rounds := math.MaxInt
 	for _, r := range rows {

@@ -1,5 +1,5 @@
-// This file writes a report of the bench as one page of HTML, which needs nothing else: no network, no script, no font.
-// It is for desktops and phones, light and dark.
+// This file writes a report of the bench as one HTML page without dependencies: no network, no script, no font. It is for desktops and phones, light
+// and dark.
 
 package report
 
@@ -21,7 +21,7 @@ var pageText string
 //go:embed page.css
 var style string
 
-// page is made when a report is first written: no other command needs it.
+// page is parsed when the first report is written, as no other command needs it.
 var page = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("page").Funcs(template.FuncMap{
 		"paragraphs": Paragraphs,
@@ -40,27 +40,27 @@ var page = sync.OnceValue(func() *template.Template {
 	}).Parse(pageText))
 })
 
-// view is what the page shows.
+// view is the content of the page.
 type view struct {
 	*Report
 	Style       template.CSS
 	Missed      []*Bar
-	Measured    int // bars
+	Measured    int // number of bars
 	Claims      []Claim
 	Verdicts    []tally
 	Headlines   []Comparison
 	Failed      []*Outcome
-	Unsteady    int // rows
+	Unsteady    int // number of rows
 	Experiments []pageExperiment
 }
 
-// tally is how many claims have a verdict.
+// tally is the number of claims with a verdict.
 type tally struct {
 	Verdict Verdict
 	Count   int
 }
 
-// pageExperiment is one of the page's parts.
+// pageExperiment is the part of the page for an experiment.
 type pageExperiment struct {
 	*Outcome
 	Charts []chart
@@ -99,10 +99,10 @@ func newExperiment(o *Outcome) pageExperiment {
 	return e
 }
 
-// verdictClass is the class of a verdict.
+// verdictClass returns the CSS class of a verdict.
 func verdictClass(v Verdict) string { return strings.Fields(string(v))[0] }
 
-// untitled is a title without the name of the experiment in whose part it stands.
+// untitled returns a title without the name of its experiment.
 func untitled(title string) string {
 	if _, rest, ok := strings.Cut(title, ": "); ok {
 		return rest
@@ -110,7 +110,7 @@ func untitled(title string) string {
 	return title
 }
 
-// seconds is a time as people say it.
+// seconds returns a time as text for people.
 func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Second).String()
 }

@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// ranking is bars beside their labels. A drawing of the whole would need space for the labels, which are longer than a phone
-// is wide: so the page sets them as text, and only the bars are drawn, in thousandths of their width.
+// ranking is bars beside their labels. A drawing would need space for the labels, which are wider than a phone. So the page sets the labels as text,
+// and only the bars are drawn, in thousandths of their width.
 type ranking struct {
 	Ranking
 	Bars []bar
 }
 
-// bar is a row of a ranking, or one of two in a comparison.
+// bar is a row of a ranking, or one of the two in a comparison.
 type bar struct {
 	Label     string
 	Text      string  // the figure
-	Value     float64 // of a thousand
-	Low, High float64 // likewise: what the rounds lie between
-	Limit     float64 // likewise, what cannot be passed; 0: it is unknown
+	Value     float64 // in thousandths
+	Low, High float64 // in thousandths: the lowest and the highest round
+	Limit     float64 // in thousandths: the upper limit; 0: unknown
 	Own       bool
-	AtLimit   bool // it is the limit itself
+	AtLimit   bool // this row is the limit itself
 	Unsteady  bool
 }
 
-// newRanking lays out a ranking. There is space for bars past the limit.
+// newRanking lays out a ranking. It leaves space for bars beyond the limit.
 func newRanking(r Ranking) ranking {
 	most, limit := 0.0, 0.0
 	for _, row := range r.Rows {
@@ -45,7 +45,7 @@ func newRanking(r Ranking) ranking {
 	return all
 }
 
-// pageFigure is a number with three digits that say something, or all before the point.
+// pageFigure returns a number with three significant digits, or with all digits before the point.
 func pageFigure(v float64) string {
 	switch {
 	case v >= 100:
@@ -56,13 +56,13 @@ func pageFigure(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// comparison is the two bars of a comparison, and what they show.
+// comparison is the two bars of a comparison, with their text.
 type comparison struct {
 	Bars []bar
 	Text string
 }
 
-// compare lays out a comparison, in which the limit is as wide as there is space, unless it was passed.
+// compare lays out a comparison. The limit takes the whole width, unless a bar exceeds it.
 func compare(c Comparison) comparison {
 	scale := 1000 / max(c.Own, c.Rival, c.Limit)
 	drawn := func(label string, v float64) bar {

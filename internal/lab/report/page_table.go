@@ -4,17 +4,17 @@ import (
 	"strings"
 )
 
-// cell is one of a table.
+// cell is a cell of a table.
 type cell struct {
 	Text  string
 	Class string
 	Span  int // columns
 }
 
-// longestMark is the number of letters up to which a remark is a mark, not a reason.
+// longestMark is the largest number of letters of a mark. A longer remark is a reason.
 const longestMark = 3
 
-// cells are those of a row. A reason why there are no figures stands where they would.
+// cells returns the cells of a row. The reason why figures are missing takes their place.
 func cells(t *Table, row []string) (all []cell) {
 	for i, text := range row {
 		all = append(all, cell{text, kind(t, i, text), 1})
@@ -31,7 +31,7 @@ func cells(t *Table, row []string) (all []cell) {
 	return append(all, reason)
 }
 
-// kind is the class of a table's cell.
+// kind returns the CSS class of a table's cell.
 func kind(t *Table, column int, text string) string {
 	switch {
 	case strings.Contains(text, "MISSED"):
@@ -42,7 +42,7 @@ func kind(t *Table, column int, text string) string {
 	return ""
 }
 
-// rowKind is the class of a table's row.
+// rowKind returns the CSS class of a table's row.
 func rowKind(row []string) string {
 	return Choice(len(row) > 0 && strings.Contains(row[0], "floodwall"), "own", "")
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// pageSample is a report with something of each kind, also of what can go wrong, and names that would harm a page.
+// pageSample returns a report with something of each kind, including failures, and names that would break a page if not escaped.
 func pageSample() *Report {
 	return &Report{
 		Time: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), Quick: true, NotRun: []string{"program"},
@@ -105,7 +105,7 @@ func attribute(n *html.Node, name string) string {
 	return ""
 }
 
-// TestPage looks for all that a report holds.
+// TestPage checks that the page has all contents of a report.
 func TestPage(t *testing.T) {
 	_, root := write(t, pageSample())
 	text := content(find(root, atom.Body)[0])
@@ -127,7 +127,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPageStandsAlone looks for what a browser would fetch or run, and for links that lead nowhere.
+// TestPageStandsAlone checks that a browser would fetch and run nothing, and that all links have a target.
 func TestPageStandsAlone(t *testing.T) {
 	text, root := write(t, pageSample())
 	ids := map[string]bool{}
@@ -158,7 +158,7 @@ func TestPageStandsAlone(t *testing.T) {
 	}
 }
 
-// TestCharts reads the drawings as XML, in which no color is fixed and no coordinate is missing.
+// TestCharts parses the drawings as XML. No color may be fixed, and no coordinate may be missing.
 func TestCharts(t *testing.T) {
 	text, root := write(t, pageSample())
 	drawings := regexp.MustCompile(`(?s)<svg .*?</svg>`).FindAllString(text, -1)
@@ -187,7 +187,7 @@ func TestCharts(t *testing.T) {
 			}
 		}
 	}
-	// Each chart for both widths; what has no point is none.
+	// Each chart appears for both widths. A chart without a point is left out.
 	want := []string{"time by entries", "time by entries", "one point", "one point", "requests per second over time", "requests per second over time"}
 	if strings.Join(named, ",") != strings.Join(want, ",") {
 		t.Errorf("charts %q, want %q", named, want)
@@ -204,7 +204,7 @@ func TestCharts(t *testing.T) {
 	}
 }
 
-// legendAt is the first item of a legend among all lists.
+// legendAt returns the first item of a legend among all lists.
 func legendAt(root *html.Node) int {
 	for i, li := range find(root, atom.Li) {
 		if attribute(li.Parent, "class") == "legend" {
@@ -214,7 +214,7 @@ func legendAt(root *html.Node) int {
 	return -1
 }
 
-// TestEmptyPage writes a report of nothing, as of a run that was stopped at once.
+// TestEmptyPage writes an empty report, like a report of a run that was stopped immediately.
 func TestEmptyPage(t *testing.T) {
 	_, root := write(t, &Report{Experiments: []*Outcome{{Name: "drop", Error: "the run was stopped"}}})
 	if text := content(root); !strings.Contains(text, "0 of 0 were missed.") {
@@ -222,7 +222,7 @@ func TestEmptyPage(t *testing.T) {
 	}
 }
 
-// TestLooks gives lines looks by what they are, the same ones in every chart.
+// TestLooks checks that lines get their looks by their kind, the same in every chart.
 func TestLooks(t *testing.T) {
 	l, seen := looks{}, map[int]string{}
 	for _, label := range []string{

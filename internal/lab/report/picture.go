@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// Picture is a chart as a file of its own, for pages that cannot give it colors: it has the page's, light and dark, and
-// the names of its lines.
+// Picture is a chart in a separate file, for pages that cannot set its colors. It has the page's colors, light and dark, and the names of its lines.
 type Picture struct {
 	Title string
-	X, Y  string // units; both axes are logarithmic, unless X is to be linear
+	X, Y  string // units; both axes are logarithmic, unless X is linear
 
 	LinearX bool
 
@@ -18,7 +17,7 @@ type Picture struct {
 	looks looks
 }
 
-// Line adds a line of points, of which those that a logarithmic axis has no place for are left out.
+// Line adds a line of points. It leaves out points that a logarithmic axis cannot show.
 func (p *Picture) Line(label string, points [][2]float64) {
 	p.chart.LogX, p.chart.LogY = !p.LinearX, true
 	if p.looks == nil {
@@ -27,7 +26,7 @@ func (p *Picture) Line(label string, points [][2]float64) {
 	p.chart.add(label, p.looks.of(label), points)
 }
 
-// The picture's parts in its own units: the chart, and below it a line for each name, as many in a row as there is space.
+// The sizes of the picture's parts in its own units: the chart, and below it the names, in rows with as many as fit.
 const (
 	legendLine   = 22
 	legendColumn = 430
@@ -58,7 +57,7 @@ func (p *Picture) WriteSVG(w io.Writer) error {
 	return err
 }
 
-// legend draws a line's look and writes its name.
+// legend draws a sample of a line and writes its name.
 func legend(b *strings.Builder, l line, x, y float64) error {
 	sample, err := l.Sample()
 	if err != nil {
@@ -69,7 +68,7 @@ func legend(b *strings.Builder, l line, x, y float64) error {
 	return nil
 }
 
-// rootStyle is the page's colors, light and dark: all that its style has before the first other rule.
+// rootStyle returns the page's colors, light and dark: the part of its style before the first other rule.
 func rootStyle() string {
 	colors, _, _ := strings.Cut(style, "* {")
 	return colors

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Read reads a report from a file that WriteJSON wrote, or from a directory that Save did.
+// Read reads a report from a file that WriteJSON wrote, or from a directory that Save wrote.
 func Read(path string) (*Report, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "report.json")
@@ -29,7 +29,7 @@ func Read(path string) (*Report, error) {
 	return r, nil
 }
 
-// notReport says that a file is something else.
+// notReport returns the error for a file that is no report.
 func notReport(path string, err error) error {
 	return wording.WithHint(fmt.Errorf("report %s: %w", path, err), "`floodwall-lab bench` says where its results are: name that directory, or the report.json in it")
 }

@@ -1,5 +1,5 @@
-// This file is what a run of the bench found: results, bars, claims, curves and tables, and how they are written as
-// text, Markdown and JSON, and read again. It measures nothing.
+// This file has the results of a run of the bench: results, bars, claims, curves and tables. It writes them as text, Markdown and JSON. It measures
+// nothing.
 
 package report
 
@@ -18,22 +18,22 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Report is the outcome of a run, with the machine it was taken on.
+// Report contains the results of a run, and the machine of the run.
 type Report struct {
 	Time        time.Time   `json:"time"`
 	Version     string      `json:"version,omitempty"` // of Floodwall
 	Machine     lab.Machine `json:"machine"`
 	Quick       bool        `json:"quick,omitempty"` // short and small: the figures are rough
 	Experiments []*Outcome  `json:"experiments"`
-	NotRun      []string    `json:"not_run,omitempty"` // names of those that a stop came before
+	NotRun      []string    `json:"not_run,omitempty"` // names of the experiments that had not started when the run was stopped
 }
 
-// Outcome is what one experiment found.
+// Outcome contains the results of one experiment.
 type Outcome struct {
 	Name    string       `json:"name"`
 	Doc     string       `json:"doc"`
-	Seconds float64      `json:"seconds"`         // that it took
-	Error   string       `json:"error,omitempty"` // why it could not go on; what it had found by then is here
+	Seconds float64      `json:"seconds"`         // duration
+	Error   string       `json:"error,omitempty"` // error that ended it; the results before that are kept
 	Results []lab.Result `json:"results"`
 	Bars    []*Bar       `json:"bars"`
 	Tables  []*Table     `json:"tables"`
@@ -42,15 +42,15 @@ type Outcome struct {
 	Curves  []Curve      `json:"curves,omitempty"`
 	Ranked  []Ranking    `json:"rankings,omitempty"`
 
-	Yardstick string `json:"yardstick,omitempty"` // tag (struct bpf_prog_info) of the program that figures "of-yardstick" are by
+	Yardstick string `json:"yardstick,omitempty"` // tag (struct bpf_prog_info) of the program that figures "of-yardstick" refer to
 }
 
-// Series is a figure over time, for charts. Those with the same unit are drawn together.
+// Series is a figure over time, for charts. Series with the same unit are drawn together.
 type Series struct {
 	Name    string    `json:"name"`  // of the result
-	Label   string    `json:"label"` // as people read it
+	Label   string    `json:"label"` // for people
 	Unit    string    `json:"unit"`
-	Seconds float64   `json:"seconds"` // between two values, and before the first
+	Seconds float64   `json:"seconds"` // between two values, and before the first one
 	Values  []float64 `json:"values"`
 }
 
@@ -76,7 +76,7 @@ func (r *Report) Failed() (failed []*Outcome) {
 	return failed
 }
 
-// Bars is the number of bars that were measured.
+// Bars returns the number of bars that were measured.
 func (r *Report) Bars() (n int) {
 	for _, e := range r.Experiments {
 		n += len(e.Bars)
@@ -84,7 +84,7 @@ func (r *Report) Bars() (n int) {
 	return n
 }
 
-// Unsteady is the number of rows of tables that are marked, because the machine did not hold their figures.
+// Unsteady returns the number of rows of tables that are marked as unsteady.
 func (r *Report) Unsteady() (n int) {
 	for _, e := range r.Experiments {
 		for _, t := range e.Tables {
@@ -96,7 +96,7 @@ func (r *Report) Unsteady() (n int) {
 	return n
 }
 
-// WriteTables writes the machine, what is found in short, and all tables, in Markdown or as aligned text.
+// WriteTables writes the machine, the headlines, and all tables, in Markdown or as aligned text.
 func (r *Report) WriteTables(w io.Writer, markdown bool) error {
 	write := (*Table).WriteText
 	if markdown {
@@ -113,7 +113,7 @@ func (r *Report) WriteTables(w io.Writer, markdown bool) error {
 	return nil
 }
 
-// allTables are those in short, those of all experiments, each with its claims first, and the goals that were missed.
+// allTables returns the headlines, the tables of all experiments, each with its claims first, and the goals that were missed.
 func (r *Report) allTables() (all []*Table) {
 	all = append(all, r.shortTable(), r.failedTable())
 	for _, e := range r.Experiments {
@@ -123,7 +123,7 @@ func (r *Report) allTables() (all []*Table) {
 	return slices.DeleteFunc(all, func(t *Table) bool { return t == nil })
 }
 
-// describe is the machine in a few lines.
+// describe returns the machine in a few lines.
 func (r *Report) describe(markdown bool) string {
 	lines := []string{"floodwall " + r.Version + ", " + r.Time.Format("2006-01-02 15:04 UTC"), r.Machine.String()}
 	list := func(what string, m map[string]string) {
@@ -160,8 +160,8 @@ func (r *Report) WriteBench(w io.Writer) error {
 	return all.WriteBench(w)
 }
 
-// Save writes the report to files of a directory, which is made when it is absent: report.json, bench.txt, tables.md and,
-// by page, report.html.
+// Save writes the report to files of a directory: report.json, bench.txt, tables.md and report.html. It makes the directory if needed. The function
+// page writes the last file.
 func (r *Report) Save(dir string, page func(io.Writer, *Report) error) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("saving the results: %w", err)
@@ -180,7 +180,7 @@ func (r *Report) Save(dir string, page func(io.Writer, *Report) error) error {
 	return nil
 }
 
-// WriteFile has write fill a file.
+// WriteFile creates a file, and calls write to fill it.
 func WriteFile(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Choice is yes or no, as b says.
+// Choice returns yes if b is true, else no.
 func Choice[T any](b bool, yes, no T) T {
 	if b {
 		return yes
@@ -15,17 +15,17 @@ func Choice[T any](b bool, yes, no T) T {
 	return no
 }
 
-// CountText writes a number with separators.
+// CountText writes a number with thousands separators.
 func CountText(n int) string { return wording.Count(n) }
 
-// Things is a number of things, as in "1 route" and "2,000 routes".
+// Things returns text for a number of things, for example "1 route" and "2,000 routes".
 func Things(n int, one, more string) string { return wording.Things(n, one, more) }
 
-// SecondsText writes seconds with three digits that say something.
+// SecondsText writes seconds with three significant digits.
 func SecondsText(s float64) string {
 	digits := 2 - int(math.Floor(math.Log10(max(s, 0.001))))
 	return fmt.Sprintf("%.*f", max(0, digits), s)
 }
 
-// TimesText writes how many times one figure is another.
+// TimesText writes a ratio of two figures.
 func TimesText(times float64) string { return fmt.Sprintf("%.2f x", times) }

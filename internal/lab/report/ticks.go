@@ -7,10 +7,10 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// linearTicks puts about so many numbers on an axis: round ones.
+// linearTicks places about this number of round numbers on an axis.
 type linearTicks int
 
-// Ticks are the numbers between two bounds.
+// Ticks returns the numbers between two bounds.
 func (most linearTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	step := roundStep((high - low) / float64(most))
 	for v := math.Ceil(low/step) * step; v <= high*(1+1e-9); v += step {
@@ -19,7 +19,7 @@ func (most linearTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// roundStep is the least of 1, 2 and 5 times a power of ten that is no less than v.
+// roundStep returns the least number of the form 1, 2 or 5 times a power of ten that is at least v.
 func roundStep(v float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(v)))
 	for _, factor := range []float64{1, 2, 5} {
@@ -30,11 +30,10 @@ func roundStep(v float64) float64 {
 	return 10 * power
 }
 
-// logTicks puts at most about so many numbers on a logarithmic axis: powers of ten, and what is between them as far as
-// there is space.
+// logTicks places at most about this number of numbers on a logarithmic axis: powers of ten, and numbers between them if there is space.
 type logTicks int
 
-// Ticks are the numbers between two bounds, both above 0.
+// Ticks returns the numbers between two bounds, both above 0.
 func (most logTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	decades := math.Log10(high / low)
 	within := []float64{1}
@@ -58,13 +57,13 @@ func (most logTicks) Ticks(low, high float64) (ticks []plot.Tick) {
 	return ticks
 }
 
-// units are what numbers are shortened by.
+// units are the units that shorten numbers.
 var units = []struct {
 	from float64
 	sign string
 }{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}}
 
-// short is a number in few characters: 2.5M.
+// short returns a number in few characters, for example 2.5M.
 func short(v float64) string {
 	for _, u := range units {
 		if math.Abs(v) >= u.from {
@@ -74,5 +73,5 @@ func short(v float64) string {
 	return number(v)
 }
 
-// number is a number without the dust that steps leave on it.
+// number returns a number without rounding errors of the steps.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }

@@ -1,9 +1,10 @@
 package rig
 
-// LeastLimit is the share of the least program's rate that a limit per /16 must reach on XDP.
+// LeastLimit is the packet rate that a limit per /16 must reach on XDP, as a share of the smallest program's rate.
 const LeastLimit = 0.75
 
-// What a search for texts must reach on XDP: times the rate of iptables with one string (bm), the packet dropped after it.
+// The packet rate that a text search must reach on XDP, as a multiple of the rate of iptables. Iptables searches for one string (bm) and then
+// drops the packet.
 const (
 	LeastString  = 3 // with one string
 	LeastStrings = 2 // with 64

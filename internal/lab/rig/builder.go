@@ -11,25 +11,25 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Builder collects the rows of a table, with what they need.
+// Builder collects the rows of a table and owns the sites and programs that they need.
 type Builder struct {
 	*Session
 	Lab   *lab.Lab
 	Flow  lab.Flow
 	Table RateTable
-	XDP   *Site // of all XDP programs
+	XDP   *Site // the site of all XDP programs
 	Sites int
 	Owned []func() error
 }
 
-// Close lets go of all that the builder owns, the last first.
+// Close releases everything that the builder owns, in reverse order.
 func (b *Builder) Close() {
 	for _, fn := range slices.Backward(b.Owned) {
-		_ = fn() // a descriptor that cannot be closed is closed with the process
+		_ = fn() // if closing fails, the end of the process closes the descriptor
 	}
 }
 
-// Own has a program be unloaded with the builder.
+// Own makes Close unload a program.
 func (b *Builder) Own(p *ebpf.Program) *ebpf.Program {
 	b.Owned = append(b.Owned, p.Close)
 	return p
@@ -50,8 +50,8 @@ func (b *Builder) Add(r *Rate) *Rate {
 	return r
 }
 
-// Limits builds the site of XDP programs, and the rows of three programs to compare with: one that never looks at the frame,
-// one that reads a byte, and the least that a filter does.
+// Limits builds the site of XDP programs. It also adds the rows of three programs for comparison: one never looks at the frame, one reads a byte, and
+// one does the minimum of a filter.
 func (b *Builder) Limits() (err error) {
 	if b.XDP, err = b.NewSite(); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (b *Builder) Limits() (err error) {
 	return nil
 }
 
-// Measure takes the table on a core each and on one core.
+// Measure measures the table twice: with source and receiver on separate cores, and with both on one core.
 func (b *Builder) Measure(ctx context.Context) error {
 	b.Table.keep(b.Wants)
 	two, one := &b.Table, b.Table.On(OneCore)
@@ -99,7 +99,7 @@ func LoadInstructions(name string, ins ...asm.Instruction) (*ebpf.Program, error
 	return p, nil
 }
 
-// What XDP programs return: enum xdp_action of linux/bpf.h.
+// The return values of XDP programs: enum xdp_action of linux/bpf.h.
 const (
 	XDPDrop = 1
 	XDPPass = 2

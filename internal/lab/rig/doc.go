@@ -1,5 +1,6 @@
-// Package rig is what experiments are built of: sites in a lab, what is installed there, the tools and lists that are
-// compared, and the rates and times that are measured. An experiment is in lab/experiment.
+// Package rig has the parts of experiments. A Site is built in a lab, and a Guard says what is installed there. The package has the tools and
+// lists that are compared. Session.Run is the runner: its rows (Row) take turns. A Table publishes their figures. The experiments are in
+// lab/experiment.
 //
 //	err := rig.InLab(ctx, func(l *lab.Lab) error {
 //		site, err := rig.NewSite(l, 1)

@@ -6,14 +6,14 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// The ends of the wires of sites with two: the other end's, and the server's, which have queues, as network cards have.
+// The ends of a link at sites with two links: OtherEnd, and ServerEnd on the server. ServerEnd has a queue, as a network card has.
 var (
 	OtherEnd  = lab.EndOptions{CPU: lab.OnCPU(SourceCPU), Urgent: true}
 	ServerEnd = lab.EndOptions{CPU: lab.OnCPU(ReceiverCPU), Urgent: true, Queue: true}
 )
 
-// The addresses of the clients' wire: their own, and the server's.
+// The addresses of the clients' link: ClientsAddr at the clients, ForClientsAddr at the server.
 var ClientsAddr, ForClientsAddr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
 
-// ClientNetwork is where the clients' addresses are from. The flood has none of them.
+// ClientNetwork has the clients' addresses. The flood uses none of them.
 var ClientNetwork = netip.MustParsePrefix("40.0.0.0/16")

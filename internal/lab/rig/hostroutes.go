@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HostRoutes reads the IPv4 routes of this process's network namespace, from the main table. What they are for goes to one
-// of a router's neighbors: routes to the same place to the same one.
+// HostRoutes reads the IPv4 routes of this process's network namespace, from the main table. Each destination of the host's routes becomes one of
+// a router's neighbors: routes with the same next hop get the same neighbor.
 func HostRoutes() (map[netip.Prefix]netip.Addr, error) {
 	list, err := netlink.RouteListFiltered(unix.AF_INET, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -35,7 +35,7 @@ func HostRoutes() (map[netip.Prefix]netip.Addr, error) {
 	return table, nil
 }
 
-// ofRouter reports whether a route would take the place of those to a router's own links.
+// ofRouter reports whether a route would replace a route to one of the router's own links.
 func ofRouter(p netip.Prefix) bool {
 	return p.Bits() >= siteNet.Bits() && (p.Overlaps(siteNet) || p.Overlaps(uplinkNet))
 }

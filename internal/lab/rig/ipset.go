@@ -29,7 +29,7 @@ func RestoreIpset(ctx context.Context, at *Site, l *List) (g Loaded, err error) 
 	return Loaded{Subject: Subject{Site: at}, Seconds: report.Samples{took.Seconds()}, Bytes: sizeInMemory(about)}, nil
 }
 
-// ipsetScript is input for ipset restore.
+// ipsetScript writes input for ipset restore.
 func ipsetScript(w io.Writer, l *List) error {
 	kind := report.Choice(l.Hosts, "hash:ip", "hash:net")
 	family := report.Choice(l.V6, "inet6", "inet")
@@ -43,7 +43,7 @@ func ipsetScript(w io.Writer, l *List) error {
 	return out.Flush()
 }
 
-// sizeInMemory reads what `ipset list -t` says of a set's memory; 0 when it does not.
+// sizeInMemory reads the memory of a set from the output of `ipset list -t`, in bytes; 0 if the output does not contain it.
 func sizeInMemory(about string) float64 {
 	for line := range strings.Lines(about) {
 		if text, ok := strings.CutPrefix(line, "Size in memory: "); ok {
@@ -54,5 +54,5 @@ func sizeInMemory(about string) float64 {
 	return 0
 }
 
-// MatchListed has a rule of iptables be for sources in the set of RestoreIpset.
+// MatchListed restricts a rule of iptables to sources in the set of RestoreIpset.
 const MatchListed = "-m set --match-set listed src"

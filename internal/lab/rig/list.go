@@ -1,5 +1,5 @@
-// This file has what firewalls are filled with: lists of addresses, rules and texts, the same in every run, and in the
-// words of each tool.
+// This file has the contents that firewalls are filled with: lists of addresses, rules and texts. They are the same in every run, and are written
+// in the syntax of each tool.
 
 package rig
 
@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// List is addresses to block, of one family, and sources to send from.
+// List is a list of addresses to block, of one family, and of sources to send from.
 type List struct {
 	Name     string // of results
 	Label    string // in tables
@@ -30,14 +30,14 @@ type List struct {
 	Note     string
 }
 
-// MaxSources is how many different sources a flood has. They are enough to defeat every cache, and few enough for the
-// source to read through without a miss of its own.
+// MaxSources is the number of different sources of a flood. They are enough to defeat every cache, and few enough for the source to read through
+// without a cache miss of its own.
 const MaxSources = 1 << 20
 
-// Seed makes every run measure with the same addresses.
+// Seed makes the addresses the same in every run.
 const Seed = 2016
 
-// RandomHosts is n different random IPv4 addresses.
+// RandomHosts returns n different random IPv4 addresses.
 func RandomHosts(n int) *List {
 	l := &List{Name: fmt.Sprintf("n=%d", n), Label: report.CountText(n) + " random IPv4 addresses", Hosts: true}
 	next := hosts()
@@ -50,13 +50,13 @@ func RandomHosts(n int) *List {
 	return l
 }
 
-// RandomPrefixes is n different random IPv6 prefixes of the lengths that blocklists have.
+// RandomPrefixes returns n different random IPv6 prefixes of the lengths that blocklists have.
 func RandomPrefixes(n int) *List {
 	l := &List{Name: fmt.Sprintf("v6/n=%d", n), Label: report.CountText(n) + " random IPv6 prefixes, /32 to /128", V6: true}
 	lengths := []int{32, 40, 44, 48, 48, 56, 64, 64, 64, 128}
 	r := rand.New(rand.NewPCG(Seed, 6))
 	var word uint32
-	// Every address has its first 32 bits for itself, so that none lies in the prefix of another.
+	// No two addresses have the same first 32 bits, so none is in the prefix of another.
 	next := func() netip.Addr {
 		var a [16]byte
 		for i := range 3 {
@@ -79,7 +79,7 @@ func RandomPrefixes(n int) *List {
 	return l
 }
 
-// ReadList is the IPv4 part of a file, in the form that policies take, or its IPv6 part when there is no other.
+// ReadList reads the IPv4 part of a file in the form that policies take, or its IPv6 part if it has no IPv4 part.
 func ReadList(path string) (*List, error) {
 	set, entries, err := addrs.ReadFile(path, 0)
 	if err != nil {
@@ -110,7 +110,7 @@ func ReadList(path string) (*List, error) {
 	return l, nil
 }
 
-// picks is random addresses of the list: all of a short one of hosts.
+// picks returns random addresses of the list. For a short list of hosts it returns all.
 func (l *List) picks() []netip.Addr {
 	r := rand.New(rand.NewPCG(Seed, 7))
 	step := len(l.Prefixes)/MaxSources + 1
@@ -121,7 +121,7 @@ func (l *List) picks() []netip.Addr {
 	return from
 }
 
-// within is a random address of a prefix.
+// within returns a random address of a prefix.
 func within(r *rand.Rand, p netip.Prefix) netip.Addr {
 	a := p.Addr().AsSlice()
 	for i := p.Bits(); i < len(a)*8; i++ {
@@ -133,7 +133,7 @@ func within(r *rand.Rand, p netip.Prefix) netip.Addr {
 	return within
 }
 
-// Write writes the list as a text file for a policy, a line each.
+// Write writes the list as a text file for a policy, an entry a line.
 func (l *List) Write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, 1<<20)
 	var line []byte
@@ -146,7 +146,7 @@ func (l *List) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-// AppendEntry appends an entry as people write it: a single address without its length.
+// AppendEntry appends an entry in the form that people write: a single address has no prefix length.
 func (l *List) AppendEntry(text []byte, p netip.Prefix) []byte {
 	if p.IsSingleIP() {
 		return p.Addr().AppendTo(text)
@@ -154,8 +154,7 @@ func (l *List) AppendEntry(text []byte, p netip.Prefix) []byte {
 	return p.AppendTo(text)
 }
 
-// hosts returns a function that returns a different random IPv4 address at each call, of those that may be the source
-// of a packet from the Internet.
+// hosts returns a function that returns a different random IPv4 address at each call. Each may be the source of a packet from the Internet.
 func hosts() func() netip.Addr {
 	var n uint32
 	return func() netip.Addr {
@@ -168,7 +167,7 @@ func hosts() func() netip.Addr {
 	}
 }
 
-// anyUnicast is a random address that may come from the Internet.
+// anyUnicast returns a random address that may come from the Internet.
 func anyUnicast(r *rand.Rand, v6 bool) netip.Addr {
 	if v6 {
 		return within(r, netip.MustParsePrefix("2400::/12"))
@@ -180,13 +179,13 @@ func anyUnicast(r *rand.Rand, v6 bool) netip.Addr {
 	}
 }
 
-// Unicast4 leaves out what no host on the Internet has: the blocks of the IANA special-purpose registry that are /16 or
-// larger, multicast and above.
+// Unicast4 reports whether a host on the Internet may have an address, in host byte order. It returns false for multicast and all higher addresses,
+// and for the blocks of the IANA special-purpose registry that are /16 or larger.
 func Unicast4(v uint32) bool {
 	switch top := v >> 24; {
 	case top == 0, top == 10, top == 127, top >= 224:
 		return false
-	case top == 100, top == 169, top == 172, top == 192, top == 198, top == 203: // only in part, but enough remains
+	case top == 100, top == 169, top == 172, top == 192, top == 198, top == 203: // only a part of each is special, but enough addresses remain without them
 		return false
 	}
 	return true
@@ -197,13 +196,13 @@ func word4(a netip.Addr) uint32 {
 	return binary.BigEndian.Uint32(bytes[:])
 }
 
-// Addr4 is the IPv4 address of a number in host byte order.
+// Addr4 returns the IPv4 address of a number in host byte order.
 func Addr4(v uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
 }
 
-// scatter maps each number to another one, all different, without visible order: the finalizer of MurmurHash3, whose
-// steps can all be undone.
+// scatter maps each number to another one. All results are different and without visible order. It is the finalizer of MurmurHash3, each step of
+// which can be undone.
 func scatter(v uint32) uint32 {
 	v ^= v >> 16
 	v *= 0x85ebca6b
@@ -220,7 +219,7 @@ func take(n int, next func() netip.Addr) []netip.Addr {
 	return all
 }
 
-// Spare leaves the addresses of the lab out of a list.
+// Spare removes the addresses of the lab from a list.
 func (l *List) Spare() error {
 	own := lab.ParseAddrs("10.0.0.0/24 fd00::/64")
 	l.Prefixes = slices.DeleteFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Overlaps(own[0]) || p.Overlaps(own[1]) })
@@ -231,7 +230,7 @@ func (l *List) Spare() error {
 	return nil
 }
 
-// Visitor is a listed address that a client on the Internet may have; false when there is none.
+// Visitor returns a listed address that a client on the Internet may have; false if there is none.
 func (l *List) Visitor() (netip.Addr, bool) {
 	internet6 := netip.MustParsePrefix("2000::/3")
 	i := slices.IndexFunc(l.Listed, func(a netip.Addr) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// set is the list's content as Floodwall reads it from the list's file.
+// set returns the list's content that Floodwall reads from the list's file.
 func (l *List) set(t *testing.T) *addrs.Set {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "list.txt")

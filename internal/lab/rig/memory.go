@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// KernelMemory is the memory in the kernel's slabs that cannot be reclaimed, and in vmalloc, which is where sets of nft
-// live; in bytes.
+// KernelMemory returns the memory in the kernel's unreclaimable slabs and in vmalloc, in bytes. Sets of nft are there.
 func KernelMemory() int64 { return int64(meminfo("SUnreclaim:") + meminfo("VmallocUsed:")) }
 
-// AvailableMemory is the memory that can be had, in bytes.
+// AvailableMemory returns MemAvailable of /proc/meminfo, in bytes.
 func AvailableMemory() uint64 { return meminfo("MemAvailable:") }
 
-// meminfo reads a line of /proc/meminfo, in bytes; 0 when there is none.
+// meminfo reads a line of /proc/meminfo, in bytes; 0 if there is no such line.
 func meminfo(name string) uint64 {
 	text, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

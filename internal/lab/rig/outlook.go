@@ -6,8 +6,8 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// usualTime is how long experiments take with their usual rounds on two cores of an AMD EPYC: in full, and with
-// Quick. It serves to tell how much of a run is left, and is corrected as the run goes on.
+// usualTime is the time of experiments with their usual rounds, in full and with Quick. It was measured on two cores of an AMD EPYC. It is used to
+// estimate the remaining time of a run, and is corrected during the run.
 var usualTime = map[string]struct{ full, quick time.Duration }{
 	"drop":      {4 * time.Minute, 30 * time.Second},
 	"sets":      {20 * time.Minute, 40 * time.Second},
@@ -28,27 +28,27 @@ var usualTime = map[string]struct{ full, quick time.Duration }{
 	"calibrate": {50 * time.Second, 15 * time.Second},
 }
 
-// Usual is what is usual for an experiment; 0 when that is not known.
+// Usual returns the usual time of an experiment; 0 if it is unknown.
 func Usual(name string, quick bool) time.Duration {
 	return report.Choice(quick, usualTime[name].quick, usualTime[name].full)
 }
 
-// outlook tells how much of a run is left: what is usual for the experiments to come, times how much longer those that
-// have ended took than is usual for them.
+// outlook estimates the remaining time of a run. It multiplies the usual time of the remaining experiments by a factor: the duration of the
+// experiments that ended, divided by their usual time.
 type outlook struct {
 	options Options
 	names   []string // of all experiments
 	current int      // index of the one that runs
 	began   time.Time
-	took    time.Duration // by those that have ended
-	usual   time.Duration // for them
+	took    time.Duration // time of the experiments that have ended
+	usual   time.Duration // usual time of the same experiments
 }
 
 func newOutlook(experiments []string, o Options) *outlook {
 	return &outlook{options: o, names: experiments, current: -1}
 }
 
-// begin has the next experiment begin, and the one before it end.
+// begin ends the current experiment and starts the next one.
 func (l *outlook) begin(now time.Time) {
 	if l.current >= 0 {
 		l.took += now.Sub(l.began)
@@ -58,13 +58,13 @@ func (l *outlook) begin(now time.Time) {
 	l.began = now
 }
 
-// usualOf is what is usual for an experiment with so many rounds.
+// usualOf returns the usual time of an experiment with the number of rounds of this run.
 func (l *outlook) usualOf(name string) time.Duration {
 	usual := Usual(name, l.options.Quick)
 	return usual * time.Duration(l.options.Rounds) / time.Duration(Options{Quick: l.options.Quick}.WithDefaults().Rounds)
 }
 
-// left is the time left, of which at least some is known to be.
+// left returns the remaining time. It is at least known, which is the caller's estimate for the current experiment.
 func (l *outlook) left(now time.Time, known time.Duration) time.Duration {
 	slower := 1.0
 	if l.usual > 0 {

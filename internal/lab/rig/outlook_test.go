@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestOutlook follows a run whose experiments take twice what is usual.
+// TestOutlook follows a run whose experiments take twice as long as usual.
 func TestOutlook(t *testing.T) {
 	o := Options{Quick: true}.WithDefaults()
 	experiments := []string{"drop", "cost", "program"}

@@ -1,4 +1,4 @@
-// This file has the programs of bpf/bench.c, with which Floodwall is compared and by which answers are counted.
+// This file has the programs of bpf/bench.c. Floodwall is compared with some of them; others count answers.
 
 package rig
 
@@ -17,23 +17,23 @@ import (
 // The programs of bpf/bench.c.
 const (
 	Touch  = peersProgTouch  // drops after reading one byte
-	Answer = peersProgAnswer // answers a SYN with a frame like the one SYN protection writes, and decides nothing
+	Answer = peersProgAnswer // answers a SYN with a frame like that of SYN protection, without any decision
 	Hash4  = peersProgHash4  // drops sources in a hash of addresses
 	LPM4   = peersProgLpm4   // drops sources in a trie of prefixes
 	LPM6   = peersProgLpm6   // the same for IPv6
-	Limit4 = peersProgLimit4 // drops sources over a limit of their own, which an LRU map holds
+	Limit4 = peersProgLimit4 // drops sources over their own limit, which an LRU map holds
 
-	// The least that a packet filter does with a kind of packet: one rule, two counters, and it drops.
+	// The minimum that a packet filter does with a kind of packet: it checks one rule, counts in two counters, and drops the packet.
 	Least     = peersProgLeast     // UDP over IPv4
 	LeastTCP  = peersProgLeastTcp  // TCP over IPv4
 	LeastVLAN = peersProgLeastVlan // UDP over IPv4 behind a VLAN tag
 	LeastIPv6 = peersProgLeastIpv6 // UDP over IPv6
-	LeastLine = peersProgLeastLine // UDP over IPv4, and a read of one line of its set
+	LeastLine = peersProgLeastLine // UDP over IPv4, with a read of one line of its set
 
-	Victim  = peersProgVictim  // tells a resolver's answers to its clients from those to others
-	Spoofed = peersProgSpoofed // counts a server's answers to nobody
+	Victim  = peersProgVictim  // separates a resolver's answers to its clients from its answers to others
+	Spoofed = peersProgSpoofed // counts a server's answers to spoofed addresses
 
-	// Yardstick does something like what Floodwall's programs do, and stays as it is.
+	// Yardstick does about the same work as Floodwall's programs, and never changes.
 	Yardstick = peersProgYardstick
 )
 
@@ -45,13 +45,13 @@ const (
 	LeastLines     = peersVarLeastLines // number of lines of its set
 	Limit4Mask     = peersVarLimit4Mask
 	Limit4Interval = peersVarLimit4Interval // nanoseconds a packet
-	Limit4Burst    = peersVarLimit4Burst    // nanoseconds that a source may have saved up
+	Limit4Burst    = peersVarLimit4Burst    // nanoseconds of credit that a source may collect
 	Limit4Heavy    = peersVarLimit4Heavy    // port
 	VictimClients  = peersVarVictimClients  // their network
 	VictimMask     = peersVarVictimMask
 )
 
-// LoadedPeer is a program of bpf/bench.c with the maps that it has, if any.
+// LoadedPeer is a program of bpf/bench.c and its maps, if it has any.
 type LoadedPeer struct {
 	Program *ebpf.Program
 	Set     *ebpf.Map
@@ -61,7 +61,8 @@ type LoadedPeer struct {
 // readPeers reads the compiled C.
 var readPeers = sync.OnceValues(loadPeers)
 
-// LoadPeer loads a program of bpf/bench.c. resize, if set, gets its set's specification; vars are its constants.
+// LoadPeer loads a program of bpf/bench.c. If the function resize is not nil, it may change the specification of the program's set. The program's
+// constants are vars.
 func LoadPeer(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p LoadedPeer, err error) {
 	spec, err := readPeers()
 	if err != nil {
@@ -75,8 +76,8 @@ func LoadPeer(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p L
 	}
 	maps.DeleteFunc(spec.Programs, func(other string, _ *ebpf.ProgramSpec) bool { return other != name })
 	maps.DeleteFunc(spec.Maps, func(other string, _ *ebpf.MapSpec) bool {
-		own, _, _ := strings.Cut(name, "_")                                         // the least programs share a map
-		return !strings.HasPrefix(other, own+"_") && !strings.HasPrefix(other, ".") // the latter hold the constants
+		own, _, _ := strings.Cut(name, "_")                                         // the smallest programs share a map
+		return !strings.HasPrefix(other, own+"_") && !strings.HasPrefix(other, ".") // names with a "." hold the constants
 	})
 	if set := spec.Maps[name+"_set"]; set != nil && resize != nil {
 		resize(set)
@@ -89,7 +90,7 @@ func LoadPeer(name string, resize func(*ebpf.MapSpec), vars map[string]any) (p L
 	return LoadedPeer{c.DetachProgram(name), c.DetachMap(name + "_set"), c.DetachMap(name + "_counts")}, nil
 }
 
-// LoadPeerProgram is Load of a program whose maps are for nobody else.
+// LoadPeerProgram loads a program of bpf/bench.c that shares no maps.
 func LoadPeerProgram(name string) (*ebpf.Program, error) {
 	p, err := LoadPeer(name, nil, nil)
 	if err != nil {

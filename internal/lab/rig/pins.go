@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pins is a BPF file system that is mounted nowhere. What is pinned in it is gone when it is closed, or when the
-// process ends in any way.
+// Pins is a BPF file system that is mounted nowhere. Its pins disappear when it is closed, or when the process ends for any reason.
 type Pins struct{ Root *os.File }
 
 func newPins() (*Pins, error) {
@@ -27,7 +26,7 @@ func newPins() (*Pins, error) {
 	return &Pins{os.NewFile(uintptr(fd), "bpf")}, nil
 }
 
-// dir is a path of this process to a directory in the file system.
+// dir returns a path of this process to a directory in the file system.
 func (p *Pins) dir(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", p.Root.Fd(), name) }
 
 func (p *Pins) close() error { return p.Root.Close() }

@@ -17,40 +17,39 @@ type Rate struct {
 	Label   string // in the table
 	Subject Subject
 	Flows   []lab.Flow
-	Missing string       // why there is nothing to measure
-	Flood   string       // of programs: rows of one name have the same flows, and take turns under one flood
-	Share   float64      // of the least program's rate to reach; 0: none is asked for
-	Times   float64      // how many times the rival's rate to reach; 0: none is asked for
-	Extra   []lab.Metric // that belong to the result
-	Article *ArticleRow  // what an article says of it; nil: nothing
+	Missing string       // why the row cannot be measured
+	Flood   string       // for programs: rows with the same name have the same flows, and take turns under one flood
+	Share   float64      // the goal, as a share of the smallest program's rate; 0: none
+	Times   float64      // the goal, as a multiple of the rival's rate; 0: none
+	Extra   []lab.Metric // more figures of the result
+	Article *ArticleRow  // the article's figures for this case; nil: none
 
 	Rounds    report.Samples // packets per second of the receive thread's own time, see lab.Measurement.Cost; 0: nothing arrived
-	least     report.Samples // the same of the least program in the same rounds, under the same flood; none: it was not beside
-	disturbed int            // rounds that stayed disturbed
+	least     report.Samples // the same of the least program in the same rounds, under the same flood; none: it was not measured beside the row
+	disturbed int            // rounds in which all tries were disturbed
 }
 
-// RateTable is rows that are measured in turn, round by round, so that what changes on the machine meanwhile changes
-// all of them.
+// RateTable is a table of rows that are measured in turn, round by round. So a change on the machine changes all rows.
 type RateTable struct {
 	Title string
 	cores Cores
 	Rows  []*Rate
-	least *Rate  // the least that a filter of these packets does: one of rows
-	Base  *Rate  // what the others' costs are compared with: one of rows; nil in a table of shares of the limit
-	By    string // the unit of figures by the base's
-	Rival *Rate  // what the others should be faster than: one of rows, or nil
+	least *Rate  // the row of the least that a filter does with these packets: one of Rows
+	Base  *Rate  // the row that the others' costs are compared with: one of Rows; nil in a table of shares of the limit
+	By    string // the unit of figures that are divided by the base's
+	Rival *Rate  // the row that the others should beat: one of Rows, or nil
 	Notes []string
 
-	// Untold is asked after the rounds which rows claims still wait for: further rounds of these follow, until there are none or the time is
-	// over. nil: no claim rests on the table.
+	// Untold returns, after the rounds, the rows that claims still wait for. Further rounds of these rows follow, until it returns none or the
+	// time is over. nil: no claim rests on the table.
 	Untold func() []*Rate
 }
 
-// disturbedShare is the share of the time that others may have the receiving CPU, beyond which a measurement is taken again.
+// disturbedShare is the share of the time that other threads may have the receiving CPU. Above it, a measurement is repeated.
 const disturbedShare = 0.02
 
-// Measure takes all rounds, and publishes what there is, also when ctx ends in between. With a core each, XDP programs take
-// turns under one flood (see swap), and all else is measured by itself.
+// Measure takes all rounds, and publishes the figures, also when ctx ends in between. With a core each, XDP programs take turns under one flood
+// (see swap); every other row is measured by itself.
 func (t *RateTable) Measure(ctx context.Context, s *Session) (err error) {
 	defer func() { t.publish(s.Outcome) }()
 	t.Notes = append(slices.Clone(t.Notes), fmt.Sprintf(
@@ -94,10 +93,10 @@ func (t *RateTable) turn(ctx context.Context, s *Session, rows []*Rate, round in
 	return nil
 }
 
-// claimWindows is for how many windows a row further rounds may go on, with all that a round takes beside its window.
+// claimWindows limits the time of further rounds, in windows for each row. It includes all that a round takes beside its window.
 const claimWindows = 20
 
-// untilTold takes the further rounds that claims need, each claim's rows in the same rounds.
+// untilTold takes the further rounds that claims need. The rows of a claim are measured in the same rounds.
 func (t *RateTable) untilTold(ctx context.Context, s *Session) error {
 	if t.Untold == nil {
 		return nil
@@ -131,13 +130,12 @@ func (r *Rate) measure(ctx context.Context, s *Session, c Cores, round uint64) e
 	return nil
 }
 
-// firstOffer is the rate, in packets per second, that every row can be sent to begin with.
+// firstOffer is the first rate that is sent to every row, in packets per second.
 const firstOffer = 7e6
 
-// best is what the receiver takes at most. With a core each, that is not what it takes of a full flood: it returns the
-// pages of the frames to the sender's pool, and a sender whose frames are refused returns them itself; the more it is
-// ahead, the longer the receiver waits for the pool's lock. So the source offers less, and more step by step. With Quick,
-// the first step is all.
+// best returns the highest rate that the receiver takes. With a core each, the receiver takes less of a full flood. It returns the pages of the
+// frames to the sender's pool, and a sender returns the pages of refused frames itself. The more the sender is ahead, the longer the receiver waits
+// for the pool's lock. So the source begins with a lower rate, and raises it step by step. With Quick, only the first step is taken.
 func (r *Rate) best(ctx context.Context, s *Session, c Cores, round uint64) (best lab.Measurement, err error) {
 	if c == OneCore {
 		return r.once(ctx, s, round, offer{cpu: ReceiverCPU})
@@ -157,8 +155,7 @@ func (r *Rate) best(ctx context.Context, s *Session, c Cores, round uint64) (bes
 	return best, nil
 }
 
-// once takes a measurement. One that was disturbed is taken again; of those that all were, the one counts in which most
-// arrived.
+// once takes a measurement, and repeats it if it was disturbed. If all tries were disturbed, it returns the one in which most packets arrived.
 func (r *Rate) once(ctx context.Context, s *Session, round uint64, o offer) (best lab.Measurement, err error) {
 	for range s.Tries() {
 		m, err := r.Subject.measure(ctx, r.Flows, o, round+1, s.Window)
@@ -172,11 +169,11 @@ func (r *Rate) once(ctx context.Context, s *Session, round uint64, o offer) (bes
 	return best, nil
 }
 
-// Disturbed reports whether others took so much of the receiver's time that its rate says little.
+// Disturbed reports whether other threads took so much of the receiver's time that its rate says little.
 func Disturbed(m lab.Measurement) bool { return m.Waited > disturbedShare || m.Stolen > disturbedShare }
 
-// Capacity is the packets per second of the receive thread's own time. Others on the machine, and a source that was held up,
-// change it little.
+// Capacity returns packets per second of the receive thread's own time. Other load on the machine changes it little, and so does a source that was
+// held up.
 func Capacity(m lab.Measurement) float64 {
 	if cost := m.Cost(); cost > 0 {
 		return float64(m.Packets) / (m.Ran * m.Time.Seconds())
@@ -184,8 +181,8 @@ func Capacity(m lab.Measurement) float64 {
 	return 0
 }
 
-// Arrived is the rounds in which anything did. In the others something else had the CPUs, which says nothing of the row.
+// Arrived returns the rounds in which packets arrived. In the other rounds something else had the CPUs, so they say nothing about the row.
 func (r *Rate) Arrived() report.Samples { return r.Rounds.Positive() }
 
-// failed is how many those others are.
+// failed returns the number of rounds in which nothing arrived.
 func (r *Rate) failed() int { return len(r.Rounds) - len(r.Arrived()) }

@@ -8,8 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// costTable is a table of costs as after a round: a row that was not measured, the one that the others' costs are compared
-// with, and two more.
+// costTable returns a table of costs after a round: a row that was not measured, the row that the others' costs are compared with, and two more.
 func costTable() *RateTable {
 	row := func(name string, pps float64) *Rate {
 		return &Rate{Name: name, Label: name, Rounds: report.Samples{pps}}
@@ -36,7 +35,7 @@ func TestCostTable(t *testing.T) {
 	}
 }
 
-// TestCostBars has the bars of a table of costs in the outcome, and not in the table.
+// TestCostBars checks that the bars of a table of costs are in the outcome, and not in the table.
 func TestCostBars(t *testing.T) {
 	table, o := costTable(), &report.Outcome{Name: "cost"}
 	table.cores, table.Rival, table.least = twoCores, table.Rows[2], table.Rows[3]

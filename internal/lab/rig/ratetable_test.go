@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// rows is a table as after two rounds of its rows and eight of the program that was swapped.
+// rows returns a table after two rounds of its rows, and eight of the program that was swapped.
 func rows() *RateTable {
 	t := &RateTable{Title: "drop: a flood"}
 	t.least = &Rate{Name: "least", Label: "the least", Rounds: report.Samples{5e6, 5e6}}
@@ -79,7 +79,7 @@ const wantMarkdown = `### drop: a flood, source and receiver on one core
 
 `
 
-// TestFailedRounds leaves out the rounds in which nothing arrived, and says so.
+// TestFailedRounds checks that rounds in which nothing arrived are left out, and that the table reports them.
 func TestFailedRounds(t *testing.T) {
 	table := &RateTable{cores: OneCore}
 	table.least = &Rate{Name: "least", Rounds: report.Samples{10e6, 10e6, 0, 10e6}}
@@ -100,7 +100,7 @@ func TestFailedRounds(t *testing.T) {
 	}
 }
 
-// TestRival compares rows with a tool that they should be faster than.
+// TestRival compares rows with a tool that they should beat.
 func TestRival(t *testing.T) {
 	table, o := rows(), &report.Outcome{Name: "payload"}
 	table.Rival = table.Rows[3]
@@ -141,7 +141,7 @@ func TestRateResults(t *testing.T) {
 		t.Errorf("missed bars (-want +got):\n%s", diff)
 	}
 	var out strings.Builder
-	if err := r.WriteJSON(&out); err != nil { // which infinite figures would make fail
+	if err := r.WriteJSON(&out); err != nil { // infinite figures would make it fail
 		t.Error(err)
 	}
 	out.Reset()

@@ -9,27 +9,27 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// nextHops is how many neighbors the routes of a router go to, as in the article of `placement`.
+// nextHops is the number of neighbors that the routes of a router lead to. The article of `placement` has the same number.
 const nextHops = 50
 
-// The networks of a router's links, whose routes are its own.
+// The networks of a router's links. The routes to them are the router's own.
 var (
 	siteNet   = netip.MustParsePrefix("10.0.0.0/24")
 	uplinkNet = netip.MustParsePrefix("10.1.0.0/24")
 )
 
-// nextHop is the i-th neighbor on a router's uplink.
+// nextHop returns the i-th neighbor on a router's uplink.
 func nextHop(i int) netip.Addr {
 	a := uplinkNet.Addr().As4()
 	a[3] = byte(2 + i%nextHops)
 	return netip.AddrFrom4(a)
 }
 
-// Routes are what a router knows besides its own links.
+// Routes are the routes of a router, without those to its own links.
 type Routes = iter.Seq2[netip.Prefix, netip.Addr]
 
-// NewRouter builds the n-th site of a lab as a router: what it forwards goes out to an uplink, whose host discards it. That
-// one's receive thread has its turn on the same CPU when the router's sleeps.
+// NewRouter builds the n-th site of a lab as a router. It forwards to an uplink, whose host discards the packets. The receive thread of that host
+// runs on the same CPU while the router's sleeps.
 func NewRouter(l *lab.Lab, n int, table Routes) (*Site, error) {
 	s, err := NewSite(l, n)
 	if err != nil {
@@ -54,12 +54,12 @@ func NewRouter(l *lab.Lab, n int, table Routes) (*Site, error) {
 	return s, s.Server.Routes(up, table)
 }
 
-// DefaultRoute is a table of one route.
+// DefaultRoute returns a table of one route.
 func DefaultRoute(yield func(netip.Prefix, netip.Addr) bool) {
 	yield(netip.PrefixFrom(netip.IPv4Unspecified(), 0), nextHop(0))
 }
 
-// FullTable is n different routes as routers in the Internet have them, most of them to a /24, with the neighbors in turn.
+// FullTable returns n different routes like those of Internet routers. Most lead to a /24. Their next hops are the neighbors in turn.
 func FullTable(n int) Routes {
 	return func(yield func(netip.Prefix, netip.Addr) bool) {
 		r := rand.New(rand.NewPCG(Seed, 8))
@@ -78,7 +78,7 @@ func FullTable(n int) Routes {
 	}
 }
 
-// routeBits is the length of a route, by a percentage: about those of the Internet's tables in 2025 (bgp.potaroo.net).
+// routeBits returns the prefix length of a route for a percentage, about as in the Internet's tables in 2025 (bgp.potaroo.net).
 func routeBits(percent int) int {
 	upTo := []int{60, 70, 81, 86, 91, 94, 96, 98, 100}
 	for i, most := range upTo {

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// rule is one that no packet of the bench's floods matches, in what all tools can say. Zero values are not asked for.
+// rule is a rule that matches no packet of the bench's floods, and that all tools can express. Zero values match anything.
 type rule struct {
 	from, to    string // address or prefix
 	proto       string
@@ -17,27 +17,27 @@ type rule struct {
 	pass        bool
 }
 
-// nthRule is the n-th of rules as people write them over the years: addresses, networks and ports in turn, verdicts
-// mixed. Any two differ in more than one place, so that no compiler can make one rule of them.
+// nthRule returns the n-th of rules like those that people write over the years: addresses, networks and ports in turn, with mixed verdicts. Any two
+// differ in more than one place, so no compiler can merge them into one rule.
 func nthRule(n int) rule {
 	r := rule{proto: "tcp", first: 1000 + n, last: 1000 + n, pass: n%3 == 0}
 	hi, lo := n>>8, n&255
 	switch n % 5 {
-	case 0: // a network to a service
+	case 0: // from a network to a port
 		r.from = fmt.Sprintf("10.%d.%d.16/28", hi, lo)
-	case 1: // a host to a range of ports
+	case 1: // from a host to a range of ports
 		r.from, r.proto, r.last = fmt.Sprintf("10.%d.%d.7", hi, lo), "udp", r.first+3
-	case 2: // a network to one address
+	case 2: // from a network to one address
 		r.from, r.to = fmt.Sprintf("172.%d.%d.0/24", 16+hi, lo), fmt.Sprintf("10.0.0.%d", 3+n%250)
-	case 3: // a port from anywhere
+	case 3: // from anywhere to a port
 		r.sport = 20000 + n
-	case 4: // anything to an address's service
+	case 4: // from anywhere to a port of one address
 		r.to, r.proto = fmt.Sprintf("198.18.%d.%d", hi, lo), "udp"
 	}
 	return r
 }
 
-// RuleHosts are the single sources that n rules name, for ports of UDP.
+// RuleHosts returns the single sources that n rules name, for ports of UDP.
 func RuleHosts(n int) (hosts []netip.Addr) {
 	for i := range n {
 		if from, err := netip.ParseAddr(nthRule(i).from); err == nil {
@@ -47,7 +47,7 @@ func RuleHosts(n int) (hosts []netip.Addr) {
 	return hosts
 }
 
-// PolicyRules is n rules as part of a policy.
+// PolicyRules returns n rules as part of a policy.
 func PolicyRules(n int) string {
 	var b strings.Builder
 	if n > 0 {
@@ -59,7 +59,7 @@ func PolicyRules(n int) string {
 	return b.String()
 }
 
-// policy is the rule's keys in a policy.
+// policy returns the rule's keys in a policy.
 func (r rule) policy() string {
 	var keys []string
 	add := func(key, value string) {
@@ -78,7 +78,7 @@ func (r rule) policy() string {
 	return strings.Join(keys, ", ")
 }
 
-// nft is the rule in nft's language.
+// nft returns the rule in nft's language.
 func (r rule) nft() string {
 	var b strings.Builder
 	if r.from != "" {
@@ -94,7 +94,7 @@ func (r rule) nft() string {
 	return b.String() + report.Choice(r.pass, "accept", "drop")
 }
 
-// iptables is the rule's options for iptables.
+// iptables returns the rule's options for iptables.
 func (r rule) iptables() string {
 	var b strings.Builder
 	if r.from != "" {
@@ -110,7 +110,7 @@ func (r rule) iptables() string {
 	return fmt.Sprintf("%s--dport %s -j %s", b.String(), r.ports(":"), report.Choice(r.pass, "ACCEPT", "DROP"))
 }
 
-// ports is the destination ports, with what stands in a range between first and last.
+// ports returns the destination ports. In a range, the text to is written between first and last.
 func (r rule) ports(to string) string {
 	if r.first == r.last {
 		return fmt.Sprint(r.first)
@@ -118,17 +118,17 @@ func (r rule) ports(to string) string {
 	return fmt.Sprintf("%d%s%d", r.first, to, r.last)
 }
 
-// RulesPolicy is a policy of n rules that do not match, before all is dropped. It is without its devices.
+// RulesPolicy returns a policy of n rules that do not match; it then drops all packets. It has no devices.
 func RulesPolicy(n int) string { return "default: drop\n" + PolicyRules(n) }
 
-// RuleCounts are the numbers of rules, with the shares of the least program's rate that Floodwall must reach without checks: for
-// sources that no rule names, and for those that rules name; 0: none is asked for.
+// RuleCounts are the numbers of rules. Each has two goals for Floodwall without checks, as shares of the smallest program's rate: for sources that no
+// rule names, and for sources that rules name; 0: no goal.
 var RuleCounts = []struct {
 	Rules            int
 	Unlisted, Listed float64
 }{{0, 0.95, 0}, {20, 0.95, 0}, {500, 0.92, 0.80}, {10_000, 0.92, 0.75}}
 
-// IptablesRules is n rules that do not match, for iptables-restore.
+// IptablesRules returns n rules that do not match, for iptables-restore.
 func IptablesRules(chain string, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -137,12 +137,12 @@ func IptablesRules(chain string, n int) string {
 	return b.String()
 }
 
-// IptablesScript is input for iptables-restore: n rules that do not match, and a drop.
+// IptablesScript returns input for iptables-restore: n rules that do not match, and a drop.
 func IptablesScript(table, chain string, n int) string {
 	return fmt.Sprintf("*%s\n%s-A %s -j DROP\nCOMMIT\n", table, IptablesRules(chain, n), chain)
 }
 
-// NftRules is n rules that do not match, for a chain of nft.
+// NftRules returns n rules that do not match, for a chain of nft.
 func NftRules(n int) string {
 	var b strings.Builder
 	for i := range n {

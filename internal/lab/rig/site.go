@@ -15,30 +15,29 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Where things run. The receive thread goes before all else on its CPU.
+// The CPUs of the experiments. The receive thread has the highest priority on its CPU.
 const (
 	SourceCPU   = 0
 	ReceiverCPU = 1
 )
 
-// The server's addresses, to which all traffic goes.
+// The server's addresses. All traffic goes to them.
 var (
 	Server4 = netip.MustParseAddr("10.0.0.2")
 	Server6 = netip.MustParseAddr("fd00::2")
 )
 
-// Site is a server host with a link from an attacker of its own. What is installed in the server's namespace stays
-// there for the whole run; an XDP program is attached only while it is measured, because the kernel calls all programs
-// that are attached anywhere through one dispatcher, which costs the more the more there are.
+// Site is a server host with a link from an attacker of its own. The contents of the server's namespace stay there for the whole run. An XDP
+// program is attached only while it is measured: the kernel calls all attached programs through one dispatcher, which gets slower with their number.
 type Site struct {
 	Lab    *lab.Lab
 	Server *lab.Host
 	Out    *lab.Device   // of the attacker
 	In     *lab.Device   // of the server
-	More   []*lab.Device // of the server, which its policy is for as well
+	More   []*lab.Device // of the server, also named by its policy
 }
 
-// devices is the line of a policy that names the server's devices.
+// devices returns the line of a policy with the server's devices.
 func (s *Site) devices() string {
 	names := []string{s.In.Name}
 	for _, d := range s.More {
@@ -47,12 +46,12 @@ func (s *Site) devices() string {
 	return fmt.Sprintf("devices: [%s]\n", strings.Join(names, ", "))
 }
 
-// NewSite builds the n-th site of a lab, to flood.
+// NewSite builds the n-th site of a lab, for a flood.
 func NewSite(l *lab.Lab, n int) (*Site, error) {
 	return ConnectSite(l, n, lab.EndOptions{}, lab.EndOptions{CPU: lab.OnCPU(ReceiverCPU), Urgent: true})
 }
 
-// NewSiteFor makes a site whose device has the Ethernet address that packets are for, as programs answer no others.
+// NewSiteFor makes a site whose device has the Ethernet address of the packets. Programs answer no other packets.
 func NewSiteFor(l *lab.Lab, address net.HardwareAddr) (*Site, error) {
 	at, err := NewSite(l, 0)
 	if err != nil {
@@ -67,7 +66,7 @@ func NewSiteFor(l *lab.Lab, address net.HardwareAddr) (*Site, error) {
 	})
 }
 
-// ConnectSite builds the n-th site of a lab. The attacker's and the server's end receive as out and in say.
+// ConnectSite builds the n-th site of a lab. The parameter out has the options of the attacker's end, and in the options of the server's end.
 func ConnectSite(l *lab.Lab, n int, out, in lab.EndOptions) (*Site, error) {
 	attacker, err := l.Host(fmt.Sprintf("attacker%d", n))
 	if err != nil {
@@ -82,25 +81,25 @@ func ConnectSite(l *lab.Lab, n int, out, in lab.EndOptions) (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Random sources have no route back, and a rule in the filter table must see them all the same.
+	// Random sources have no route back, but a rule in the filter table must see their packets.
 	if err := s.Believe("all"); err != nil {
 		return nil, err
 	}
 	return s, s.Believe(s.In.Name)
 }
 
-// Believe has the server take packets of a device whatever their source.
+// Believe turns off the server's check of source addresses (rp_filter) for a device.
 func (s *Site) Believe(device string) error {
 	return s.Server.Sysctl("ipv4/conf/"+device+"/rp_filter", "0")
 }
 
-// Subject is what a row measures: what is installed at a site, or a program to attach there.
+// Subject is the thing that a row measures: the installed state of a site, or a program to attach there.
 type Subject struct {
 	Site    *Site
 	Program *ebpf.Program // nil: nothing to attach
 }
 
-// offer is what a source sends: packets per second, or as many as it can for 0, from a CPU.
+// offer is the load of a source: packets per second, or 0 for as many as possible, sent from a CPU.
 type offer struct {
 	pps float64
 	cpu int
@@ -125,7 +124,7 @@ func (s Subject) measure(ctx context.Context, flows []lab.Flow, o offer, seed ui
 	return m, errors.Join(err, source.Close())
 }
 
-// Flood is UDP packets of the least size from any of these sources to the server.
+// Flood returns UDP packets of the smallest size from any of these sources to the server.
 func Flood(from []netip.Addr) lab.Flow {
 	to := Server4
 	if from[0].Is6() {
@@ -134,28 +133,28 @@ func Flood(from []netip.Addr) lab.Flow {
 	return UDPFlood(lab.Listed(from), to, SinkPort)
 }
 
-// UDPFlood is UDP packets from any port of some sources to one address and port.
+// UDPFlood returns UDP packets from any port of some sources to one address and port.
 func UDPFlood(from lab.Addresses, to netip.Addr, port uint16) lab.Flow {
 	return lab.Flow{From: from, To: lab.Addr(to), SPort: lab.AnyPort, DPort: lab.Port(port)}
 }
 
-// TCPFlood is TCP segments with these flags and options, likewise.
+// TCPFlood returns TCP segments with these flags and options, from any port of some sources to one address and port.
 func TCPFlood(from lab.Addresses, to netip.Addr, port uint16, flags lab.TCPFlags, options []byte) lab.Flow {
 	f := UDPFlood(from, to, port)
 	f.Proto, f.Flags, f.Options = lab.TCP, flags, options
 	return f
 }
 
-// SYNPolicy protects a web server by SYN cookies, whatever the rate. It is without its devices.
+// SYNPolicy protects a web server by SYN cookies at any rate. It has no devices.
 const SYNPolicy = "default: drop\nservices: [{name: web, port: tcp/80, syn: {when: always, mode: host}}]\n"
 
-// WebServer serves HTTP and SSH and drops all else. It is without its devices.
+// WebServer serves HTTP and SSH and drops everything else. It has no devices.
 const WebServer = "default: drop\nservices: [{name: web, port: tcp/80}, {name: ssh, port: tcp/22}]\n"
 
-// ConnectionLimit is a rule beside those services that only a later stage than XDP can decide: conntrack counts its connections.
+// ConnectionLimit is a rule for WebServer. Only a stage after XDP can apply it, because conntrack counts its connections.
 const ConnectionLimit = "rules: [{name: few, port: tcp/22, over: {connections: 5, per: from}, then: drop}]\n"
 
-// FloodPacket is a packet of the flood, in the notation of package packet.
+// FloodPacket returns a packet of the flood, in the notation of package packet.
 func FloodPacket(from fmt.Stringer) string {
 	if text := from.String(); strings.Contains(text, ":") {
 		return fmt.Sprintf("udp [%s]:4000 > [%s]:53", text, Server6)
@@ -163,12 +162,12 @@ func FloodPacket(from fmt.Stringer) string {
 	return fmt.Sprintf("udp %s:4000 > %s:53", from, Server4)
 }
 
-// FloodCatchUp keeps the attacker's rate even: one that makes up for a moment without CPU at full speed overruns the queue
-// of the resolver's device, which a flood of its rate does not.
+// FloodCatchUp keeps the attacker's rate even. An attacker that catches up at full speed after a moment without CPU overruns the queue of the
+// resolver's device. A steady flood of the same rate does not.
 const FloodCatchUp = 2
 
-// SinkPort is where all packets go.
+// SinkPort is the destination port of all packets.
 const SinkPort = 53
 
-// TestPackets is how many packets tell what becomes of all.
+// TestPackets is the number of packets that a test sends. The test assumes that all packets of the flow get the verdict of these.
 const TestPackets = 10

@@ -15,23 +15,23 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// swap is XDP programs of one site that take turns under one flood, in random order: each replaces the one before in place
-// and is measured for a window. So all of them meet the same flood on the same machine in the same moments. A single window
-// varies by a fifth on a shared machine, the median of the ratios in many rounds by a few percent.
+// swap is XDP programs of one site that take turns under one flood, in random order. Each replaces the one before in place, and is measured for a
+// window. So all of them meet the same flood on the same machine within moments. On a shared machine, a single window varies by a fifth; the median
+// of the ratios of many rounds varies by a few percent.
 type swap struct {
 	site  *Site
 	flows []lab.Flow
 	rows  []*Rate
-	least *ebpf.Program // what the rows are compared with: the least that a program does with such packets
+	least *ebpf.Program // the program that rows are compared with: the least that a program does with such packets
 }
 
 const (
-	swapOffer  = 9e6                   // packets per second: more than veth brings to any program that reads the frame
-	swapSettle = 10 * time.Millisecond // that a program runs before its window: what it needs comes into the caches
+	swapOffer  = 9e6                   // packets per second: more than veth delivers to any program that reads the frame
+	swapSettle = 10 * time.Millisecond // run time of a program before its window, in which its data gets into the caches
 	swapWarm   = 10 * swapSettle       // the same for the first of a round
 	swapSeed   = 15                    // of the order
 
-	// A row needs more rounds than others, of shorter windows, as a window of one program lasts for no flood of its own.
+	// Swapped rows need more rounds of shorter windows, because all programs of a round share the time of one flood.
 	swapRounds = 6
 	swapWindow = 5
 )
@@ -41,7 +41,7 @@ func (t *RateTable) swapped(r *Rate) bool {
 	return t.cores == twoCores && r.Subject.Program != nil && r.Missing == ""
 }
 
-// swaps are the rows that are measured so, by their flood.
+// swaps returns the rows that are measured by swapping, grouped by their flood.
 func (t *RateTable) swaps() (all []*swap, err error) {
 	type flood struct {
 		site *Site
@@ -66,7 +66,7 @@ func (t *RateTable) swaps() (all []*swap, err error) {
 	return all, nil
 }
 
-// closeAll unloads the programs that swaps compare with.
+// closeAll unloads the programs that the swaps compare with.
 func closeAll(swaps []*swap) (err error) {
 	for _, w := range swaps {
 		err = errors.Join(err, w.least.Close())
@@ -74,7 +74,7 @@ func closeAll(swaps []*swap) (err error) {
 	return err
 }
 
-// loadLeast loads the program that does the least with packets of a flow. Queries at a game server it sends back as they are.
+// loadLeast loads the smallest program for packets of a flow. For queries to a game server, this program sends them back unchanged.
 func loadLeast(f *lab.Flow) (*ebpf.Program, error) {
 	if asks(f) {
 		return LoadInstructions("turn", asm.Mov.Imm(asm.R0, XDPTX), asm.Return())
@@ -82,7 +82,7 @@ func loadLeast(f *lab.Flow) (*ebpf.Program, error) {
 	return LoadPeerProgram(leastFor(f))
 }
 
-// leastFor is the program that does the least with packets of another flow: it drops them, or answers SYNs.
+// leastFor returns the smallest program for packets of any other flow: it drops them, or answers SYNs.
 func leastFor(f *lab.Flow) string {
 	switch {
 	case answered(f):
@@ -100,22 +100,22 @@ func leastFor(f *lab.Flow) string {
 // answered reports whether the packets of a flow are answered.
 func answered(f *lab.Flow) bool { return f.Proto == lab.TCP && f.Flags == lab.SYN || asks(f) }
 
-// asks reports whether the packets of a flow are queries at a game server.
+// asks reports whether the packets of a flow are queries to a game server.
 func asks(f *lab.Flow) bool { return f.Proto == lab.UDP && packet.A2S.Asks(f.Payload) }
 
-// usualRounds is how many rounds a flood takes, with Quick no more than any row.
+// usualRounds returns the number of rounds of a flood. With Quick it is the same as for any other row.
 func usualRounds(s *Session) int { return report.Choice(s.Quick, 1, swapRounds) * s.Rounds }
 
-// swapSteps is how many steps of progress the swaps take.
+// swapSteps returns the number of progress steps of the swaps.
 func swapSteps(swaps []*swap, s *Session) int { return len(swaps) * usualRounds(s) }
 
-// A flood is repeated for at most mostSwaps times the usual rounds while the interval of a row is wider than swapSpread of its share.
+// A flood is repeated while the interval of a row is wider than swapSpread of its share, for at most mostSwaps times the usual rounds.
 const (
 	mostSwaps  = 3
 	swapSpread = 0.10
 )
 
-// measure takes the usual rounds, and more as long as the interval of a row is wide. With Quick it does not.
+// measure measures the usual rounds, and more while the interval of a row is wide. With Quick it measures only the usual rounds.
 func (w *swap) measure(ctx context.Context, s *Session) error {
 	usual := usualRounds(s)
 	for round := 0; round < usual || round < mostSwaps*usual && !s.Quick && w.wide(); round++ {
@@ -139,7 +139,7 @@ func (w *swap) wide() bool {
 	return false
 }
 
-// round floods the site once, for as long as all programs take.
+// round floods the site once, until each program has had its window.
 func (w *swap) round(ctx context.Context, round uint64, window time.Duration) error {
 	attached, err := w.site.Lab.Attach(w.site.In, w.least)
 	if err != nil {
@@ -147,7 +147,7 @@ func (w *swap) round(ctx context.Context, round uint64, window time.Duration) er
 	}
 	defer attached.Close()
 	if answered(&w.flows[0]) {
-		// What a program sends back arrives only where one is attached, too.
+		// A packet that a program sends back arrives only if the other end has a program, too.
 		sink, err := w.site.Lab.NewSink(w.site.Out, lab.DropAll)
 		if err != nil {
 			return err
@@ -188,7 +188,7 @@ func (w *swap) round(ctx context.Context, round uint64, window time.Duration) er
 	return nil
 }
 
-// swapNotes say how the programs were measured.
+// swapNotes describe how the programs were measured.
 func swapNotes(swaps []*swap, s *Session) []string {
 	least, most := len(swaps[0].rows[0].Rounds), 0
 	for _, w := range swaps {

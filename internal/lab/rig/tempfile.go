@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// TempFile makes a file of that name in a directory of its own.
+// TempFile makes a file with this name in a separate directory.
 func TempFile(name string, write func(io.Writer) error) (path string, remove func(), err error) {
 	dir, err := os.MkdirTemp("", "floodwall-bench-")
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// MostStrings is how many strings a policy can have.
+// MostStrings is the largest number of strings of a policy.
 const MostStrings = 64
 
-// Texts is n texts to search for, none of which is in any packet of the bench. The first is that of the
-// article; the others are random words, so that they share nothing that would make them one.
+// Texts returns n texts to search for, none of which is in any packet of the bench. The first is the article's text. The others are random words
+// without common parts that an algorithm could use.
 func Texts(n int) []string {
 	words := []string{"evil.example"}
 	r := rand.New(rand.NewPCG(Seed, 64))
@@ -21,7 +21,7 @@ func Texts(n int) []string {
 	return words[:n]
 }
 
-// RandomText is small letters.
+// RandomText returns n random lowercase letters.
 func RandomText(r *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
@@ -30,7 +30,7 @@ func RandomText(r *rand.Rand, n int) string {
 	return string(b)
 }
 
-// StringRules has iptables drop packets to port 53 with any of these texts.
+// StringRules returns rules of iptables that drop packets to port 53 with any of these texts.
 func StringRules(algo string, texts []string) string {
 	var b strings.Builder
 	for _, text := range texts {
@@ -39,7 +39,7 @@ func StringRules(algo string, texts []string) string {
 	return b.String()
 }
 
-// StringPolicy is the same as a rule of a policy.
+// StringPolicy is like StringRules, but returns a rule of a policy.
 func StringPolicy(texts []string) string {
 	quoted := make([]string, len(texts))
 	for i, text := range texts {

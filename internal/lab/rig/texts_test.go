@@ -2,7 +2,7 @@ package rig
 
 import "testing"
 
-// TestSearched checks that the texts are what a policy takes, and all different.
+// TestSearched checks that a policy accepts the texts, and that all are different.
 func TestSearched(t *testing.T) {
 	seen := map[string]bool{}
 	for _, text := range Texts(MostStrings) {

@@ -1,4 +1,4 @@
-// This file finds and runs the system's own programs: those that Floodwall is measured beside, and servers.
+// This file finds and runs the system's own programs: the tools that Floodwall is compared with, and servers.
 
 package rig
 
@@ -16,18 +16,18 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Missing says why a tool cannot be measured. It makes an empty row, not an error.
+// Missing is the reason why a tool cannot be measured. It causes an empty row, not an error.
 type Missing struct{ Reason string }
 
 func (e *Missing) Error() string { return e.Reason }
 
-// debianPackages is where tools come from, when not from the package of their own name.
+// debianPackages contains the Debian packages of tools whose package has another name.
 var debianPackages = map[string]string{
 	"iptables-legacy": "iptables", "iptables-legacy-restore": "iptables", "iptables-nft-restore": "iptables", "iptables-nft-save": "iptables",
 	"nft": "nftables", "nginx": "nginx-light",
 }
 
-// find finds a program of the system, also where administrators' programs are.
+// find finds a program of the system. It also searches the directories of administrators' programs.
 func find(name string) (string, error) {
 	for _, file := range []string{name, filepath.Join("/usr/sbin", name), filepath.Join("/sbin", name)} {
 		if path, err := exec.LookPath(file); err == nil {
@@ -41,8 +41,8 @@ func find(name string) (string, error) {
 	return "", &Missing{fmt.Sprintf("%s is not installed (apt install %s)", name, pkg)}
 }
 
-// RunTool runs a program of the system in a host, and returns what it said and how long it took. When the program
-// refuses, which it may for what the kernel lacks, the error is a Missing.
+// RunTool runs a program of the system in a host, and returns its output and the duration. If the program fails, the error is a Missing, because the
+// kernel may lack a feature.
 func RunTool(ctx context.Context, h *lab.Host, stdin io.Reader, name string, args ...string) (string, time.Duration, error) {
 	path, err := find(name)
 	if err != nil {
@@ -50,7 +50,7 @@ func RunTool(ctx context.Context, h *lab.Host, stdin io.Reader, name string, arg
 	}
 	var stdout, stderr bytes.Buffer
 	var took time.Duration
-	err = h.Do(func() error { // a child belongs to the namespace of the thread that starts it
+	err = h.Do(func() error { // a child process belongs to the namespace of the thread that starts it
 		cmd := exec.CommandContext(ctx, path, args...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &stdout, &stderr
 		start := time.Now()
@@ -71,7 +71,7 @@ func RunTool(ctx context.Context, h *lab.Host, stdin io.Reader, name string, arg
 	return stdout.String(), took, nil
 }
 
-// Tolerate takes a missing tool for an empty row with a reason, and returns every other error.
+// Tolerate returns the reason of a Missing. It returns every other error unchanged.
 func Tolerate(err error) (reason string, _ error) {
 	var missing *Missing
 	if errors.As(err, &missing) {

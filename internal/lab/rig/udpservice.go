@@ -9,26 +9,27 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// UDPService is a UDP service at port 7000 that is protected from floods, and datagrams that its protocol has. Zeros follow what they begin with.
+// UDPService is a UDP service at port 7000 that is protected from floods, and datagrams of its protocol. A payload is padded with zeros to its
+// length.
 type UDPService struct {
 	Protocol string
-	Issues   string // the payload by which the service issues an identifier; "" where there are none, as in all that follows but Begins
-	Has      string // one that has it,
-	Lacks    string // one that has another,
-	Begins   string // and one with which somebody begins
-	Opens    string // one that is answered with a challenge or a cookie, and by which the client proves its address; "": there is none
+	Issues   string // the datagram in which the service issues an identifier; "" (also in Has, Lacks and Opens): the protocol has none
+	Has      string // a datagram with that identifier
+	Lacks    string // a datagram with another identifier
+	Begins   string // a datagram that begins a connection
+	Opens    string // a datagram that is answered with a challenge or a cookie, with which the client proves its address; "": there is none
 }
 
-// Queries at a game server, which are answered with a challenge: one without one, and one with a wrong one.
+// Queries to a game server. The server answers them with a challenge: the first query has no challenge, the second has a wrong one.
 var (
 	QueryInfo   = "payload=0xffffffff54" + hex.EncodeToString([]byte("Source Engine Query\x00"))
 	QueryPlayer = "payload=0xffffffff55ffffffff"
 )
 
-// GameServer is one of which server lists ask.
+// GameServer is a server that server lists query.
 var GameServer = UDPService{Protocol: "a2s", Lacks: "len=128", Begins: "len=128", Opens: QueryInfo}
 
-// Requests at a server of RakNet: a first one, which is answered, and a second one with a wrong cookie.
+// Requests to a server of RakNet: the first is answered, the second has a wrong cookie.
 const (
 	rakNetMagic   = "00ffff00fefefefefdfdfdfd12345678"
 	RequestFirst  = "payload=0x05" + rakNetMagic + "0b0000000000000000000000000000"
@@ -37,13 +38,13 @@ const (
 	rakNetReply   = "payload=0x06" + rakNetMagic + "00000000000000010005d4"
 )
 
-// RakNetServer is one of Minecraft Bedrock, which has said what it is.
+// RakNetServer is a server of Minecraft Bedrock, which has identified itself.
 var RakNetServer = UDPService{Protocol: "raknet", Issues: rakNetReply, Lacks: rakNetData, Begins: rakNetData, Opens: RequestFirst}
 
-// Asks is a query of one who is not known.
+// Asks returns a query of an unknown client.
 func (u UDPService) Asks(query string) string { return stranger + query }
 
-// UDPServices has one of each protocol.
+// UDPServices has a service of each protocol.
 var UDPServices = []UDPService{
 	{Protocol: "generic", Lacks: "len=128", Begins: "len=128"},
 	{
@@ -56,32 +57,32 @@ var UDPServices = []UDPService{
 	},
 }
 
-// A player is a client that the service has answered for a while, and a stranger one that it has not.
+// The packets of two clients: the service has answered the player for a while, and has not answered the stranger.
 const (
 	player   = "udp 9.9.9.9:4000 > 10.0.0.2:7000 "
 	toPlayer = "udp 10.0.0.2:7000 > 9.9.9.9:4000 "
 	stranger = "udp 9.9.9.10:4000 > 10.0.0.2:7000 "
 )
 
-// Policy is one with the service. Few packets make a flood.
+// Policy returns a policy with the service. A few packets count as a flood.
 func (u UDPService) Policy() string {
 	return "default: drop\nreplies: drop\nchecks: off\nservices: [{name: game, port: udp/7000, udp: {protect: " + u.Protocol +
 		", start: {rate: 10/s, burst: 10}, known: {rate: 10000000/s, burst: 10000000}, total: {rate: 10/s, burst: 10}}}]\n"
 }
 
-// Known is a packet of a known client.
+// Known returns a packet of a known client.
 func (u UDPService) Known() string { return player + u.Lacks }
 
-// Proved is a packet of another client, with the identifier.
+// Proved returns a packet of an unknown client with the identifier.
 func (u UDPService) Proved() string { return stranger + u.Has }
 
-// Refused is a packet of a flood, without it.
+// Refused returns a packet of a flood, without the identifier.
 func (u UDPService) Refused() string { return stranger + u.Lacks }
 
-// Beginning is a packet of one who begins.
+// Beginning returns the first packet of an unknown client.
 func (u UDPService) Beginning() string { return stranger + u.Begins }
 
-// Meet has the service answer a client until that is known, and issue an identifier.
+// Meet exchanges datagrams until the client is known. Then the service issues an identifier, if the protocol has one.
 func (u UDPService) Meet(xdp, egress *ebpf.Program) error {
 	for i := range ir.KnownTimes {
 		if i > 0 {
@@ -102,7 +103,7 @@ func (u UDPService) Meet(xdp, egress *ebpf.Program) error {
 	return Leave(egress, toPlayer+u.Issues)
 }
 
-// Flood has so many packets come of one who begins, and uses the identifier.
+// Flood sends this number of first packets of an unknown client. Then this client uses the identifier, if the protocol has one.
 func (u UDPService) Flood(xdp *ebpf.Program, packets int) error {
 	for range packets {
 		if _, err := Arrive(xdp, u.Beginning()); err != nil {

@@ -9,24 +9,24 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// AttackRate is the packets a second of an attack, unless its model says another one.
+// AttackRate is the packet rate of an attack, in packets per second, unless its model has another one.
 const AttackRate = 30_000
 
-// attackTime is how long an attack lasts that is the same all the time.
+// attackTime is the length of an attack with a constant rate.
 const attackTime = 20 * time.Second
 
 // maker makes a function that fills in packets of an attack.
 type maker func(r *rand.Rand) func(p *Packet, t time.Duration)
 
-// attack is a model of one kind of packets.
+// attack returns a model of one kind of packets.
 func attack(name, label string, rate func(time.Duration) float64, lasts time.Duration, make maker) *Model {
 	return &Model{Name: name, Label: label, Lasts: lasts, Streams: []Stream{{Rate: rate, New: make}}}
 }
 
-// forged is an address that anybody may claim.
+// forged returns a random source address for attacks.
 func forged(r *rand.Rand) netip.Addr { return within(r, attackers) }
 
-// syns are SYNs from forged addresses to the web server, as a bot makes them: options of a real stack, and all from one system.
+// syns returns SYNs from forged addresses to the web server, like the SYNs of a bot: with the options of a real stack, and all from one system.
 func syns(r *rand.Rand) func(*Packet, time.Duration) {
 	options := []byte{2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 0, 0, 0, 0, 0, 1, 3, 3, 6}
 	return func(p *Packet, _ time.Duration) {
@@ -34,11 +34,11 @@ func syns(r *rand.Rand) func(*Packet, time.Duration) {
 			From: forged(r), To: Host, Proto: lab.TCP, SPort: uint16(1024 + r.IntN(64000)), DPort: HTTP, TTL: uint8(64 - 5 - r.IntN(16)),
 			ID: uint16(1 + r.IntN(65535)), Flags: lab.SYN, Seq: r.Uint32(), Window: 29200, Options: options,
 		}
-		binary.BigEndian.PutUint32(options[8:], r.Uint32()) // its clock
+		binary.BigEndian.PutUint32(options[8:], r.Uint32()) // the sender's clock
 	}
 }
 
-// acks are bare ACKs from forged addresses to the web server.
+// acks returns bare ACKs from forged addresses to the web server.
 func acks(r *rand.Rand) func(*Packet, time.Duration) {
 	return func(p *Packet, _ time.Duration) {
 		*p = Packet{
@@ -48,8 +48,8 @@ func acks(r *rand.Rand) func(*Packet, time.Duration) {
 	}
 }
 
-// answers are what servers send that the attacker asked in the name of the host: from one port, some thousand servers, with what an answer of
-// the protocol begins with, in one of some lengths.
+// answers returns reflected packets: the attacker has sent queries to servers with the host's address as the source. The answers come from one port
+// and some thousand servers. They have one of some lengths, and begin like an answer of the protocol.
 func answers(servers int, sport, dport uint16, lengths []int, begin func(r *rand.Rand, b []byte)) maker {
 	return func(r *rand.Rand) func(*Packet, time.Duration) {
 		list := clients(r, servers, attackers)
@@ -67,13 +67,13 @@ func answers(servers int, sport, dport uint16, lengths []int, begin func(r *rand
 	}
 }
 
-// starts begins a payload with the same bytes.
+// starts returns a function that makes a payload start with the same bytes.
 func starts(with string) func(*rand.Rand, []byte) {
 	return func(_ *rand.Rand, b []byte) { copy(b, with) }
 }
 
-// The answers of amplifiers. That of NTP is to monlist (CVE-2013-5211), that of CLDAP to a search (RFC 4511, 4.5.2), that of BACnet to
-// ReadProperty (ASHRAE 135, annex J), that of DNS to ANY (RFC 1035).
+// The answers of amplifiers: of NTP to monlist (CVE-2013-5211), of CLDAP to a search (RFC 4511, 4.5.2), of BACnet to ReadProperty (ASHRAE 135, annex
+// J), and of DNS to ANY (RFC 1035).
 var (
 	ntp    = answers(4000, 123, Game, []int{440, 440, 440, 440, 440, 440, 440, 80, 224}, starts("\xd7\x00\x03\x2a\x00\x06\x00\x48"))
 	cldap  = answers(2500, 389, 0, []int{1434, 1472, 1472, 1390}, starts("\x30\x84\x00\x00\x05\x8e\x02\x01\x07\x64\x84\x00\x00\x05\x85\x04\x00\x30\x84"))
@@ -84,7 +84,7 @@ var (
 	})
 )
 
-// carpet is datagrams from forged addresses to all addresses of the host.
+// carpet returns datagrams from forged addresses to all addresses of the host.
 func carpet(r *rand.Rand) func(*Packet, time.Duration) {
 	hosts := []netip.Addr{}
 	for a := HostNetwork.Addr(); HostNetwork.Contains(a); a = a.Next() {
@@ -98,7 +98,7 @@ func carpet(r *rand.Rand) func(*Packet, time.Duration) {
 	}
 }
 
-// anything is datagrams to the game of which everything is random.
+// anything returns datagrams to the game with only random content.
 func anything(r *rand.Rand) func(*Packet, time.Duration) {
 	return func(p *Packet, _ time.Duration) {
 		c := client{addr: forged(r), port: uint16(1 + r.IntN(65535)), ttl: uint8(30 + r.IntN(220))}
@@ -107,14 +107,14 @@ func anything(r *rand.Rand) func(*Packet, time.Duration) {
 	}
 }
 
-// mimic is what players send, from forged addresses.
+// mimic returns datagrams like those of players, from forged addresses.
 func mimic(r *rand.Rand) func(*Packet, time.Duration) {
 	return func(p *Packet, _ time.Duration) {
 		gameShape(r, p, &client{addr: forged(r), port: uint16(1024 + r.IntN(64000)), ttl: someTTL(r), id: r.Uint32(), n: r.Uint32N(40_000)})
 	}
 }
 
-// few is datagrams of one kind to the small service.
+// few returns datagrams of one kind to the small service.
 func few(r *rand.Rand) func(*Packet, time.Duration) {
 	return func(p *Packet, _ time.Duration) {
 		c := client{addr: forged(r), port: uint16(1024 + r.IntN(64000)), ttl: someTTL(r)}
@@ -124,10 +124,10 @@ func few(r *rand.Rand) func(*Packet, time.Duration) {
 	}
 }
 
-// SmallTimes is how many times the usual mix comes beside the attack on the small service, which is few of all packets.
+// SmallTimes is the multiple of the usual mix during the attack on the small service. The attack is only a small share of all packets.
 const SmallTimes = 3.15
 
-// turns is one kind after the other.
+// turns returns one kind of packets after the other.
 func turns(each time.Duration, kinds ...maker) []Stream {
 	var list []Stream
 	for i, k := range kinds {
@@ -141,7 +141,7 @@ func turns(each time.Duration, kinds ...maker) []Stream {
 	return list
 }
 
-// pulses is a rate for a time on, and none for a time off.
+// pulses returns a rate that is on for a time and off for a time, repeatedly.
 func pulses(on, off time.Duration, rate float64) func(time.Duration) float64 {
 	return func(t time.Duration) float64 {
 		if t%(on+off) < on {
@@ -151,12 +151,12 @@ func pulses(on, off time.Duration, rate float64) func(time.Duration) float64 {
 	}
 }
 
-// ramp is a rate that grows evenly to the whole.
+// ramp returns a rate that grows linearly to its final value.
 func ramp(to float64, in time.Duration) func(time.Duration) float64 {
 	return func(t time.Duration) float64 { return to * min(1, t.Seconds()/in.Seconds()) }
 }
 
-// Attacks are all that are made up.
+// Attacks returns all synthetic attacks.
 func Attacks() []*Model {
 	all := steady(AttackRate)
 	return []*Model{

@@ -8,13 +8,13 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Packet is an IPv4 packet of UDP or TCP, without a fragment of another.
+// Packet is an IPv4 packet of UDP or TCP, but not a fragment.
 type Packet struct {
 	From, To     netip.Addr
 	Proto        lab.Proto
 	SPort, DPort uint16
 	TTL          uint8
-	ID           uint16 // of IPv4; 0 for one that must not be fragmented, as Linux and Windows send UDP and a SYN
+	ID           uint16 // of IPv4; 0 sets DF, like Linux and Windows do for UDP and SYNs
 
 	Flags    lab.TCPFlags
 	Seq, Ack uint32
@@ -73,8 +73,8 @@ func (p *Packet) appendFrame(b []byte, to, from net.HardwareAddr) []byte {
 	return b
 }
 
-// putSum computes the checksum of UDP or TCP, over the pseudo header as well (RFC 768, RFC 9293, 3.1). Of UDP, 0 means none, so all ones stand
-// for it.
+// putSum computes the checksum of UDP or TCP, which includes the pseudo header (RFC 768, RFC 9293, 3.1). In UDP, 0 means no checksum, so a sum of 0
+// is sent as all ones.
 func putSum(l4 []byte, at int, src, dst [4]byte, proto lab.Proto) {
 	l4[at], l4[at+1] = 0, 0
 	s := ^fold(sum(l4, sum(src[:], sum(dst[:], uint32(proto)+uint32(len(l4))))))

@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// The host that all traffic is for: its network, and the address that its services have.
+// The host that all traffic goes to: its network, and the address of its services.
 var (
 	HostNetwork = netip.MustParsePrefix("203.0.113.8/29")
 	Host        = netip.MustParseAddr("203.0.113.9")
@@ -20,10 +20,10 @@ const (
 	DNS   = 53
 	Game  = 27015
 	Voice = 9987
-	Small = 5000 // a service that few packets a second come to
+	Small = 5000 // a service with few packets per second
 )
 
-// Class is a part of the traffic that can be told from the rest by its addresses and its port, so that it can be counted at any place.
+// Class is a part of the traffic. Its addresses and its port distinguish it from the rest, so it can be counted anywhere.
 type Class struct {
 	Name  string
 	From  netip.Prefix
@@ -31,18 +31,18 @@ type Class struct {
 	Port  uint16 // of the host; 0: any
 }
 
-// Has tells whether a packet is of the class.
+// Has reports whether a packet belongs to the class.
 func (c *Class) Has(p *Packet) bool {
 	return c.From.Contains(p.From) && c.Proto == p.Proto && (c.Port == 0 || c.Port == p.DPort)
 }
 
-// Where honest clients are. Nobody else is there, and no attack has a source of these.
+// The networks of honest clients. They contain nobody else, and no attack has sources from them.
 var (
-	UsualClients = netip.MustParsePrefix("40.0.0.0/16") // whom the host knows
+	UsualClients = netip.MustParsePrefix("40.0.0.0/16") // known to the host
 	crowdClients = netip.MustParsePrefix("45.83.12.0/24")
 	worldClients = netip.MustParsePrefix("64.0.0.0/2") // a quarter of the Internet
 	voiceClients = netip.MustParsePrefix("41.1.0.0/16")
-	Others       = netip.MustParsePrefix("41.0.0.0/8") // single hosts with something unusual of their own
+	Others       = netip.MustParsePrefix("41.0.0.0/8") // single hosts with unusual traffic
 	Uploader     = netip.MustParseAddr("41.7.9.20")
 	Downloader   = netip.MustParseAddr("41.7.9.21")
 	Monitor      = netip.MustParseAddr("41.9.9.9")
@@ -51,10 +51,10 @@ var (
 	CDN          = netip.MustParsePrefix("41.100.0.0/30")
 )
 
-// attackers is where sources of attacks are that can be anybody.
+// attackers is the network of the forged sources of attacks.
 var attackers = netip.MustParsePrefix("128.0.0.0/2")
 
-// usual are the classes of the usual mix.
+// usual contains the classes of the usual mix.
 var usual = []Class{
 	{"http", UsualClients, lab.TCP, HTTP}, {"https", UsualClients, lab.TCP, HTTPS}, {"ssh", UsualClients, lab.TCP, SSH},
 	{"dns", UsualClients, lab.UDP, DNS}, {"game", UsualClients, lab.UDP, Game}, {"voice", UsualClients, lab.UDP, Voice},

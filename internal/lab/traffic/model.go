@@ -11,29 +11,29 @@ import (
 type Model struct {
 	Name, Label string
 	Honest      bool
-	Lasts       time.Duration // that it takes to show all of it
+	Lasts       time.Duration // time in which all of the model is shown
 	Streams     []Stream
-	Recorded    []Frame // that is replayed in place of streams, over and over
-	Rate        float64 // of Recorded, frames a second
+	Recorded    []Frame // replayed in place of streams, repeatedly
+	Rate        float64 // of Recorded, in frames per second
 }
 
-// Stream is packets that are made in the same way.
+// Stream describes packets that are made by the same function.
 type Stream struct {
-	Class Class                         // of all packets; not used of attacks, which have a wire of their own
-	Rate  func(t time.Duration) float64 // packets a second at a time since the beginning
+	Class Class                         // of all packets; not used in attacks, which have a separate link
+	Rate  func(t time.Duration) float64 // packets per second at a time since the start
 
-	// New makes what the stream needs, from what is random. The function that it returns fills in the next packet, which is due at t.
-	// It may leave what it does not set: a packet is reused.
+	// New makes the stream's state from random numbers. It returns a function that sets the next packet, which is due at t. The same packet is used
+	// again, so fields that the function does not set keep their values.
 	New func(r *rand.Rand) func(p *Packet, t time.Duration)
 }
 
-// Frame is a frame and when it came after the first one.
+// Frame is a frame, and its time since the first one.
 type Frame struct {
 	At    time.Duration
 	Bytes []byte
 }
 
-// Classes are those of the streams, each once.
+// Classes returns the classes of the streams, each once.
 func (m *Model) Classes() (list []Class) {
 	for _, s := range m.Streams {
 		if s.Class.Name != "" && !slices.Contains(list, s.Class) {
@@ -52,15 +52,15 @@ type Player struct {
 	frame   []byte
 }
 
-// playing is a stream that is played.
+// playing is the state of a stream that is played.
 type playing struct {
 	*Stream
 	random *rand.Rand
 	fill   func(p *Packet, t time.Duration)
-	next   time.Duration // when a packet is due
+	next   time.Duration // time at which the next packet is due
 }
 
-// Play begins a model.
+// Play starts a model.
 func (m *Model) Play(seed uint64) *Player {
 	p := &Player{model: m}
 	for i := range m.Streams {
@@ -76,7 +76,7 @@ func (m *Model) Play(seed uint64) *Player {
 // step is a time in which a rate hardly changes.
 const step = time.Millisecond
 
-// advance finds when the next packet is due: the distance of two is that of the rate, half of it more or less.
+// advance computes when the next packet is due. The time between two packets differs from the mean of the rate by up to a half.
 func (s *playing) advance() {
 	for left := 0.5 + s.random.Float64(); s.next < longest; s.next += step {
 		rate := s.Rate(s.next)
@@ -89,10 +89,10 @@ func (s *playing) advance() {
 	}
 }
 
-// longest is longer than anything is played.
+// longest is longer than the time for which any model is played.
 const longest = time.Hour
 
-// Due is when the next frame is due, since the beginning; false when there is none.
+// Due returns the time since the start at which the next frame is due; false if there is none.
 func (p *Player) Due() (time.Duration, bool) {
 	if p.model.Recorded != nil {
 		return time.Duration(float64(p.at) / p.model.Rate * float64(time.Second)), true
@@ -104,7 +104,7 @@ func (p *Player) Due() (time.Duration, bool) {
 	return next, next < longest
 }
 
-// first is the stream whose packet is due first.
+// first returns the stream whose packet is due first.
 func (p *Player) first() (at int) {
 	for i := range p.streams {
 		if p.streams[i].next < p.streams[at].next {
@@ -114,7 +114,7 @@ func (p *Player) first() (at int) {
 	return at
 }
 
-// Next is the next frame, for the Ethernet address to and from the other, and the class that it is of. The frame is good until the next call.
+// Next returns the next frame, with these Ethernet addresses, and its class. The frame is valid until the next call.
 func (p *Player) Next(to, from net.HardwareAddr) ([]byte, *Class) {
 	if list := p.model.Recorded; list != nil {
 		p.frame = append(p.frame[:0], list[p.at%len(list)].Bytes...)
@@ -130,7 +130,7 @@ func (p *Player) Next(to, from net.HardwareAddr) ([]byte, *Class) {
 	return p.frame, &s.Class
 }
 
-// steady is always the same rate.
+// steady returns a constant rate.
 func steady(rate float64) func(time.Duration) float64 {
 	return func(time.Duration) float64 { return rate }
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// recordings are the captures of real attacks that are replayed where they are: those of the DDoS Packet Capture Collection by L.F. Haaijer (2022).
-// They have packets to the victim that are none of the attack, too: half of those of the last one are of its own TCP connections.
+// recordings are the captures of real attacks, which are replayed if they are there: those of the DDoS Packet Capture Collection by L.F. Haaijer
+// (2022). They also have packets to the victim that are not of the attack: half of the last one's are of the victim's own TCP connections.
 var recordings = []struct {
 	name, label, file string
 	attacks           func(*packet.Packet) bool
@@ -33,7 +33,8 @@ var recordings = []struct {
 	}},
 }
 
-// OfRecording tells the packets of the attack from the others in a capture of Recordings, by the name of its file; nil for other files.
+// OfRecording returns a function that distinguishes the packets of the attack from the others in a capture of Recordings, by the name of its file;
+// nil for other files.
 func OfRecording(file string) func(*packet.Packet) bool {
 	for _, r := range recordings {
 		if r.file == file {
@@ -43,7 +44,7 @@ func OfRecording(file string) func(*packet.Packet) bool {
 	return nil
 }
 
-// Recordings are the recorded attacks, which are read when they are to be played.
+// Recordings returns the recorded attacks. They are read when they are played.
 func Recordings() (list []*Model) {
 	for _, r := range recordings {
 		list = append(list, &Model{Name: r.name, Label: r.label, Lasts: attackTime, Rate: AttackRate})
@@ -51,7 +52,8 @@ func Recordings() (list []*Model) {
 	return list
 }
 
-// Read reads the packets of the attack of a model of Recordings in a directory. It returns an fs.ErrNotExist when they are not there.
+// Read reads the packets of the attack of a model of Recordings from a directory. It returns an fs.ErrNotExist if the directory does not contain
+// them.
 func (m *Model) Read(dir string) error {
 	for _, r := range recordings {
 		if r.name == m.Name {
@@ -68,7 +70,7 @@ func (m *Model) Read(dir string) error {
 	return nil
 }
 
-// mostRecorded bounds the packets of a capture, and longestFrame each of them: that of a wire with the usual MTU.
+// mostRecorded is the largest number of packets of a capture. longestFrame is the longest frame with the usual MTU.
 const mostRecorded, longestFrame = 200_000, etherHeader + 1500
 
 // packetReader reads a capture.
@@ -77,7 +79,7 @@ type packetReader interface {
 	LinkType() layers.LinkType
 }
 
-// openCapture tells pcapng from pcap by its first block (draft-ietf-opsawg-pcapng): the name of a file may lie.
+// openCapture tells pcapng from pcap by the first block (draft-ietf-opsawg-pcapng), as the name of a file may be wrong.
 func openCapture(text []byte) (packetReader, error) {
 	if bytes.HasPrefix(text, []byte{0x0a, 0x0d, 0x0d, 0x0a}) {
 		return pcapgo.NewNgReader(bytes.NewReader(text), pcapgo.DefaultNgReaderOptions)
@@ -85,7 +87,7 @@ func openCapture(text []byte) (packetReader, error) {
 	return pcapgo.NewReader(bytes.NewReader(text))
 }
 
-// readCapture reads the IPv4 packets of an attack, as if they were for the host. What was not captured of a packet is zero.
+// readCapture reads the IPv4 packets of an attack, and redirects them to the host. Bytes that were not captured are zero.
 func readCapture(file string, attacks func(*packet.Packet) bool) (list []Frame, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -123,7 +125,7 @@ func readCapture(file string, attacks func(*packet.Packet) bool) (list []Frame, 
 	return list, nil
 }
 
-// toHost has an IPv4 packet go to the host, with the checksums that belong to it. Those of later fragments cover no address.
+// toHost changes the destination of an IPv4 packet to the host, and corrects the checksums. Later fragments have no checksum over the addresses.
 func toHost(ip []byte) {
 	header := int(ip[0]&15) * 4
 	if header < ipHeader || len(ip) < header {
@@ -135,7 +137,7 @@ func toHost(ip []byte) {
 	binary.BigEndian.PutUint16(ip[10:], ^fold(sum(ip[:header], 0)))
 	total := min(len(ip), int(binary.BigEndian.Uint16(ip[2:])))
 	if binary.BigEndian.Uint16(ip[6:])&0x3fff != 0 || total < header {
-		return // a fragment: its checksum is of the whole
+		return // a fragment: its checksum covers the whole packet
 	}
 	at := map[lab.Proto]int{lab.UDP: 6, lab.TCP: 16}[lab.Proto(ip[9])]
 	if l4 := ip[header:total]; at > 0 && len(l4) >= at+2 {

@@ -11,20 +11,20 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Sent is what was sent.
+// Sent contains the numbers of the frames that were sent.
 type Sent struct {
 	Frames  uint64
 	By      map[string]uint64 // of each class
 	First   time.Time         // the first frame; zero when there was none
-	Refused uint64            // that the device did not take: its queue was full
-	Late    time.Duration     // the longest that a frame was late
+	Refused uint64            // refused by the device because its queue was full
+	Late    time.Duration     // the longest delay of a frame
 }
 
-// tick is how long the sender waits when nothing is due: frames leave in bursts of what became due meanwhile, as they do from real queues.
+// tick is how long the sender waits when no frame is due. So frames leave in bursts, like from real queues.
 const tick = time.Millisecond
 
-// Send sends what is due since a moment, until the time is over or ctx ends, which is no error. What could not be sent in time is sent late:
-// there are as many frames as the model has. The frames leave as a program's do that runs on the host of the device, behind its queue.
+// Send sends the frames that are due since began, until the time is over or ctx ends, which is no error. Frames that could not be sent in time are
+// sent late, so all frames of the model are sent. They leave through the queue of the device, like the frames of a program on its host.
 func Send(ctx context.Context, d *lab.Device, p *Player, began time.Time, lasts time.Duration) (s Sent, err error) {
 	s.By = map[string]uint64{}
 	fd, err := openSocket(d)
@@ -64,7 +64,7 @@ func Send(ctx context.Context, d *lab.Device, p *Player, began time.Time, lasts 
 	return s, nil
 }
 
-// send sends a frame. A signal of the Go runtime may interrupt it.
+// send sends a frame, and repeats the call if a signal of the Go runtime interrupts it.
 func (s *Sent) send(fd int, frame []byte) error {
 	for {
 		if _, err := unix.Write(fd, frame); !errors.Is(err, unix.EINTR) {

@@ -24,16 +24,16 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// The ends of a wire.
+// The Ethernet addresses of the ends of a link.
 var hostMAC, otherMAC = net.HardwareAddr{2, 0, 0, 0, 0, 1}, net.HardwareAddr{2, 0, 0, 0, 0, 2}
 
-// models are all that are made up.
+// models returns all synthetic models.
 func models() []*Model {
 	honest := []*Model{Usual(Once), Usual(Doubling), Crowd(), World(), Scan(), NAT(), Hour(), Polls()}
 	return append(honest, Attacks()...)
 }
 
-// played is the first frames of a model with their classes, as many as are due in a time.
+// played returns the first frames of a model with their classes: the frames that are due within a time.
 func played(m *Model, seed uint64, within time.Duration) (frames [][]byte, classes []string) {
 	p := m.Play(seed)
 	for due, more := p.Due(); more && due < within; due, more = p.Due() {
@@ -68,7 +68,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestFrames has another decoder read what is sent, and compute its checksums.
+// TestFrames decodes the frames with another implementation, which also computes their checksums.
 func TestFrames(t *testing.T) {
 	for _, m := range models() {
 		frames, _ := played(m, 1, 300*time.Millisecond)
@@ -78,7 +78,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// checkFrame compares a frame with what another program makes of its parts.
+// checkFrame compares a frame with a frame that another implementation makes from its parts.
 func checkFrame(t *testing.T, name string, frame []byte) {
 	t.Helper()
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.DecodeOptions{DecodeStreamsAsDatagrams: true})
@@ -104,7 +104,7 @@ func checkFrame(t *testing.T, name string, frame []byte) {
 	}
 }
 
-// TestClasses has no packet be of another's class, and none of an attack of an honest one.
+// TestClasses checks that no packet is of another stream's class, and that no packet of an attack is of an honest class.
 func TestClasses(t *testing.T) {
 	for _, m := range models() {
 		all := append(m.Classes(), UsualClasses()...)
@@ -122,7 +122,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// decoded is what classes ask for of a frame.
+// decoded returns the fields of a frame that classes use.
 func decoded(frame []byte) *Packet {
 	d := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.DecodeOptions{Lazy: true})
 	ip := d.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
@@ -137,7 +137,7 @@ func decoded(frame []byte) *Packet {
 	return p
 }
 
-// TestRates counts what is due.
+// TestRates counts the packets that are due.
 func TestRates(t *testing.T) {
 	for _, tt := range []struct {
 		model  *Model
@@ -160,7 +160,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// named is an attack.
+// named returns the attack of a name.
 func named(t *testing.T, name string) *Model {
 	t.Helper()
 	list := Attacks()
@@ -171,7 +171,7 @@ func named(t *testing.T, name string) *Model {
 	return list[i]
 }
 
-// TestQueries has another program read the queries of honest clients.
+// TestQueries decodes the queries of honest clients with another implementation.
 func TestQueries(t *testing.T) {
 	asked := 0
 	frames, classes := played(Usual(Once), 1, time.Second)
@@ -190,7 +190,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestRead reads captures of both forms, of which each has a packet that is cut off, one that is no IPv4, and one that is none of the attack.
+// TestRead reads captures in both formats. Each has a truncated packet, one that is not IPv4, and one that is not of the attack.
 func TestRead(t *testing.T) {
 	frames, _ := played(named(t, "syn"), 1, time.Millisecond)
 	others, _ := played(named(t, "ntp"), 1, time.Millisecond)
@@ -223,7 +223,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// writeCapture writes frames of other hosts, a millisecond each, the last of them as if it was cut off.
+// writeCapture writes frames of other hosts, one per millisecond. The last one is truncated.
 func writeCapture(t *testing.T, file string, ng bool, frames ...[]byte) {
 	t.Helper()
 	f, err := os.Create(file)
@@ -253,7 +253,7 @@ func writeCapture(t *testing.T, file string, ng bool, frames ...[]byte) {
 	}
 }
 
-// TestSend sends on a wire, and has a socket receive it.
+// TestSend sends frames over a link, and receives them with a socket.
 func TestSend(t *testing.T) {
 	testutil.RequireRoot(t)
 	err := lab.Run(t.Context(), func(ctx context.Context, l *lab.Lab) error {

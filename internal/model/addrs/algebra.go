@@ -42,8 +42,8 @@ func (s *Set) Covers(t *Set) bool {
 	return true
 }
 
-// Overlaps reports whether an address is in both sets. It takes as many steps as the smaller of them has prefixes, each
-// of the logarithm of the other.
+// Overlaps reports whether the two sets have an address in common. It does a binary search in the larger set for each range or prefix of the smaller
+// set.
 func (s *Set) Overlaps(t *Set) bool {
 	if s.Size() > t.Size() {
 		s, t = t, s
@@ -63,7 +63,8 @@ func (s *Set) Overlaps(t *Set) bool {
 	return false
 }
 
-// contains6Prefix reports whether one prefix of s covers p: siblings are joined, so if any do together, one does.
+// contains6Prefix reports whether a prefix of s covers p. A test of single prefixes is enough: sibling prefixes are always joined in a set, so
+// several smaller prefixes can never cover p together.
 func (s *Set) contains6Prefix(p prefix6) bool {
 	i, found := slices.BinarySearchFunc(s.v6, p, func(have, want prefix6) int {
 		switch {
@@ -77,10 +78,10 @@ func (s *Set) contains6Prefix(p prefix6) bool {
 	return found || i > 0 && s.v6[i-1].covers(p)
 }
 
-// Size is the number of ranges and prefixes that the set consists of.
+// Size returns the number of IPv4 ranges and IPv6 prefixes in the set.
 func (s *Set) Size() int { return len(s.v4) + len(s.v6) }
 
-// String is the set as the policy would write it, the first few of its prefixes.
+// String returns the first few prefixes of the set in the policy's notation.
 func (s *Set) String() string {
 	const most = 8
 	text := ""
@@ -113,7 +114,7 @@ func (s *Set) Without(t *Set) *Set {
 // Both returns the addresses that are in s and in t.
 func (s *Set) Both(t *Set) *Set { return s.Without(s.Without(t)) }
 
-// without4 cuts ranges out of others; both are sorted and disjoint.
+// without4 removes the ranges in cut from ranges. Both lists are sorted and disjoint.
 func without4(ranges, cut []Range) (out []Range) {
 	at := 0
 	for _, r := range ranges {
@@ -137,8 +138,8 @@ func without4(ranges, cut []Range) (out []Range) {
 	return out
 }
 
-// appendWithout6 appends what is left of a prefix, in ascending order. A prefix of which t has a part is halved until its
-// halves are in t or beside it.
+// appendWithout6 appends the part of prefix p that is not in t, in ascending order. If t contains only a part of p, p is halved repeatedly, until
+// each half is either completely in t or completely outside it.
 func appendWithout6(list []prefix6, p prefix6, t *Set) []prefix6 {
 	switch {
 	case t.contains6Prefix(p):

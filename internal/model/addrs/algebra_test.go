@@ -13,7 +13,7 @@ func TestUnionCovers(t *testing.T) {
 		n := randomSets(r, 2, 1+r.IntN(6))
 		a, b := n[0].set(t), n[1].set(t)
 		union := Union(a, b)
-		want := true // membership changes at the ends of entries only
+		want := true // membership can change only at the ends of entries
 		for _, at := range near(n) {
 			inA, inB := n[0].contains(at), n[1].contains(at)
 			if got := union.Contains(at); got != (inA || inB) {

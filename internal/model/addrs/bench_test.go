@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// list4 is a list file of n random hosts.
+// list4 returns a list file of n random hosts.
 func list4(n int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	var text []byte
@@ -19,7 +19,8 @@ func list4(n int) []byte {
 	return text
 }
 
-// list6 is a list file of n random prefixes of the lengths that blocklists have, in the part of the space in use.
+// list6 returns a list file of n random prefixes. They have the lengths that are common in blocklists, and lie in the
+// assigned part of the address space.
 func list6(n int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	lengths := []uint8{32, 44, 48, 56, 60, 64, 64, 64, 128, 128, 128, 128}
@@ -85,7 +86,7 @@ func BenchmarkEncode(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	// Memory is reused, as new memory would measure the kernel's page faults.
+	// The memory is reused. With new memory, the benchmark would measure the kernel's page faults.
 	m4, m6 := t.V4.NewMemory(), t.V6.NewMemory()
 	b.Run("v4=1M", func(b *testing.B) {
 		for b.Loop() {

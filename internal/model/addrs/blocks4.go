@@ -5,15 +5,16 @@ import (
 	"slices"
 )
 
-// blockSpan is one or more neighbouring /24s. Either all their addresses have the one class, or it is a single /24 of
-// several classes, with the runs that reach into it.
+// blockSpan is either one or more neighbouring /24s whose addresses all have the same class, or a single /24 with several classes
+// and the runs that overlap it.
 type blockSpan struct {
 	first, end uint32 // numbers of /24s; end is not included
 	class      uint16
 	runs       []run
 }
 
-// blockSpans yields all /24s with any class but 0, in ascending order, and to gap those of class 0 between and before them.
+// blockSpans calls yield for all /24s that have an address of a class other than 0, in ascending order. It calls gap for the ranges of /24s of class
+// 0 before and between them.
 func blockSpans(runs []run, yield func(blockSpan), gap func(first, end uint32)) {
 	for at := uint32(0); len(runs) > 0; {
 		r := runs[0]
@@ -28,7 +29,7 @@ func blockSpans(runs []run, yield func(blockSpan), gap func(first, end uint32)) 
 			n := reaching(runs, at)
 			yield(blockSpan{first: at, end: at + 1, runs: runs[:n]})
 			at++
-			runs = runs[n-1:] // only the last may reach beyond
+			runs = runs[n-1:] // the last run may continue in the next /24; all others end in this one
 		}
 		if uint64(runs[0].last) < uint64(at)<<8 {
 			runs = runs[1:]
@@ -36,10 +37,10 @@ func blockSpans(runs []run, yield func(blockSpan), gap func(first, end uint32)) 
 	}
 }
 
-// noGap is for those who do not ask for /24s of class 0.
+// noGap is the gap function for callers that do not need the /24s of class 0.
 func noGap(first, end uint32) {}
 
-// reaching counts the leading runs that have addresses in the /24; the first one does.
+// reaching returns the number of leading runs that have addresses in the /24. The first run must have some.
 func reaching(runs []run, block uint32) int {
 	n := 1
 	for n < len(runs) && runs[n].first>>8 == block {
@@ -48,7 +49,7 @@ func reaching(runs []run, block uint32) int {
 	return n
 }
 
-// appendHosts appends the listed addresses of a /24.
+// appendHosts appends the addresses of a /24 that have a class other than 0.
 func (s blockSpan) appendHosts(list []host) []host {
 	for _, r := range s.runs {
 		first, last := r.clip(s.first)
@@ -59,7 +60,7 @@ func (s blockSpan) appendHosts(list []host) []host {
 	return list
 }
 
-// clip is the part of the run within the /24, as last bytes.
+// clip returns the part of the run within the /24. first and last are the last bytes of its first and last address.
 func (r run) clip(block uint32) (first, last uint32) {
 	first, last = 0, 255
 	if r.first>>8 == block {
@@ -71,8 +72,8 @@ func (r run) clip(block uint32) (first, last uint32) {
 	return first, last
 }
 
-// classes tells the classes of a /24 of several: outside is 0 if any address has class 0. It is not ok when there are
-// more than two.
+// classes returns the two classes of a /24 with several classes. outside is 0 if any address has class 0. ok is false
+// if there are more than two.
 func (s blockSpan) classes() (inside, outside uint16, ok bool) {
 	if s.listed() == 256 {
 		outside = s.runs[0].class
@@ -90,7 +91,7 @@ func (s blockSpan) classes() (inside, outside uint16, ok bool) {
 	return inside, outside, true
 }
 
-// listed counts the addresses of a /24 of several classes that have a class other than 0.
+// listed returns the number of addresses in a /24 with several classes that have a class other than 0.
 func (s blockSpan) listed() (n uint32) {
 	for _, r := range s.runs {
 		first, last := r.clip(s.first)
@@ -99,23 +100,24 @@ func (s blockSpan) listed() (n uint32) {
 	return n
 }
 
-// planner chooses the background of one /16 at a time.
+// planner processes one /16 at a time. It chooses the background class of the /16, and decides which of its /24s need a line.
 type planner struct {
 	table      *Table4
-	fullBlocks int // /24s that need one, of all /16s so far
-	allHosts   int // those of no line, of all /16s so far
+	fullBlocks int // number of /24s that need a full block, in all /16s so far
+	allHosts   int // number of hosts in /24s without a line, in all /16s so far
 
 	net     uint32
 	uniform [256]uint16 // class of each /24 that is not mixed
 	mixed   [4]uint64   // a bit per /24 that needs a line
-	listed  bool        // uniform has a class other than 0
+	listed  bool        // a class in uniform is not 0
 
-	sparse [4]uint64 // a bit per /24 of few listed hosts, which needs none as long as the background is 0
-	hosts  int       // in them
-	full   int       // of them that would need a full block
+	sparse [4]uint64 // a bit per /24 with few listed hosts, which needs no line as long as the background is 0
+	hosts  int       // number of hosts in the sparse /24s
+	full   int       // number of sparse /24s that would need a full block if they had a line
 }
 
-// planBlocks decides which /24s of the runs get a line, and counts those that need a full block, and the hosts of those that do not.
+// planBlocks decides which /24s of the runs get a line. It returns the number of /24s that need a full block, and the number of
+// hosts in /24s without a line.
 func (t *Table4) planBlocks(runs []run) (full, hosts int) {
 	p := planner{table: t, net: runs[0].first >> 16}
 	blockSpans(runs, func(s blockSpan) {
@@ -164,7 +166,7 @@ func (p *planner) addUniform(s blockSpan) {
 	}
 }
 
-// enter goes on to the /16.
+// enter finishes the current /16 and begins the /16 with the number net.
 func (p *planner) enter(net uint32) {
 	if net != p.net {
 		p.finish()
@@ -172,7 +174,7 @@ func (p *planner) enter(net uint32) {
 	}
 }
 
-// finish writes the plan of the present /16, and forgets it.
+// finish writes the plan of the current /16 and resets the planner.
 func (p *planner) finish() {
 	present := p.table.present[p.net*4:][:4]
 	copy(present, p.mixed[:])
@@ -194,7 +196,8 @@ func (p *planner) finish() {
 	}
 }
 
-// chooseBackground gives a line to every /24 of one class that is not the background's.
+// chooseBackground chooses the background of the current /16, and gives a line to every /24 of a single class that differs from the
+// background.
 func (p *planner) chooseBackground(present []uint64) {
 	background := p.mostFrequent(present)
 	p.table.background[p.net] = background
@@ -205,7 +208,8 @@ func (p *planner) chooseBackground(present []uint64) {
 	}
 }
 
-// mostFrequent is the class of most /24s that are not mixed, and of several such the lowest.
+// mostFrequent returns the most frequent class among the /24s that are not in mixed. If several classes are equally frequent, it returns the lowest
+// one.
 func (p *planner) mostFrequent(mixed []uint64) uint16 {
 	classes := make([]uint16, 0, 256)
 	for i, class := range p.uniform {
@@ -227,7 +231,7 @@ func (p *planner) mostFrequent(mixed []uint64) uint16 {
 	return best
 }
 
-// linesBefore counts the lines of the /24s below the block within its word of the present bitmap.
+// linesBefore returns the number of lines of the /24s below the block, as far as they are in the same word of the bitmap.
 func linesBefore(present uint32, block uint32) int {
 	return bits.OnesCount32(present & (1<<(block&31) - 1))
 }

@@ -6,41 +6,41 @@ import (
 	"unsafe"
 )
 
-// A bucket is one cache line with up to three prefixes, of the IPv6 table and of dynamic sets alike:
+// A bucket is one cache line with up to three prefixes. The IPv6 table and the dynamic sets both use it:
 //
 //	0   {u64 hi, u64 lo} key[3]   first and last 8 bytes of the address, as big-endian numbers in native words
 //	48  u32 meta[3]
 //	60  u8  length[3]             prefix length + 1, 0 when the slot is empty
-//	63  u8  more                  1 when a prefix that belongs here may be in the next bucket or behind it
+//	63  u8  more                  1 if a prefix whose home is here or before may be in the next bucket or a later one
 const (
 	BucketBytes = 64
 
 	bucketSlots   = 3
 	bucketMeta    = 48
 	bucketLengths = 60
-	bucketMore    = 3 // index within the word of the lengths
+	bucketMore    = 3 // index of the byte more within the word of the lengths
 
-	// maxDisplacement bounds the buckets that a lookup reads to 8, as the verifier wants a bound.
+	// maxDisplacement limits a lookup to 8 buckets, since the BPF verifier requires a limit.
 	maxDisplacement = 7
 )
 
-// buckets is a hash table over memory that a BPF program may read at any time. The memory is aligned to 8 bytes and
-// holds a power of two of buckets. There is one writer, and it may die between any two stores: each store is atomic and
-// leaves a valid table. On arm64 only atomic stores keep their order.
+// buckets is a hash table in memory that a BPF program may read at any time. The memory is aligned to 8 bytes, and the number of buckets is a
+// power of two. There is only one writer. It may die between any two stores, so each store is atomic and leaves a valid table. On arm64 only
+// atomic stores keep their order.
 type buckets struct {
 	memory []byte
 	seed   uint64
 	mask   uint32
 }
 
-// slot is the place of a prefix: three times the bucket's number, plus 0 to 2.
+// slot is the position of a prefix: three times the bucket's number, plus 0 to 2.
 type slot int
 
 func (s slot) bucket() int { return int(s) / bucketSlots }
 func (s slot) index() int  { return int(s) % bucketSlots }
 
-// home is the bucket where the search for a prefix begins. The multipliers are odd 64-bit constants of which each bit
-// of the input reaches the upper half (2^64 divided by the golden ratio, and one of Steele and Vigna's).
+// home returns the bucket where the search for a prefix starts. The multipliers are odd 64-bit constants that spread each bit of the input to
+// the upper half of the product (2^64 divided by the golden ratio, and one of Steele and Vigna's).
 func (b *buckets) home(p prefix6) uint32 {
 	h := (p.hi ^ b.seed) * 0x9e3779b97f4a7c15
 	h ^= h >> 32
@@ -50,7 +50,7 @@ func (b *buckets) home(p prefix6) uint32 {
 	return uint32(h>>32) & b.mask
 }
 
-// find returns the slot of a prefix. A writer may move entries meanwhile, and give their slots to others: see find_prefix() of bpf/classify.h.
+// find returns the slot of a prefix. A writer may move entries and reuse their slots during the search: see find_prefix() of bpf/classify.h.
 func (b *buckets) find(p prefix6) (slot, bool) {
 	home := b.home(p)
 	for i := uint32(0); i <= maxDisplacement; {
@@ -72,7 +72,7 @@ func (b *buckets) find(p prefix6) (slot, bool) {
 	return 0, false
 }
 
-// reach yields the slots where a prefix may be, from its home on.
+// reach yields the slots where a prefix may be stored, starting with its home bucket.
 func (b *buckets) reach(p prefix6) iter.Seq[slot] {
 	return func(yield func(slot) bool) {
 		home := b.home(p)
@@ -87,8 +87,8 @@ func (b *buckets) reach(p prefix6) iter.Seq[slot] {
 	}
 }
 
-// claim finds a slot for a prefix that is not in the table: one that is empty, or whose meta is an expiry that now has
-// reached. A search for the prefix gets there afterwards. The caller clears the slot before it publishes.
+// claim finds a free slot for a prefix that is not in the table. A slot is free if it is empty, or if its entry has expired at the time now.
+// claim makes later searches for the prefix reach the slot. The caller must clear the slot before it publishes the prefix.
 func (b *buckets) claim(p prefix6, now uint32) (slot, bool) {
 	for s := range b.reach(p) {
 		if b.isFree(s, now) {
@@ -99,7 +99,8 @@ func (b *buckets) claim(p prefix6, now uint32) (slot, bool) {
 	return 0, false
 }
 
-// claimBehind is claim for a prefix that is in the table, and takes a slot that searches come to later.
+// claimBehind does the same as claim, but for a prefix that is in the table already. It takes a slot that searches reach after the prefix's current
+// slot.
 func (b *buckets) claimBehind(p prefix6, at slot, now uint32) (slot, bool) {
 	behind := false
 	for s := range b.reach(p) {
@@ -114,18 +115,18 @@ func (b *buckets) claimBehind(p prefix6, at slot, now uint32) (slot, bool) {
 
 func (b *buckets) isFree(s slot, now uint32) bool { return b.length(s) == 0 || expired(b.meta(s), now) }
 
-// lead makes searches go on from the home to the slot's bucket.
+// lead sets the byte more in each bucket from home to the one before the slot's bucket, so that searches continue to the slot.
 func (b *buckets) lead(home uint32, s slot) {
 	for ; home != uint32(s.bucket()); home = (home + 1) & b.mask {
 		b.setLengthByte(int(home), bucketMore, 1)
 	}
 }
 
-// expired reports whether an entry of a dynamic set is dead. Expiry 0 is never, and at 0 nothing is: the classes of the
-// IPv6 table are safe.
+// expired reports whether an entry of a dynamic set has expired. The expiry 0 means never. Nothing is expired at the time 0: the IPv6 table,
+// whose meta is a class and not an expiry, passes 0 as now.
 func expired(expiry, now uint32) bool { return expiry != 0 && expiry <= now }
 
-// publish fills an empty slot. The length comes last: it makes the slot visible.
+// publish fills an empty slot. It stores the length last, since the length makes the slot visible.
 func (b *buckets) publish(s slot, p prefix6, meta uint32) {
 	at := s.bucket()*BucketBytes + s.index()*16
 	atomic.StoreUint64(word64(b.memory, at), p.hi)
@@ -152,12 +153,12 @@ func (b *buckets) used(yield func(slot) bool) {
 	}
 }
 
-// prefix is what is in a slot that is not empty.
+// prefix returns the prefix in a slot. The slot must not be empty.
 func (b *buckets) prefix(s slot) prefix6 {
 	return b.key(s.bucket(), s.index(), b.length(s)-1)
 }
 
-// length is the prefix length + 1 in a slot, or 0 when it is empty.
+// length returns the prefix length + 1 of a slot, or 0 if the slot is empty.
 func (b *buckets) length(s slot) uint8 { return lengthAt(b.lengths(s.bucket()), s.index()) }
 
 func (b *buckets) meta(s slot) uint32 { return atomic.LoadUint32(b.metaWord(s)) }
@@ -168,13 +169,13 @@ func (b *buckets) metaWord(s slot) *uint32 {
 	return word32(b.memory, s.bucket()*BucketBytes+bucketMeta+s.index()*4)
 }
 
-// key is the prefix in a slot, supposing that its length is the given one.
+// key returns the address in a slot as a prefix of the given length.
 func (b *buckets) key(bucket, index int, length uint8) prefix6 {
 	at := bucket*BucketBytes + index*16
 	return prefix6{atomic.LoadUint64(word64(b.memory, at)), atomic.LoadUint64(word64(b.memory, at+8)), length}
 }
 
-// lengths is the word that holds the lengths of the three slots and more.
+// lengths returns the word with the lengths of the three slots and the byte more.
 func (b *buckets) lengths(bucket int) uint32 { return atomic.LoadUint32(b.lengthsWord(bucket)) }
 
 func (b *buckets) lengthsWord(bucket int) *uint32 {

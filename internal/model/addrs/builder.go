@@ -9,15 +9,15 @@ import (
 	"go4.org/netipx"
 )
 
-// Builder collects entries of a set, in any order and overlapping as they may.
+// Builder collects entries of a set, in any order. Entries may overlap.
 type Builder struct {
-	hosts   []uint32 // of a list: IPv4 addresses, which take half the memory of ranges and are sorted in half the time
+	hosts   []uint32 // IPv4 addresses that were read from a list file; compared with ranges, they take half the memory and half the time to sort
 	v4      []Range
 	v6      []prefix6
 	entries int
 }
 
-// Entries is the number of entries added, as the user counts them: each prefix and each range is one.
+// Entries returns the number of entries that were added. Each prefix and each range counts as one, which is how users count entries.
 func (b *Builder) Entries() int { return b.entries }
 
 // Add adds a prefix; host bits set in it are ignored.
@@ -83,7 +83,8 @@ func (b *Builder) sort() {
 	b.v6 = aggregate(sortPrefixes(b.v6))
 }
 
-// mergeBuilders returns the entries of all, sorted, in memory of its own when they are several. They must be sorted.
+// mergeBuilders returns the entries of all builders, sorted. Each builder must be sorted. If there are several
+// builders, the result is in memory of its own.
 func mergeBuilders(all []Builder) Builder {
 	if len(all) == 1 {
 		return all[0]
@@ -96,7 +97,7 @@ func mergeBuilders(all []Builder) Builder {
 	}
 }
 
-// mergeSorted returns the items of both sorted lists, sorted, in memory of its own.
+// mergeSorted returns the items of two sorted lists as one sorted list, in memory of its own.
 func mergeSorted[T any](a, b []T, less func(a, b *T) bool) []T {
 	if len(a)+len(b) == 0 {
 		return nil
@@ -112,14 +113,14 @@ func mergeSorted[T any](a, b []T, less func(a, b *T) bool) []T {
 	return append(append(out, a...), b...)
 }
 
-// grow makes space for about so many times of what there is, besides that.
+// grow reserves space for more entries: the current number multiplied by times.
 func (b *Builder) grow(times float64) {
 	b.hosts = slices.Grow(b.hosts, int(times*float64(len(b.hosts))))
 	b.v4 = slices.Grow(b.v4, int(times*float64(len(b.v4))))
 	b.v6 = slices.Grow(b.v6, int(times*float64(len(b.v6))))
 }
 
-// block4 is the addresses that share the first bits of a.
+// block4 returns the range of the addresses that share the first bits of a.
 func block4(a uint32, bits int) Range {
 	host := uint32(uint64(1)<<(32-bits) - 1)
 	return Range{a &^ host, a | host}
@@ -134,7 +135,8 @@ func joinRanges(ranges []Range) []Range {
 	return out
 }
 
-// appendRange appends a range that begins no earlier than the last one.
+// appendRange appends a range, and joins it with the last one if they overlap or touch. It must not begin before the
+// last one.
 func appendRange(to []Range, r Range) []Range {
 	n := len(to)
 	if n == 0 || uint64(r.First) > uint64(to[n-1].Last)+1 {
@@ -144,7 +146,7 @@ func appendRange(to []Range, r Range) []Range {
 	return to
 }
 
-// joinHosts joins sorted hosts with ranges that are sorted and disjoint.
+// joinHosts joins sorted hosts with sorted, disjoint ranges.
 func joinHosts(hosts []uint32, ranges []Range) []Range {
 	out := make([]Range, 0, len(hosts)+len(ranges))
 	for _, h := range hosts {
@@ -160,7 +162,8 @@ func joinHosts(hosts []uint32, ranges []Range) []Range {
 	return out
 }
 
-// trim copies a slice that wastes more than an eighth of its memory: sets live long and may be large.
+// trim returns a copy of a slice that wastes more than an eighth of its memory. Otherwise it returns the slice. Sets live long and may be large, so
+// the copy is worth its time.
 func trim[T any](s []T) []T {
 	if cap(s)-len(s) > len(s)/8 {
 		return append(make([]T, 0, len(s)), s...)

@@ -6,25 +6,24 @@ import (
 	"math/rand/v2"
 )
 
-// MaxClasses is the most classes that a table can hold, class 0 included. A class number has 16 bits.
+// MaxClasses is the largest number of classes in a table, including class 0. A class number has 16 bits.
 const MaxClasses = 65535
 
-// census numbers the combinations of sets that occur. It holds one combination at a time, changed by toggle, and knows
-// it by the exclusive or of random 128-bit keys, one per set (Zobrist, "A New Hashing Method with Application for Game
-// Playing", 1970), so that a change costs the same for 10,000 sets as for one. Two combinations out of MaxClasses have
-// the same hash with a probability below 2^-96.
+// census assigns a number, the class, to each combination of sets that occurs. It holds a current combination, which toggle changes. It identifies a
+// combination by the exclusive or of random 128-bit keys, one per set (Zobrist, "A New Hashing Method with Application for Game Playing", 1970). So a
+// change costs the same with 10,000 sets as with one. The probability that two of MaxClasses combinations have the same hash is below 2^-96.
 type census struct {
 	keys    []combination
 	now     combination
-	in      []uint64 // the sets of the present combination, a bit each
+	in      []uint64 // the sets of the current combination, one bit each
 	numbers map[combination]uint16
-	members [][]int32 // of each class, the sets in ascending order
+	members [][]int32 // for each class, its sets in ascending order
 	recent  [256]recentClass
 }
 
 type combination [2]uint64
 
-// recentClass saves the map lookup: a sweep meets the same few combinations again and again.
+// recentClass caches a result of the map lookup. The cache pays off because a sweep meets the same few combinations many times.
 type recentClass struct {
 	of    combination
 	class uint16
@@ -43,7 +42,7 @@ func newCensus(sets int) *census {
 	return c
 }
 
-// toggle adds the set to the present combination, or takes it out.
+// toggle adds the set to the current combination. If the set is already in the combination, toggle removes it.
 func (c *census) toggle(set int32) {
 	key := &c.keys[set]
 	c.now[0] ^= key[0]
@@ -51,11 +50,11 @@ func (c *census) toggle(set int32) {
 	c.in[set>>6] ^= 1 << (set & 63)
 }
 
-// class numbers the present combination.
+// class returns the number of the current combination. A new combination gets a new number.
 func (c *census) class() (uint16, error) {
 	recent := &c.recent[c.now[0]&0xff]
 	if recent.of == c.now {
-		return recent.class, nil // the zero value is right too: no sets, class 0
+		return recent.class, nil // the zero value is also correct: a combination without sets has class 0
 	}
 	class, ok := c.numbers[c.now]
 	if !ok {
@@ -71,7 +70,7 @@ func (c *census) class() (uint16, error) {
 	return class, nil
 }
 
-// present lists the sets of the present combination.
+// present lists the sets of the current combination.
 func (c *census) present() []int32 {
 	var sets []int32
 	for i, word := range c.in {

@@ -22,35 +22,37 @@ var (
 	ErrLengths = errors.New("memory of an earlier format has 8 other prefix lengths of one family already")
 )
 
-// DynamicMemory is the memory of all dynamic sets of a policy. Info and Buckets are BPF arrays that a program reads
-// while they change; Texts and Why are for user space only. Per set, Info has a record:
+// DynamicMemory is the memory of all dynamic sets of a policy. Info and Buckets are BPF arrays that a BPF program
+// reads while they change. Only user space reads Texts and Why. Info has a record for each set:
 //
 //	0   u64 seed         of the hash
 //	8   u32 base         first bucket
 //	12  u32 mask         number of buckets - 1
-//	16  u32 capacity     in entries; 0 behind the last set
-//	20  u32 entries      a hint: counts dead entries whose slots are not reused yet
+//	16  u32 capacity     in entries; 0 after the last set
+//	20  u32 entries      a hint: it also counts expired entries whose slots are not reused yet
 //	24  zeros            in earlier formats: see earlier.go
 //
-// IPv4 prefixes are stored as ::ffff:a.b.c.d/96+n. An entry's meta is the second of CLOCK_MONOTONIC
-// at which it dies, or 0. Why has three bytes per bucket, one a slot, that say which 64 bytes of Texts tell the
-// reason (0 is none), and a fourth with a bit for each slot whose entry is automatic.
+// IPv4 prefixes are stored as ::ffff:a.b.c.d/96+n. An entry's meta is its expiry as a second of CLOCK_MONOTONIC, or 0
+// if it never expires. Why has four bytes per bucket. The first three belong to one slot each, and give the number of
+// the reason's 64 bytes in Texts; 0 means no reason. The fourth byte has a bit for each slot whose entry is
+// automatic.
 type DynamicMemory struct {
 	Info    []byte
 	Buckets []byte
 	Texts   []byte
 	Why     []byte
-	Own     []byte // for Dynamic.ShowOwn; shorter than OwnBytes: there is none
-	Marks   []byte // see MarkBytes; shorter: there is none
-	Lengths []byte // see LengthsBytes; empty: the memory is of an earlier format
+	Own     []byte // for Dynamic.ShowOwn; it is not used if it is shorter than OwnBytes
+	Marks   []byte // see MarkBytes; it is not used if it is shorter
+	Lengths []byte // see LengthsBytes; it is empty if the memory has an earlier format
 }
 
-// DynamicBuckets is the number of buckets for a set of that capacity, at most one entry in each on average. A fuller
-// table would refuse entries before it is full: 8 buckets in a row without a free slot happen with a probability of
-// 2^-18 a place, and another 7 behind them, which makeSpace needs to fail, 2^-33.
+// DynamicBuckets returns the number of buckets for a set of the given capacity. A bucket then has at most one entry
+// on average. A set with fewer buckets would refuse entries before it is full. With this number, 8 buckets in a row
+// have no free slot with a probability of 2^-18 at each place. makeSpace fails only if another 7 buckets after them
+// have none either, with a probability of 2^-33.
 func DynamicBuckets(capacity int) int { return bucketsFor(capacity, 1.0/bucketSlots) }
 
-// NewDynamicMemory allocates memory for sets of these capacities. The datapath maps BPF arrays instead.
+// NewDynamicMemory allocates memory for sets of these capacities. The datapath uses mapped BPF arrays instead.
 func NewDynamicMemory(capacities ...int) DynamicMemory {
 	buckets := 0
 	for _, capacity := range capacities {
@@ -65,7 +67,7 @@ func NewDynamicMemory(capacities ...int) DynamicMemory {
 	}
 }
 
-// Format lays out empty sets of these capacities in memory that holds zeros.
+// Format writes the records of empty sets of these capacities to memory that holds zeros.
 func (m DynamicMemory) Format(capacities ...int) error {
 	if err := m.check(); err != nil {
 		return err
@@ -101,14 +103,14 @@ func (m DynamicMemory) check() error {
 	return nil
 }
 
-// Dynamic is the dynamic sets of a policy. Whoever changes them must be the only one to do so for as long as the
-// Dynamic is in use, and open it anew after others may have.
+// Dynamic is the dynamic sets of a policy. A process that changes them must be the only writer while its Dynamic is in use. After another process may
+// have changed the sets, it must open a new Dynamic.
 type Dynamic struct {
 	Sets []*DynamicSet
 	own  []byte
 }
 
-// OpenDynamic opens formatted memory, in whatever state its last writer left it.
+// OpenDynamic opens formatted memory, whatever state its last writer left it in.
 func OpenDynamic(m DynamicMemory) (*Dynamic, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -153,7 +155,7 @@ func (s *DynamicSet) word(at int) uint32 { return atomic.LoadUint32(word32(s.inf
 
 func (s *DynamicSet) setEntries(n uint32) { atomic.StoreUint32(word32(s.info, infoEntries), n) }
 
-// dynamicKey is the prefix as it is stored.
+// dynamicKey returns a prefix in the form in which the sets store it.
 func dynamicKey(p netip.Prefix) (prefix6, error) {
 	switch a := p.Addr(); {
 	case !p.IsValid():
@@ -167,10 +169,10 @@ func dynamicKey(p netip.Prefix) (prefix6, error) {
 	}
 }
 
-// mapped is the IPv4 address as ::ffff:a.b.c.d.
+// mapped returns the IPv4 address as ::ffff:a.b.c.d.
 func mapped(a netip.Addr) prefix6 { return prefix6{0, 0xffff<<32 | uint64(number4(a)), 128} }
 
-// family is 0 for a stored IPv4 prefix, and 1 for IPv6.
+// family returns 0 for a stored IPv4 prefix, and 1 for an IPv6 prefix.
 func (p prefix6) family() int {
 	if p.length >= 96 && p.hi == 0 && p.lo>>32 == 0xffff {
 		return 0
@@ -178,7 +180,7 @@ func (p prefix6) family() int {
 	return 1
 }
 
-// unmapped is the prefix that was stored.
+// unmapped returns the prefix in its original form; it is the inverse of dynamicKey.
 func (p prefix6) unmapped() netip.Prefix {
 	if p.family() == 0 {
 		return netip.PrefixFrom(addr4(uint32(p.lo)), int(p.length)-96)

@@ -35,8 +35,8 @@ func newDynamic(t testing.TB, capacities ...int) (*Dynamic, DynamicMemory) {
 	return openDynamic(t, m), m
 }
 
-// tight is memory of one set with fewer buckets than DynamicBuckets says, so that entries often have no slot at home,
-// have to be moved, and may find no place at all.
+// tight returns the memory of one set with fewer buckets than DynamicBuckets returns. So entries often find no free slot at home, must be moved,
+// and may find no place at all.
 func tight(t testing.TB, buckets, capacity int) DynamicMemory {
 	t.Helper()
 	m := NewDynamicMemory(buckets)
@@ -57,7 +57,7 @@ func entry(text string, expiry uint32, why string) Entry {
 	return Entry{Prefix: p, Expiry: expiry, Why: why}
 }
 
-// contents are the entries alive, as text in order.
+// contents returns the entries that have not expired, as sorted text.
 func contents(s *DynamicSet, now uint32) []string {
 	var out []string
 	for e := range s.All(now) {
@@ -78,7 +78,7 @@ func TestDynamic(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.Insert(entry("2001:db8::/32", 300, ""), 10) // keeps the reason
+	a.Insert(entry("2001:db8::/32", 300, ""), 10) // an empty reason does not replace the previous one
 	want := []string{"0.0.0.0/0 50 test", "192.0.2.1/32 150 flood", "192.0.2.128/25 0 ", "2001:db8::/32 300 scan"}
 	if diff := cmp.Diff(want, contents(a, 10)); diff != "" {
 		t.Error(diff)
@@ -179,14 +179,14 @@ func TestDynamicReasons(t *testing.T) {
 	}
 	check(s, 0, "reason 0")
 	check(s, 246, "reason 246")
-	check(s, 247, "") // no more space
+	check(s, 247, "") // there is no space for another text
 	s.Insert(Entry{Prefix: address(299), Expiry: 0, Why: "reason 246"}, 2)
 	check(s, 299, "reason 246")
 	s.Delete(address(60), 3)
 	s.Insert(Entry{Prefix: address(300), Expiry: 0, Why: "in place of reason 60"}, 4)
 	check(s, 300, "in place of reason 60")
 	for i := 301; i < 360; i++ {
-		s.Insert(Entry{Prefix: address(i), Expiry: 0, Why: fmt.Sprint("late ", i)}, 100) // the first 50 are dead
+		s.Insert(Entry{Prefix: address(i), Expiry: 0, Why: fmt.Sprint("late ", i)}, 100) // the first 50 have expired
 	}
 	again := openDynamic(t, m).Sets[0]
 	check(again, 350, "late 350")
@@ -208,7 +208,7 @@ func (m model) forget(now uint32) {
 	maps.DeleteFunc(m, func(_ netip.Prefix, expiry uint32) bool { return expired(expiry, now) })
 }
 
-// Random operations on a set against a map, with the memory opened again now and then, in ample and in tight memory.
+// TestDynamicModel compares a set with a map over random operations. Sometimes it opens the memory again. It tests both ample and tight memory.
 func TestDynamicModel(t *testing.T) {
 	r := testutil.Random(t)
 	for _, m := range []DynamicMemory{tight(t, 1, 3), tight(t, 4, 12), tight(t, 64, 64), tight(t, 64, 192), tight(t, 256, 500)} {
@@ -287,7 +287,7 @@ func (m model) check(t *testing.T, s *DynamicSet, now uint32) {
 	}
 }
 
-// randomPrefix is one of n prefixes, of six lengths of either family.
+// randomPrefix returns one of n prefixes, which have six lengths in each family.
 func randomPrefix(r *rand.Rand, n int) netip.Prefix {
 	i := r.Uint32N(uint32(n))
 	if i%2 == 0 {
@@ -296,7 +296,7 @@ func randomPrefix(r *rand.Rand, n int) netip.Prefix {
 	return prefix6{0x20010db8<<32 | uint64(i), 0, uint8(64 - i%3)}.cut(uint8(64 - i%3)).netip()
 }
 
-// Tables as full as DynamicBuckets allows take all that their capacity says.
+// TestDynamicFills checks that sets with the buckets of DynamicBuckets accept entries up to their capacity.
 func TestDynamicFills(t *testing.T) {
 	r := testutil.Random(t)
 	const capacity = 1 << 16
@@ -331,8 +331,8 @@ func TestDynamicCopy(t *testing.T) {
 	}
 }
 
-// Entries that stay are found at each moment while others come and go around them, and they move. An entry moves a few times at most, so there are
-// many tables; and more readers than processors, so that some are stopped in the middle of a search.
+// TestDynamicReader checks that readers always find the entries that stay, while other entries are added, removed and moved. An entry is moved only a
+// few times, so the test uses many tables. There are more readers than CPUs, so that some are interrupted in the middle of a search.
 func TestDynamicReader(t *testing.T) {
 	r := testutil.Random(t)
 	var stay []netip.Addr
@@ -388,7 +388,7 @@ func TestDynamicReader(t *testing.T) {
 	}
 }
 
-// An entry that moved back to its home would be missed by a search that is between the two places.
+// TestDynamicMovesOutward checks that no entry is moved back towards its home. A search between the two slots would miss such an entry.
 func TestDynamicMovesOutward(t *testing.T) {
 	r := testutil.Random(t)
 	s := openDynamic(t, tight(t, 64, 190)).Sets[0]
@@ -435,7 +435,7 @@ func TestDynamicMemoryErrors(t *testing.T) {
 	}
 }
 
-// An IPv6 address that maps an IPv4 one (RFC 4291, 2.5.5.2) is another address.
+// TestDynamicMapped checks that an IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2) differs from the IPv4 address.
 func TestDynamicMapped(t *testing.T) {
 	d, _ := newDynamic(t, 10)
 	s := d.Sets[0]

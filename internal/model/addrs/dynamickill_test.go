@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-const killFile = "FLOODWALL_TEST_KILL_FILE" // set in the process that is to be killed
+const killFile = "FLOODWALL_TEST_KILL_FILE" // an environment variable of the process that will be killed
 
 // mapDynamic maps the memory of one set from a file, so that it outlives its writer as a BPF array does.
 func mapDynamic(t *testing.T, path string, buckets int) DynamicMemory {
@@ -47,7 +47,8 @@ const (
 
 func stayPrefix(i int) netip.Prefix { return netip.PrefixFrom(addr4(0x0a000000+uint32(i)), 32) }
 
-// A writer is killed at random moments. What it had inserted before is there, and the next writer finds a sound set.
+// TestDynamicKilledWriter kills a writer at random moments. The entries that it inserted before must be there, and
+// the next writer must find a valid set.
 func TestDynamicKilledWriter(t *testing.T) {
 	if path := os.Getenv(killFile); path != "" {
 		writeUntilKilled(t, mapDynamic(t, path, killBuckets))
@@ -75,7 +76,7 @@ func TestDynamicKilledWriter(t *testing.T) {
 	}
 }
 
-// writeUntilKilled is the other process: it inserts and deletes, until it is ended.
+// writeUntilKilled runs in the other process. It inserts and deletes entries until it is killed.
 func writeUntilKilled(t *testing.T, m DynamicMemory) {
 	s := openDynamic(t, m).Sets[0]
 	os.Stdout.WriteString("writing\n")
@@ -109,7 +110,7 @@ func runAndKill(t *testing.T, path string, after time.Duration) {
 	c.Wait()
 }
 
-// checkSurvivors looks at the set as the datapath does, and then as the next writer.
+// checkSurvivors checks the set as the datapath reads it, and then as the next writer does.
 func checkSurvivors(t *testing.T, s *DynamicSet) {
 	t.Helper()
 	for i := range killStay {
@@ -117,7 +118,7 @@ func checkSurvivors(t *testing.T, s *DynamicSet) {
 			t.Fatalf("%s is gone", stayPrefix(i))
 		}
 	}
-	s.Delete(netip.MustParsePrefix("2001:db8::/32"), 0) // the first change sets right what was left undone
+	s.Delete(netip.MustParsePrefix("2001:db8::/32"), 0) // the first change repairs what the killed writer left incomplete
 	seen := map[netip.Prefix]bool{}
 	for e := range s.All(0) {
 		if seen[e.Prefix] {

@@ -6,21 +6,22 @@ import (
 	"net/netip"
 )
 
-// Entry is what a dynamic set holds.
+// Entry is an entry of a dynamic set.
 type Entry struct {
 	Prefix netip.Prefix
-	Expiry uint32 // second of CLOCK_MONOTONIC at which the entry dies; 0 is never
-	Why    string // at most 64 bytes are kept, and 247 different texts in all sets of a policy; beyond, up to OwnerEnd
+	Expiry uint32 // second of CLOCK_MONOTONIC at which the entry expires; 0 means never
+	Why    string // the reason, cut to 64 bytes; after 247 different texts in all sets of a policy, only the part up to OwnerEnd is kept
 
-	// Automatic entries are those that no person asked for. They take at most three quarters of the set, and give way to others.
+	// Automatic entries were added by a program, not by a person. They take at most three quarters of the set. They are evicted if other entries need
+	// the space.
 	Automatic bool
 }
 
 // DynamicSet is a set that changes while a BPF program reads it. Times are seconds of CLOCK_MONOTONIC.
 type DynamicSet struct {
 	info    []byte
-	marks   []byte // of all sets
-	lengths []byte // empty: see earlier.go
+	marks   []byte // of all sets of the policy
+	lengths []byte // empty in memory of an earlier format, see earlier.go
 	number  int
 	buckets buckets
 	why     []byte
@@ -28,19 +29,19 @@ type DynamicSet struct {
 	state   sweepState
 }
 
-// sweepState is what the last sweep found, kept up to date by what happened since.
+// sweepState has the results of the last sweep. Later changes of the set update it.
 type sweepState struct {
 	done       bool
 	automatic  int    // automatic entries
-	nextExpiry uint32 // no entry dies before; math.MaxUint32 when none does
+	nextExpiry uint32 // no entry expires before this second; math.MaxUint32 if no entry expires at all
 }
 
-// Capacity is the most entries that the set takes.
+// Capacity returns the largest number of entries of the set.
 func (s *DynamicSet) Capacity() int { return int(s.word(infoCapacity)) }
 
-// Insert adds an entry, or gives the one of the same prefix its expiry, and its reason if that is not empty; an automatic
-// entry changes none that is not. Where there is no space, automatic entries give way: guests first, then those that end soonest. The error
-// is ErrFull, ErrLengths, or about the prefix.
+// Insert adds an entry. If the set already has an entry with the same prefix, that entry gets the new expiry. It also gets the new reason, unless the
+// new reason is empty. An automatic entry never changes an entry that is not automatic. If the set is full, automatic entries are evicted: guests
+// first, and of each kind the ones that expire first. The error is ErrFull, ErrLengths, or about the prefix.
 func (s *DynamicSet) Insert(e Entry, now uint32) error {
 	key, err := dynamicKey(e.Prefix)
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *DynamicSet) Insert(e Entry, now uint32) error {
 }
 
 func (s *DynamicSet) refresh(at slot, e Entry, now uint32) {
-	if e.Why != "" || s.isAutomatic(at) { // the reason of a program is none of a person's
+	if e.Why != "" || s.isAutomatic(at) { // a person's entry must not keep the reason that a program gave
 		s.why[whyIndex(at)] = s.reasons.number(e.Why, e.Automatic, now)
 	}
 	if s.isAutomatic(at) && !e.Automatic {
@@ -103,8 +104,8 @@ func (s *DynamicSet) insert(key prefix6, e Entry, now uint32) error {
 	return nil
 }
 
-// makeSpace frees a slot for a prefix by moving another entry further from its home. The entry is in both places for a
-// moment, and never moves back, so a search that goes on meanwhile finds it.
+// makeSpace frees a slot for a prefix by moving another entry farther from its home. For a moment, the moved entry is in both slots. An
+// entry never moves back, so a concurrent search finds it.
 func (s *DynamicSet) makeSpace(key prefix6, now uint32) (slot, bool) {
 	for at := range s.buckets.reach(key) {
 		p := s.buckets.prefix(at)
@@ -123,7 +124,7 @@ func (s *DynamicSet) makeSpace(key prefix6, now uint32) (slot, bool) {
 	return 0, false
 }
 
-// remove empties a slot, if it is not.
+// remove empties a slot. It does nothing if the slot is empty already.
 func (s *DynamicSet) remove(at slot) {
 	if s.buckets.length(at) == 0 {
 		return
@@ -136,7 +137,7 @@ func (s *DynamicSet) remove(at slot) {
 	s.setEntries(max(s.word(infoEntries), 1) - 1)
 }
 
-// addLength says that the set has entries of the prefix's length. It is not ok when memory of an earlier format has no space for one more.
+// addLength records the length of a prefix in the memory of the set. ok is false if the memory has an earlier format and no space for another length.
 func (s *DynamicSet) addLength(key prefix6) (ok bool) {
 	if len(s.lengths) == 0 {
 		s.notAbsent(key)
@@ -152,7 +153,7 @@ func (s *DynamicSet) noteExpiry(expiry uint32) {
 	}
 }
 
-// Delete removes the entry of exactly this prefix, and reports whether there was one alive.
+// Delete removes the entry of exactly this prefix. It reports whether there was such an entry that had not expired.
 func (s *DynamicSet) Delete(p netip.Prefix, now uint32) bool {
 	key, err := dynamicKey(p)
 	if err != nil {
@@ -170,7 +171,7 @@ func (s *DynamicSet) Delete(p netip.Prefix, now uint32) bool {
 	return alive
 }
 
-// Get is the entry of exactly this prefix, if there is one alive.
+// Get returns the entry of exactly this prefix, if there is one that has not expired.
 func (s *DynamicSet) Get(p netip.Prefix, now uint32) (Entry, bool) {
 	key, err := dynamicKey(p)
 	if err != nil {
@@ -187,7 +188,7 @@ func (s *DynamicSet) entry(at slot) Entry {
 	return Entry{s.buckets.prefix(at).unmapped(), s.buckets.meta(at), s.reasons.text(s.why[whyIndex(at)]), s.isAutomatic(at)}
 }
 
-// Contains reports whether a prefix in the set covers the address, found as the datapath does.
+// Contains reports whether a prefix in the set covers the address. It searches as the datapath does.
 func (s *DynamicSet) Contains(a netip.Addr, now uint32) bool {
 	key, family := prefix6{}, 1
 	if a.Is4() {
@@ -197,7 +198,7 @@ func (s *DynamicSet) Contains(a netip.Addr, now uint32) bool {
 	}
 	for _, length := range s.lengthsAt(key, family) {
 		if a.Is4In6() && length >= 96 {
-			continue // such a key is that of an IPv4 prefix
+			continue // keys of this form are reserved for IPv4 prefixes
 		}
 		if at, ok := s.buckets.find(key.cut(length)); ok && !expired(s.buckets.meta(at), now) {
 			return true
@@ -206,7 +207,7 @@ func (s *DynamicSet) Contains(a netip.Addr, now uint32) bool {
 	return false
 }
 
-// All yields the entries alive, in no particular order.
+// All yields the entries that have not expired, in no particular order.
 func (s *DynamicSet) All(now uint32) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
 		for at := range s.buckets.used {
@@ -217,7 +218,7 @@ func (s *DynamicSet) All(now uint32) iter.Seq[Entry] {
 	}
 }
 
-// Count is the number of entries alive.
+// Count returns the number of entries that have not expired.
 func (s *DynamicSet) Count(now uint32) (n int) {
 	for at := range s.buckets.used {
 		if !expired(s.buckets.meta(at), now) {
@@ -227,7 +228,8 @@ func (s *DynamicSet) Count(now uint32) (n int) {
 	return n
 }
 
-// Copy inserts the entries alive of another set, until one does not fit; of automatic ones those that fit.
+// Copy inserts the entries of another set that have not expired. It returns an error at the first entry that does not fit. Automatic entries come
+// last. If some of them do not fit, they are left out without an error.
 func (s *DynamicSet) Copy(from *DynamicSet, now uint32) error {
 	for e := range from.All(now) {
 		if e.Automatic {
@@ -239,7 +241,7 @@ func (s *DynamicSet) Copy(from *DynamicSet, now uint32) error {
 	}
 	for e := range from.All(now) {
 		if e.Automatic && !s.isFull(true) {
-			_ = s.Insert(e, now) // there may be no space at its place
+			_ = s.Insert(e, now) // there may be no free slot for this prefix
 		}
 	}
 	return nil

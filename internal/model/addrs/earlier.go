@@ -6,16 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// Memory that an earlier version laid out has no DynamicMemory.Lengths. The record of a set has instead, from byte 24 on:
+// Memory that an earlier version formatted has no DynamicMemory.Lengths. Instead, the record of a set has, from byte 24 on:
 //
 //	24  u8  n4, n6       number of lengths
-//	26  u8  lengths4[8]  prefix lengths + 1 that occur, in no order that a reader may rely on
+//	26  u8  lengths4[8]  prefix lengths + 1 that occur; readers must not rely on their order
 //	34  u8  lengths6[8]
 //	42  zeros
-//	48  u64 absent4      a bit for each hash of an address that no entry has; all are set in an empty set, or none if nothing is
-//	56  u64 absent6      known
+//	48  u64 absent4      a bit for each hash of an IPv4 address, set if no entry has such an address; 0 if nothing is known
+//	56  u64 absent6      the same for IPv6; all bits are set in an empty set
 //
-// Such memory takes entries until the policy is applied again, which makes memory without the limit of 8.
+// Such memory is in use until the policy is applied again. The new memory does not have the limit of 8 lengths.
 const (
 	earlierCounts  = 24 // one byte per family
 	earlierLengths = 26 // earlierMost bytes per family
@@ -28,7 +28,7 @@ func (s *DynamicSet) infoByte(at int) uint8 { return lengthAt(s.word(at&^3), at&
 // setInfo changes one byte of the record.
 func (s *DynamicSet) setInfo(at int, value uint8) { setByte(word32(s.info, at&^3), at&3, value) }
 
-// earlierLengths is the list in the record.
+// earlierLengths returns the prefix lengths in the record.
 func (s *DynamicSet) earlierLengths(family int) (list []uint8) {
 	for i := range min(int(s.infoByte(earlierCounts+family)), earlierMost) {
 		list = append(list, s.infoByte(earlierLengths+family*earlierMost+i)-1)
@@ -36,8 +36,9 @@ func (s *DynamicSet) earlierLengths(family int) (list []uint8) {
 	return list
 }
 
-// addEarlier enters the prefix's length in the record. It is not ok when 8 other lengths are there. The list stays sorted, the longest first:
-// the shorter ones move up from the end, each before its old place is overwritten, so a reader going up misses none at any time.
+// addEarlier adds the prefix's length to the record. ok is false if the record already has 8 other lengths. The list stays sorted, with the longest
+// length first. The shorter lengths move up by one, starting with the last. Each is written to its new place before its old place is overwritten. So
+// a reader that goes upwards never misses a length.
 func (s *DynamicSet) addEarlier(p prefix6) (ok bool) {
 	family := p.family()
 	list := s.earlierLengths(family)
@@ -63,7 +64,8 @@ func (s *DynamicSet) addEarlier(p prefix6) (ok bool) {
 // absentFactor is 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
 const absentFactor = 0x9e3779b97f4a7c15
 
-// absentBit is the number of the bit of an address in the words at earlierAbsent: of IPv4 by its 32 bits, of IPv6 by its lower 64.
+// absentBit returns the number of an address's bit in the words at earlierAbsent. It hashes the 32 bits of an IPv4 address, or the lower 64
+// bits of an IPv6 address.
 func absentBit(key prefix6) uint {
 	low := key.lo
 	if key.family() == 0 {
@@ -72,7 +74,7 @@ func absentBit(key prefix6) uint {
 	return uint(low * absentFactor >> 58)
 }
 
-// notAbsent clears the bits that the addresses of a prefix have.
+// notAbsent clears the bits of the addresses of a prefix.
 func (s *DynamicSet) notAbsent(key prefix6) {
 	left := uint64(0)
 	if key.length == 128 {

@@ -18,16 +18,16 @@ const (
 // V4Memory is the memory of an IPv4 table. It may be larger than the table.
 type V4Memory struct {
 	Filter      []byte // Table4.FilterBytes
-	Index       []byte // IndexBytes when there are lines
-	Background  []byte // BackgroundBytes when there is any
-	Lines       []byte // LineBytes each
-	Full        []byte // FullBlockBytes each
-	Hosts       []byte // HostLineBytes each
-	HostClasses []byte // HostClassesBytes for each narrow line when hosts are of several classes
+	Index       []byte // IndexBytes if there are lines
+	Background  []byte // BackgroundBytes if a background class is not 0
+	Lines       []byte // LineBytes for each line
+	Full        []byte // FullBlockBytes for each full block
+	Hosts       []byte // HostLineBytes for each line of hosts
+	HostClasses []byte // HostClassesBytes for each narrow line, if the hosts are of several classes
 	HostFilter  []byte // Hosts4.FilterBytes
 }
 
-// memoryPart is a part of the memory, and the bytes that the table needs of it.
+// memoryPart is a part of the memory, and the number of bytes that the table needs there.
 type memoryPart struct {
 	name string
 	part *[]byte
@@ -53,7 +53,7 @@ func (t *Table4) parts(m *V4Memory) []memoryPart {
 	}
 }
 
-// NewMemory allocates memory for the table. The datapath maps BPF arrays instead.
+// NewMemory allocates memory for the table. The datapath uses mapped BPF arrays instead.
 func (t *Table4) NewMemory() (m V4Memory) {
 	for _, p := range t.parts(&m) {
 		*p.part = make([]byte, p.need)
@@ -76,10 +76,10 @@ func (t *Table4) Encode(m V4Memory) error {
 	return nil
 }
 
-// hosts is the memory of the hosts.
+// hosts returns the memory of the hash of hosts.
 func (m *V4Memory) hosts() hostMemory { return hostMemory{m.Hosts, m.HostClasses, m.HostFilter} }
 
-// encodeBlocks writes all but the hosts.
+// encodeBlocks writes all parts of the table except the hosts.
 func (t *Table4) encodeBlocks(m V4Memory) {
 	if t.FilterBytes() > 0 {
 		t.encodeFilter(m.Filter)
@@ -94,7 +94,7 @@ func (t *Table4) encodeBlocks(m V4Memory) {
 	}
 	t.encodeIndex(m.Index)
 	lines := lineWriter{present: t.present, lines: m.Lines, full: m.Full}
-	// Lines of /24s behind the last run are all zeros.
+	// Lines of /24s after the last run are all zeros.
 	blockSpans(t.runs, func(s blockSpan) {
 		if s.runs == nil || !t.isSparse(s.first) {
 			lines.span(s)
@@ -122,8 +122,8 @@ func (t *Table4) encodeFilter(filter []byte) {
 	native.PutUint64(filter[8*at:], word)
 }
 
-// bitRange has the bits set of the 64 numbers from start that lie between first and last, both included, of which at
-// least one does.
+// bitRange returns a bitmap of the 64 numbers from start on. The bits of the numbers from first to last are set. At least one of these must be among
+// the 64.
 func bitRange(start, first, last uint32) uint64 {
 	word := ^uint64(0)
 	if first > start {
@@ -150,9 +150,9 @@ func (t *Table4) encodeIndex(index []byte) {
 // lineWriter writes the lines in ascending order of their /24s.
 type lineWriter struct {
 	present []uint64
-	lines   []byte // not yet written
+	lines   []byte // the memory after the last written line
 	full    []byte
-	blocks  uint32 // full blocks written
+	blocks  uint32 // number of full blocks written
 }
 
 func (w *lineWriter) span(s blockSpan) {
@@ -201,12 +201,12 @@ func (w *lineWriter) fullBlock(s blockSpan) {
 	w.blocks++
 }
 
-// uniform writes the lines of those /24s of one class that differ from their background.
+// uniform writes the lines of /24s of one class. Only /24s that differ from their background have a line.
 func (w *lineWriter) uniform(first, end uint32, class uint16) {
 	for at := first; at < end; at++ {
 		word := w.present[at>>6] >> (at & 63)
 		if word == 0 {
-			at |= 63 // no more lines in this word
+			at |= 63 // the next 63 /24s of this word have no line either
 			continue
 		}
 		if at += uint32(bits.TrailingZeros64(word)); at < end {
@@ -215,7 +215,7 @@ func (w *lineWriter) uniform(first, end uint32, class uint16) {
 	}
 }
 
-// Lookup finds the class of an address, given as a number, as the datapath does.
+// Lookup returns the class of an address, which is given as a number. It searches as the datapath does.
 func (t *Table4) Lookup(m V4Memory, a uint32) uint16 {
 	if t.FilterBytes() > 0 {
 		bit := a >> t.Shift
@@ -233,7 +233,7 @@ func (t *Table4) Lookup(m V4Memory, a uint32) uint16 {
 	return t.Hosts.lookup(m.hosts(), a)
 }
 
-// lookupBlock finds the class that an address has by a line or a background.
+// lookupBlock returns the class that a line or a background gives to an address.
 func (t *Table4) lookupBlock(m V4Memory, a uint32) uint16 {
 	block, present := a>>8, uint32(0)
 	if t.Lines > 0 {

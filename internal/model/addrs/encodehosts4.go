@@ -5,11 +5,11 @@ import "math/rand/v2"
 // hostMemory is the memory of a hash of hosts.
 type hostMemory struct {
 	lines   []byte // Hosts4.Lines, HostLineBytes each
-	classes []byte // HostClassesBytes for each narrow line; empty when all hosts are of one class
+	classes []byte // HostClassesBytes for each narrow line; empty if all hosts are of one class
 	filter  []byte
 }
 
-// encode writes the hash to memory that holds zeros.
+// encode writes the hash of the hosts in list to memory that holds zeros.
 func (h *Hosts4) encode(m hostMemory, list []host) {
 	w := hostWriter{hostPlacer: h.placer(), hostMemory: m}
 	w.fillNarrow()
@@ -21,13 +21,13 @@ func (h *Hosts4) encode(m hostMemory, list []host) {
 	}
 }
 
-// hostWriter fills the lines in the order in which plan has counted.
+// hostWriter fills the lines. It uses the same order as plan, which has counted the slots.
 type hostWriter struct {
 	*hostPlacer
 	hostMemory
 }
 
-// fillNarrow fills all slots of narrow lines with a number that is not of the line.
+// fillNarrow fills all slots of narrow lines with a number that no host of the line can have.
 func (w *hostWriter) fillNarrow() {
 	for i := range w.Narrow {
 		line := w.line(i)
@@ -39,19 +39,19 @@ func (w *hostWriter) fillNarrow() {
 	}
 }
 
-// everySlot has the lowest bit of each slot of a word, and of each group of a narrow line's rest.
+// everySlot has the lowest bit set in each slot of a word, and in each group of the rest of a narrow line.
 const everySlot = 0x0001000100010001
 
-// upperBits are bits 16 and 17 of a number as a narrow line's rest has them, for every slot.
+// upperBits returns bits 16 and 17 of a number as the rest of a narrow line stores them, repeated for every slot.
 func upperBits(number uint32) uint64 {
 	const lower, upper = 0x7f * everySlot, 0x3f80 * everySlot
 	return uint64(number>>16&1)*lower | uint64(number>>17&1)*upper
 }
 
-// restOf are the bits of a narrow line's rest that belong to a slot.
+// restOf returns the mask of the bits in the rest of a narrow line that belong to a slot.
 func restOf(slot int) uint64 { return 0x81 << (slot / 4) << (16 * (slot % 4)) }
 
-// putNarrow enters a number in a slot of a narrow line.
+// putNarrow writes a number to a slot of a narrow line.
 func putNarrow(line []byte, slot int, number uint32) {
 	native.PutUint16(line[2*slot:], uint16(number))
 	rest, own := line[narrowRest:], restOf(slot)
@@ -60,7 +60,7 @@ func putNarrow(line []byte, slot int, number uint32) {
 
 func (w *hostWriter) line(i int) []byte { return w.lines[i*HostLineBytes:][:HostLineBytes] }
 
-// add enters a host that is not there yet.
+// add writes a host that is not in the hash yet.
 func (w *hostWriter) add(l host) {
 	number := w.Hosts4.number(l.addr)
 	if w.Filter > 0 {
@@ -85,7 +85,8 @@ func (w *hostWriter) add(l host) {
 	native.PutUint16(line[WideClassAt+2*p.slot:], l.class)
 }
 
-// arrange moves the hosts of a wide line, which are in its first slots, to the slots that a factor says, if one is found.
+// arrange moves the hosts of a wide line from its first slots to the slots that a perfect hash gives them. If it finds no
+// factor for such a hash, the hosts stay in the first slots.
 func arrange(line []byte) {
 	var numbers []uint32
 	for at := 0; at < WideSlots && native.Uint16(line[WideClassAt+2*at:]) != 0; at++ {
@@ -107,7 +108,7 @@ func arrange(line []byte) {
 	native.PutUint32(line[WideFactorAt:], factor)
 }
 
-// perfectFactor looks for a factor with these flags with which the numbers have different slots.
+// perfectFactor searches for a factor with these flags that gives all numbers different slots.
 func perfectFactor(numbers []uint32, flags uint32) (factor uint32, ok bool) {
 	factor = flags
 	for range mostFactors {
@@ -131,10 +132,10 @@ func haveOwnSlots(numbers []uint32, factor uint32) bool {
 	return true
 }
 
-// wideSlot is the slot of a number in a wide line with a factor.
+// wideSlot returns the slot of a number in a wide line with the given factor.
 func wideSlot(factor, number uint32) int { return share(factor*number, WideSlots) }
 
-// lookup finds a host's class as the datapath does, 0 when it is not listed.
+// lookup returns a host's class, or 0 if it is not listed. It searches as the datapath does.
 func (h *Hosts4) lookup(m hostMemory, a uint32) uint16 {
 	number := h.number(a)
 	if h.Filter > 0 {
@@ -157,7 +158,7 @@ func (h *Hosts4) lookup(m hostMemory, a uint32) uint16 {
 	return h.lookupWide(m, number)
 }
 
-// classAt is the class of a host in a narrow line.
+// classAt returns the class of the host in a slot of a narrow line.
 func (h *Hosts4) classAt(m hostMemory, line, slot int) uint16 {
 	if h.Class != 0 {
 		return h.Class

@@ -48,22 +48,22 @@ func (b *Builder) addRangeText(text, first, last string) error {
 }
 
 func notAnEntry(text string) error {
-	const longest = 64 // a few bytes more than any range; the rest of such a text helps nobody
+	const longest = 64 // a few bytes more than any range; the rest of a longer text is no help to the user
 	if len(text) > longest {
 		text = text[:longest] + "..."
 	}
 	return fmt.Errorf("not an address, prefix or range: %q", text)
 }
 
-// entryText cuts a line of a list to its entry: to its first field with what belongs to it (see withRest), or to the whole range when
-// blanks surround the dash. It is empty when the line holds none.
+// entryText returns the entry in a line of a list, or "" if there is none. The entry is the first field, together with the following fields that
+// belong to it (see withRest). If the line is a range with blanks around the dash, the entry is the whole range.
 func entryText(line []byte) string {
 	var rest []string
 	if i := slices.IndexFunc(line, func(c byte) bool { return c == '#' || c == ';' || c == ',' }); i >= 0 {
 		if line[i] == ',' && len(bytes.TrimSpace(line[:i])) == 0 {
 			return "," // an empty first field is a mistake, not an empty line
 		}
-		if line[i] == ',' || line[i] == ';' && i > 0 && line[i-1] > ' ' { // behind a blank, ; begins a comment
+		if line[i] == ',' || line[i] == ';' && i > 0 && line[i-1] > ' ' { // after a blank, ; starts a comment
 			columns, _, _ := strings.Cut(string(line[i+1:]), "#")
 			rest = strings.FieldsFunc(columns, func(c rune) bool { return c == ';' || c == ',' || unicode.IsSpace(c) })
 		}
@@ -81,10 +81,10 @@ func entryText(line []byte) string {
 	return withRest(fields[0], append(fields[1:], rest...))
 }
 
-// withRest is an entry with the fields behind it, where these belong to it: behind an address the last address of the range, as DShield
-// has it, a netmask, a wildcard mask as routers have it, or a prefix length. A number without a slash is a length if no other field follows
-// and the address has no bits behind it; else it is a score. Of two addresses that are far apart nobody can tell whether they are a range,
-// so they are no entry.
+// withRest returns an entry together with the fields after it that belong to it. After an address, the next field may be the last address of a range,
+// as in DShield's lists. It may also be a netmask, a wildcard mask as on routers, or a prefix length. A number without a slash is a prefix length
+// only if no other field follows and all bits of the address after that length are 0. Otherwise the number is a score. If two addresses are far
+// apart, it is unclear whether they are a range, so they are not a valid entry.
 func withRest(first string, rest []string) string {
 	a, err := netip.ParseAddr(first)
 	if err != nil || len(rest) == 0 {
@@ -108,7 +108,7 @@ func withRest(first string, rest []string) string {
 	return first
 }
 
-// maskBits is the prefix length that a netmask means behind an address, or a wildcard mask, which has the other bits.
+// maskBits returns the prefix length of a netmask or a wildcard mask (an inverted netmask) that follows an address.
 func maskBits(a, mask netip.Addr) (bits int, ok bool) {
 	if a.BitLen() != mask.BitLen() {
 		return 0, false
@@ -127,8 +127,8 @@ func maskBits(a, mask netip.Addr) (bits int, ok bool) {
 	return bits, true
 }
 
-// emule is a range as the file ipfilter.dat of eMule has it, with zeros before the numbers, and behind it a level: from 128 on the range is
-// not blocked. Any other range stays as it is.
+// emule converts a range of eMule's file ipfilter.dat. The numbers in such a range have leading zeros, and a level follows the range. From level 128
+// on, the range is not blocked, and emule returns "". Any other text is returned unchanged.
 func emule(text string, rest []string) string {
 	numbers := strings.FieldsFunc(text, func(r rune) bool { return r == '.' || r == '-' })
 	if len(text) != len("000.000.000.000-000.000.000.000") || text[15] != '-' || len(numbers) != 8 {
@@ -149,8 +149,8 @@ func emule(text string, rest []string) string {
 	return strings.Join(numbers[:4], ".") + "-" + strings.Join(numbers[4:], ".")
 }
 
-// namedRange is the range of a line in P2P form, `name:first-last`, or "". The name may hold what begins a comment elsewhere. It is
-// asked only of lines that are no entry of another form.
+// namedRange returns the range of a line in P2P form, `name:first-last`, or "" if the line has another form. The name may contain characters that
+// start a comment in other forms. Therefore namedRange must be called only if the line has no entry of another form.
 func namedRange(line []byte) string {
 	text := strings.TrimSpace(string(line))
 	if text == "" || text[0] == '#' || text[0] == ';' {
@@ -169,8 +169,8 @@ func namedRange(line []byte) string {
 	}
 }
 
-// fastLine reads a line that starts with an IPv4 address or prefix in plain form, which nearly all lines of long lists
-// do. It leaves all others, and every doubt, to AddText.
+// fastLine parses a line that starts with an IPv4 address or prefix in plain form. Nearly all lines of long lists do. It returns false for all other
+// lines and for all doubtful lines, which AddText then parses.
 func fastLine(line []byte) (Range, bool) {
 	var a uint32
 	at := 0
@@ -194,8 +194,8 @@ func fastLine(line []byte) (Range, bool) {
 	return block4(a, int(bits)), endsField(line[at:])
 }
 
-// plainHost reads a line that is an IPv4 address and nothing else, as most lines of the longest lists are. n is the length of the line
-// with its end; it is 0 when the line is another, or when so few bytes are left that the line could go on behind them.
+// plainHost parses a line that consists of an IPv4 address only. Most lines of the longest lists do. n is the length of the line with its newline. n
+// is 0 for any other line, and also if so few bytes are left that the line might not be complete.
 func plainHost(text []byte) (a uint32, n int) {
 	const longest = len("255.255.255.255\n")
 	if len(text) < longest {
@@ -228,8 +228,8 @@ func plainHost(text []byte) (a uint32, n int) {
 	return a, at
 }
 
-// decimal reads a number of up to three digits without leading zeros. It returns the place behind it, or at when there
-// is no such number or it exceeds the limit.
+// decimal parses a number of up to three digits without leading zeros, from index at on. It returns the number and the index after it. If there is no
+// such number, or if it exceeds the limit, next is equal to at.
 func decimal(line []byte, at int, limit uint32) (n uint32, next int) {
 	for next = at; next < len(line) && next < at+3; next++ {
 		digit := uint32(line[next]) - '0'
@@ -244,7 +244,7 @@ func decimal(line []byte, at int, limit uint32) (n uint32, next int) {
 	return n, next
 }
 
-// endsField reports whether the field ends here, and nothing follows that may belong to it: a dash, a slash or a number.
+// endsField reports whether the field ends here, and whether no dash, slash or number follows that may belong to it.
 func endsField(rest []byte) bool {
 	for i, c := range rest {
 		switch c {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// whyOrigin is the place, in a bucket's part of the Why memory, of the byte with a bit for each slot whose entry is automatic.
+// whyOrigin is the index, within a bucket's four bytes of the Why memory, of the byte with a bit for each slot whose entry is
+// automatic.
 const whyOrigin = 3
 
 // isAutomatic reports whether the entry of a slot is automatic.
@@ -15,7 +16,7 @@ func (s *DynamicSet) isAutomatic(at slot) bool {
 	return s.why[at.bucket()*WhyBytes+whyOrigin]>>at.index()&1 == 1
 }
 
-// setAutomatic notes of an empty slot, or of an entry, where it comes from.
+// setAutomatic records whether the entry of a slot is automatic. It may be called before the entry fills the slot.
 func (s *DynamicSet) setAutomatic(at slot, automatic bool) {
 	origin, bit := &s.why[at.bucket()*WhyBytes+whyOrigin], byte(1)<<at.index()
 	if automatic {
@@ -25,23 +26,26 @@ func (s *DynamicSet) setAutomatic(at slot, automatic bool) {
 	}
 }
 
-// automaticCapacity is how many automatic entries the set takes: a quarter is reserved for the others.
+// automaticCapacity returns the largest number of automatic entries. A quarter of the set is reserved for other entries.
 func (s *DynamicSet) automaticCapacity() int { return s.Capacity() - s.Capacity()/4 }
 
-// isFull reports whether the set has no space for one more entry of an origin.
+// isFull reports whether the set has no space for another entry of this kind, automatic or not.
 func (s *DynamicSet) isFull(automatic bool) bool {
 	return s.word(infoEntries) >= s.word(infoCapacity) || automatic && s.state.automatic >= s.automaticCapacity()
 }
 
-// evictShare is the share of the automatic entries that are evicted at once: to find them takes a look at all entries.
+// evictShare is the divisor for the number of automatic entries that are evicted at once. Several are evicted, since the search for
+// them reads all entries.
 const evictShare = 16
 
-// Guest begins the text of automatic entries that other hosts asked for. They evict none, and are evicted before those of this host.
+// Guest is the beginning of the text of automatic entries that other hosts asked for. Such entries evict no others. They are evicted before the
+// automatic entries of this host.
 const Guest = "fleet" + OwnerEnd
 
 func isGuest(e Entry) bool { return e.Automatic && strings.HasPrefix(e.Why, Guest) }
 
-// evict removes automatic entries: guests first, and of each kind those that end soonest. It reports false when there are none.
+// evict removes automatic entries: guests first, and within each kind the entries that expire soonest. It returns false if there are
+// none.
 func (s *DynamicSet) evict() bool {
 	var ranks []uint64
 	for at := range s.buckets.used {
@@ -64,7 +68,7 @@ func (s *DynamicSet) evict() bool {
 	return true
 }
 
-// rank orders automatic entries: the lowest is evicted first.
+// rank returns the order of eviction: the entry with the lowest rank is evicted first.
 func (s *DynamicSet) rank(at slot) uint64 {
 	rank := uint64(s.end(at))
 	if !bytes.HasPrefix(s.reasons.slot(s.why[whyIndex(at)]), []byte(Guest)) {
@@ -73,7 +77,7 @@ func (s *DynamicSet) rank(at slot) uint64 {
 	return rank
 }
 
-// end is the second at which an entry dies, the last there is when it does not.
+// end returns the second at which an entry expires, or the largest number if it never expires.
 func (s *DynamicSet) end(at slot) uint32 {
 	if expiry := s.buckets.meta(at); expiry != 0 {
 		return expiry

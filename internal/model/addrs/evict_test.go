@@ -8,8 +8,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestDynamicOrigins inserts, refreshes and deletes automatic entries and others at random: no other entry is ever refused for
-// automatic ones, changed by one, or evicted, and a set that is opened anew knows which is which.
+// TestDynamicOrigins inserts, refreshes and deletes automatic and other entries at random. Automatic entries must never cause other entries to be
+// refused, changed or evicted. When the set is opened again, it must know which entries are automatic.
 func TestDynamicOrigins(t *testing.T) {
 	r := testutil.Random(t)
 	for _, capacity := range []int{1, 4, 64, 500} {
@@ -71,7 +71,7 @@ func checkOrigins(t *testing.T, s *DynamicSet, manual map[netip.Prefix]uint32, n
 	}
 }
 
-// TestDynamicEvicts fills a set with automatic entries: the one that ends first goes first.
+// TestDynamicEvicts fills a set with automatic entries. The one that expires first must be evicted first.
 func TestDynamicEvicts(t *testing.T) {
 	d, _ := newDynamic(t, 8)
 	s := d.Sets[0]
@@ -82,7 +82,7 @@ func TestDynamicEvicts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 5 { // the first entries end last; the last is the newest
+	for i := range 5 { // the first entries expire last; the last entry is the newest
 		if !s.Contains(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 0) {
 			t.Errorf("192.0.2.%d is gone, which ends late", i)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// Few listed addresses of a /24 are kept one by one, many get it a line.
+// TestTableHosts checks that the listed addresses of a /24 are in the hash if they are few, and in a line if they are many.
 func TestTableHosts(t *testing.T) {
 	for _, row := range []struct {
 		name         string
@@ -41,10 +41,10 @@ func TestTableHosts(t *testing.T) {
 	}
 }
 
-// distinctHosts is n different random hosts of so many classes.
+// distinctHosts returns n different random hosts with the given number of classes.
 func distinctHosts(r *rand.Rand, n, classes int) []host {
 	all := make([]host, n)
-	order := Hosts4{Key: r.Uint32(), Factor: r.Uint32() | 1} // the numbers of different addresses differ
+	order := Hosts4{Key: r.Uint32(), Factor: r.Uint32() | 1} // different addresses have different numbers
 	from, step := r.Uint32(), r.Uint32()|1
 	for i := range all {
 		all[i] = host{order.number(from + uint32(i)*step), uint16(1 + r.IntN(classes))}
@@ -52,7 +52,7 @@ func distinctHosts(r *rand.Rand, n, classes int) []host {
 	return all
 }
 
-// encodeHosts writes a hash that is planned.
+// encodeHosts writes a planned hash to new memory.
 func encodeHosts(h *Hosts4, list []host) hostMemory {
 	t := Table4{Hosts: *h}
 	m := t.NewMemory()
@@ -60,14 +60,15 @@ func encodeHosts(h *Hosts4, list []host) hostMemory {
 	return m.hosts()
 }
 
-// address is the one that a number stands for.
+// address returns the address that has a host number. It is the inverse of the method number.
 func (h *Hosts4) address(number uint32) uint32 {
 	number *= inverse(0x2c1b3c6d)
 	number ^= number >> 16
 	return number*inverse(h.Factor) ^ h.Key
 }
 
-// inverse is that of an odd number modulo 2^32, by Newton's method: each step doubles the bits that are right.
+// inverse returns the inverse of an odd number modulo 2^32. It uses Newton's method: each step doubles the number of
+// correct bits.
 func inverse(odd uint32) uint32 {
 	x := odd
 	for range 5 {
@@ -87,7 +88,7 @@ func TestHostNumbers(t *testing.T) {
 	}
 }
 
-// found is all hosts that stand in memory, each with its class.
+// found returns all hosts in the memory, with their classes.
 func (h *Hosts4) found(m hostMemory) map[uint32]uint16 {
 	all := map[uint32]uint16{}
 	for i := range h.Narrow {
@@ -113,7 +114,7 @@ func (h *Hosts4) found(m hostMemory) map[uint32]uint16 {
 	return all
 }
 
-// checkHosts checks that the lines hold these hosts and no others, and that lookups find them and no others.
+// checkHosts checks that the lines have exactly the hosts of the list, and that lookups find exactly these.
 func checkHosts(t *testing.T, r *rand.Rand, h *Hosts4, list []host) {
 	t.Helper()
 	m := encodeHosts(h, list)
@@ -133,7 +134,7 @@ func checkHosts(t *testing.T, r *rand.Rand, h *Hosts4, list []host) {
 		check(l.addr)
 		check(l.addr ^ 1<<r.IntN(32))
 		n := h.number(l.addr)
-		check(h.address(n ^ 1<<18)) // the same in 18 bits
+		check(h.address(n ^ 1<<18)) // the lower 18 bits are the same
 		check(h.address(n ^ 1<<16))
 		check(h.address(n ^ 1<<17))
 		check(h.address(n + 1))
@@ -143,7 +144,8 @@ func checkHosts(t *testing.T, r *rand.Rand, h *Hosts4, list []host) {
 	}
 }
 
-// TestHosts checks lists of all sizes: few hosts in wide lines, many in narrow ones, of which some overflow into wide ones.
+// TestHosts checks lists of all sizes. Few hosts are in wide lines; many are in narrow lines, some of which overflow into
+// wide ones.
 func TestHosts(t *testing.T) {
 	r := testutil.Random(t)
 	sizes := []int{1, 2, 10, 1000, 100_000, maxWide + 1, 400_000}
@@ -156,14 +158,14 @@ func TestHosts(t *testing.T) {
 			h := &Hosts4{Count: n}
 			h.plan(list, true)
 			checkHosts(t, r, h, list)
-			if got := float64(h.Lines()*HostLineBytes+h.FilterBytes()) / float64(n); n > fewHosts && got > 14 { // 12.7, and more after keys with which not all had found a slot
+			if got := float64(h.Lines()*HostLineBytes+h.FilterBytes()) / float64(n); n > fewHosts && got > 14 { // 12.7, but more if the first keys failed
 				t.Errorf("%d hosts take %.1f bytes each", n, got)
 			}
 		}
 	}
 }
 
-// TestPerfectLines checks that most wide lines have a perfect hash, so that few lookups ask slot after slot.
+// TestPerfectLines checks that most wide lines have a perfect hash, so that few lookups must search all slots.
 func TestPerfectLines(t *testing.T) {
 	const hosts, most = 100_000, 0.1
 	h := &Hosts4{Count: hosts}
@@ -181,7 +183,7 @@ func TestPerfectLines(t *testing.T) {
 	}
 }
 
-// TestHostsOfOneLine lists all addresses that one line of each form could hold, as somebody would do who knew the key.
+// TestHostsOfOneLine lists all addresses that belong to one line of each form, as an attacker who knows the key could do.
 func TestHostsOfOneLine(t *testing.T) {
 	r := testutil.Random(t)
 	h := &Hosts4{Narrow: minNarrow, Key: r.Uint32(), Factor: r.Uint32() | 1, Filter: 64}
@@ -210,7 +212,7 @@ func TestHostsOfOneLine(t *testing.T) {
 	checkHosts(t, r, h, wide)
 }
 
-// TestHostsInRows lists addresses that follow each other, which must fall on the lines as random ones do.
+// TestHostsInRows lists addresses at regular distances. They must be distributed over the lines as evenly as random addresses.
 func TestHostsInRows(t *testing.T) {
 	r := testutil.Random(t)
 	for _, step := range []uint32{1, 2, 64, 256, 1 << 12} {
@@ -229,7 +231,7 @@ func TestHostsInRows(t *testing.T) {
 	}
 }
 
-// TestHostFilter checks how much the filter spares.
+// TestHostFilter checks how many lookups the filter avoids.
 func TestHostFilter(t *testing.T) {
 	r := testutil.Random(t)
 	for _, row := range []struct {

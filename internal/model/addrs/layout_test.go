@@ -10,12 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The bytes that bpf/floodwall.c reads. A change here needs the same change there.
+// TestLayout4 checks the bytes that bpf/floodwall.c reads. A change here needs the same change there.
 func TestLayout4(t *testing.T) {
 	e := build(t,
 		parse(t, "192.0.2.1", "192.0.2.64/26", "192.0.3.0/24", "198.51.0.0/16"),
 		parse(t, "192.0.3.255", "198.51.100.0-198.51.100.9"), parse(t, "198.51.100.9-198.51.100.255"))
-	want := "0200000000000000" + "ffffffffffffffff" + zeros(16) + "01000000" + zeros(28) + // 192.0.2.0: a class and none
+	want := "0200000000000000" + "ffffffffffffffff" + zeros(16) + "01000000" + zeros(28) + // 192.0.2.0: one class, and class 0
 		zeros(24) + "0000000000000080" + "02000100" + zeros(28) + // 192.0.3.0: two classes
 		zeros(36) + "01000000" + zeros(24) // 198.51.100.0: the first full block
 	if diff := cmp.Diff(want, hex.EncodeToString(e.m4.Lines)); diff != "" {
@@ -44,7 +44,7 @@ func TestLayout6(t *testing.T) {
 	if len(m) != BucketBytes || e.V6.Entries != 2 || len(e.V6.Lengths) != 2 {
 		t.Fatalf("%d bytes of buckets, %d entries, lengths %v", len(m), e.V6.Entries, e.V6.Lengths)
 	}
-	// One bucket is home to all, and entries of the same home keep their order.
+	// All entries have the same home bucket, and keep their order.
 	want := "00000000b80d0120" + zeros(8) + "00000000b80d0120" + "0100000000000000" + zeros(16) +
 		"01000000" + "02000000" + zeros(4) + "2181" + zeros(2)
 	if diff := cmp.Diff(want, hex.EncodeToString(m)); diff != "" {
@@ -55,7 +55,7 @@ func TestLayout6(t *testing.T) {
 	}
 }
 
-// Values of the two hashes, computed outside of this program.
+// TestHashes compares the hash functions with values that were computed by another program.
 func TestHashes(t *testing.T) {
 	b := buckets{seed: 0x0123456789abcdef, mask: 0xffffffff}
 	p := prefix6{0x20010db800000000, 0x1, 128}
@@ -74,7 +74,7 @@ func TestHashes(t *testing.T) {
 	}
 }
 
-// The bytes of a line of hosts, and of their classes and filter.
+// TestLayoutHosts checks the bytes of a line of hosts, and of the classes and the filter.
 func TestLayoutHosts(t *testing.T) {
 	h := &Hosts4{Narrow: minNarrow, Wide: 1, Key: 0x01234567, Factor: 0x89abcdef, Filter: 1}
 	var list []host
@@ -119,7 +119,8 @@ func TestLayoutDynamic(t *testing.T) {
 	if diff := cmp.Diff(want, hex.EncodeToString(info[8:])); diff != "" {
 		t.Error("record: ", diff)
 	}
-	// The second set's blocks of IPv4 and of IPv6: 0xc000 and 0x20010db8, times 2^32 divided by the golden ratio.
+	// The blocks of the second set, for IPv4 and IPv6. They are the hashes of 0xc000 and 0x20010db8: the product with
+	// 2^32 divided by the golden ratio.
 	for _, row := range []struct{ block, word, value int }{{0xc000 * 0x9e3779b1 >> 24 & 0xff, 0, 1}, {256 + 0x20010db8*0x9e3779b1>>24&0xff, 1, 1 << 32}} {
 		if got := native.Uint64(m.Lengths[(512+row.block)*24+8*row.word:]); got != uint64(row.value) {
 			t.Errorf("block %d: word %d is %x, want %x", row.block, row.word, got, row.value)

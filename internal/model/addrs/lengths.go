@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// The memory of the prefix lengths of sets. In a block of three words, bit n of word w is for the length 128 - 64w - n, so the longest comes
-// first. IPv4 prefixes have the lengths of their 128-bit form, which are in the first word.
+// The memory of the sets' prefix lengths. In a block of three words, bit n of word w stands for the length 128 - 64w - n, so the longest
+// length comes first. IPv4 prefixes have the lengths of their 128-bit form, so all of them are in the first word.
 const (
 	LengthsBlockBytes = 24
 	LengthsBlocks     = 2 * lengthsBlocks // per set
@@ -14,13 +14,14 @@ const (
 	lengthsBlocks = 256 // per family
 )
 
-// LengthsBytes is the size of the memory DynamicMemory.Lengths for so many sets. Each has 256 blocks of IPv4, then 256 of IPv6 (struct
-// lengths of bpf/dynamic.h). A block is all addresses whose first 16 bits, in IPv6 32 bits, have one hash. It says which prefix lengths the
-// set may have of these addresses. So a lookup searches a few lengths, however many the whole set has.
+// LengthsBytes returns the size of DynamicMemory.Lengths for a number of sets, in bytes. Each set has 256 blocks for IPv4, then 256 for IPv6
+// (struct lengths of bpf/dynamic.h). A block stands for all addresses whose first 16 bits, or 32 bits in IPv6, have the same hash. It says
+// which prefix lengths the set may have for these addresses. So a lookup tries only a few lengths, even if the whole set has many.
 func LengthsBytes(sets int) int { return sets * LengthsBlocks * LengthsBlockBytes }
 
-// blocks yields where the blocks of a prefix are: of a short one all of its family, of others that of each start of an address. family is
-// that of the packets: also in IPv6 packets there are addresses in the form of IPv4 prefixes.
+// blocks yields the offsets of the blocks to which a prefix belongs. A short prefix belongs to all blocks of its family. A longer prefix belongs to
+// the block of each possible first part of an address in it. family is the family of the packets. IPv6 packets may also have addresses in the form of
+// IPv4 prefixes.
 func (p prefix6) blocks(family int) iter.Seq[int] {
 	start, bits := uint32(p.hi>>32), uint8(32)
 	if family == 0 {
@@ -40,21 +41,21 @@ func (p prefix6) blocks(family int) iter.Seq[int] {
 	}
 }
 
-// noteLength enters the length of a prefix in the memory of its set. An entry becomes visible afterwards.
+// noteLength records the length of a prefix in the memory of its set. The caller must do this before it makes the entry visible.
 func noteLength(memory []byte, p prefix6) {
 	if len(memory) == 0 {
-		return // of an earlier format
+		return // memory of an earlier format
 	}
 	at := 128 - int(p.length)
 	for block := range p.blocks(p.family()) {
 		word := word64(memory, block+at/64*8)
-		if bit := uint64(1) << (at % 64); atomic.LoadUint64(word)&bit == 0 { // or all CPUs would load the line again
+		if bit := uint64(1) << (at % 64); atomic.LoadUint64(word)&bit == 0 { // without this test, other CPUs would have to load the cache line again
 			atomic.OrUint64(word, bit)
 		}
 	}
 }
 
-// copyWords writes the words that differ.
+// copyWords copies only the words that differ.
 func copyWords(to, from []byte) {
 	for at := 0; at < len(to); at += 8 {
 		if word := word64(to, at); *word != *word64(from, at) {
@@ -63,7 +64,8 @@ func copyWords(to, from []byte) {
 	}
 }
 
-// lengthsAt are the lengths that the set may have of the block of an address, the longest first. The address is a prefix of 128 bits.
+// lengthsAt returns the prefix lengths that the set may have in the block of an address, the longest first. key must be a prefix of 128
+// bits.
 func (s *DynamicSet) lengthsAt(key prefix6, family int) (list []uint8) {
 	if len(s.lengths) == 0 {
 		return s.earlierLengths(family)

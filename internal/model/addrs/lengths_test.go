@@ -9,15 +9,15 @@ import (
 	"go4.org/netipx"
 )
 
-// TestDynamicLengths enters a prefix of every length into a set, by persons and by programs: none gives way to another, and each ends by
-// itself. Afterwards a lookup asks for no length that has gone.
+// TestDynamicLengths inserts prefixes of every length into a set. Some are automatic entries, others are not. No entry may replace another one, and
+// each must expire independently. Afterwards, a lookup must not try lengths that no entry has.
 func TestDynamicLengths(t *testing.T) {
 	for _, row := range []struct{ address, far string }{{"192.0.2.1", "65.0.2.1"}, {"2001:db8::1", "8000::1"}} {
 		d, m := newDynamic(t, 200)
 		s, address := d.Sets[0], netip.MustParseAddr(row.address)
 		prefix := func(bits int) netip.Prefix { return netip.PrefixFrom(address, bits).Masked() }
 		for i := range address.BitLen() + 1 {
-			bits := (i*7 + 24) % (address.BitLen() + 1) // in no order
+			bits := (i*7 + 24) % (address.BitLen() + 1) // in mixed order
 			if err := s.Insert(Entry{Prefix: prefix(bits), Expiry: uint32(200 + bits), Automatic: bits%3 == 0}, 0); err != nil {
 				t.Fatal(err)
 			}
@@ -25,7 +25,7 @@ func TestDynamicLengths(t *testing.T) {
 		if n := s.Count(0); n != address.BitLen()+1 {
 			t.Errorf("%d entries, want one of each length", n)
 		}
-		for bits := range address.BitLen() + 1 { // of which all shorter ones have ended
+		for bits := range address.BitLen() + 1 { // all shorter prefixes have expired
 			now := uint32(200 + bits - 1)
 			last := netipx.PrefixLastIP(prefix(bits))
 			if !s.Contains(last, now) || bits > 0 && s.Contains(last, now+uint32(address.BitLen())) {
@@ -46,7 +46,8 @@ func TestDynamicLengths(t *testing.T) {
 	}
 }
 
-// TestDynamicLengthsApart has many lengths in a set, each of other addresses: a lookup asks for those of its address.
+// TestDynamicLengthsApart inserts prefixes of many lengths, each for other addresses. A lookup must try only the lengths that apply to its own
+// address.
 func TestDynamicLengthsApart(t *testing.T) {
 	d, _ := newDynamic(t, 100)
 	s := d.Sets[0]
@@ -66,8 +67,8 @@ func TestDynamicLengthsApart(t *testing.T) {
 	}
 }
 
-// TestDynamicEarlier has memory of an earlier version, which has space for 8 lengths of a family. It keeps what it has, and all goes to memory of
-// this version.
+// TestDynamicEarlier uses memory of an earlier format, which has space for 8 lengths per family. The memory must keep its entries. All of them must
+// be copied to memory of the present format.
 func TestDynamicEarlier(t *testing.T) {
 	m := NewDynamicMemory(100)
 	if err := m.Format(100); err != nil {

@@ -8,9 +8,9 @@ import (
 	"go4.org/netipx"
 )
 
-// ParseLine reads one line as Read does, and returns its entry as prefixes, none when the line holds no entry. It is
-// stricter than Read in one thing: host bits that are set in a prefix are an error, since nobody can tell whether the
-// address or the network is meant.
+// ParseLine reads one line as Read does, and returns its entry as prefixes, or none if the line has no entry. It is
+// stricter than Read in one respect: a prefix with host bits set is an error, since it is unclear whether the address
+// or the network is meant.
 func ParseLine(line []byte) ([]netip.Prefix, error) {
 	list, err := parseEntry(entryText(line))
 	if err != nil {
@@ -27,7 +27,7 @@ func IsNamedRange(line []byte) bool {
 	return err != nil && namedRange(line) != ""
 }
 
-// parseEntry reads an entry, of which nothing else is left. It is none when the text is empty.
+// parseEntry reads the text of an entry, without any comment. It returns nil if the text is empty.
 func parseEntry(text string) ([]netip.Prefix, error) {
 	if text == "" {
 		return nil, nil
@@ -71,8 +71,8 @@ func parseRange(text, first, last string) ([]netip.Prefix, error) {
 	return r.Prefixes(), nil
 }
 
-// parseAddr reads an address of an entry. IPv4 addresses in their IPv6 form, as sockets of both families report them,
-// become IPv4.
+// parseAddr reads an address of an entry. IPv4-mapped IPv6 addresses, which sockets of both families report, become
+// IPv4 addresses.
 func parseAddr(text, entry string) (netip.Addr, error) {
 	a, err := netip.ParseAddr(strings.TrimSpace(text))
 	if err != nil {

@@ -45,11 +45,11 @@ func TestParseLine(t *testing.T) {
 		{"2001:db8:bad:: 48", "[2001:db8:bad::/48]"},
 		{"2001:db8:: 2001:db8::ffff", "[2001:db8::/112]"},
 		{"203.0.113.7\t9", "[203.0.113.7/32]"},                            // a score
-		{"203.0.113.0 24 attacks", "[203.0.113.0/32]"},                    // a number of something
+		{"203.0.113.0 24 attacks", "[203.0.113.0/32]"},                    // the number is no prefix length
 		{"203.0.113.0 ; 24", "[203.0.113.0/32]"},                          // a comment
 		{"203.0.113.0 2026-11-28 01:02", "[203.0.113.0/32]"},              // a date
 		{"001.002.003.000 - 001.002.003.255 , 000 , org", "[1.2.3.0/24]"}, // eMule's
-		{"001.002.003.000 - 001.002.003.255 , 200 , org", "[]"},           // which is allowed
+		{"001.002.003.000 - 001.002.003.255 , 200 , org", "[]"},           // level 200: not blocked
 		{"192.0.2.1 198.51.100.7", `not an address, prefix or range: "192.0.2.1 198.51.100.7"`},
 		{"192.0.2.1,192.0.2.7,192.0.2.9", `not an address, prefix or range: "192.0.2.1 192.0.2.7 192.0.2.9"`},
 		{"203.0.113.0 255.0.255.0", `not an address, prefix or range: "203.0.113.0 255.0.255.0"`},
@@ -67,7 +67,8 @@ func TestParseLine(t *testing.T) {
 	}
 }
 
-// TestNamedRanges reads a list file in P2P form, whose names hold what begins a comment elsewhere, beside lines in other forms.
+// TestNamedRanges reads a list file in P2P form among lines in other forms. The names have characters that start a comment in
+// other forms.
 func TestNamedRanges(t *testing.T) {
 	const text = "# a list:192.0.2.0-192.0.2.9\nOne, Inc. (a:b) #1:198.51.100.0-198.51.100.255\nTwo;:203.0.113.7-203.0.113.7\n2001:db8::/64\n192.0.2.77 # x:192.0.2.1-192.0.2.2\n"
 	file := filepath.Join(t.TempDir(), "list.p2p")

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	maxBadLines = 10      // reported one by one
-	maxLine     = 1 << 20 // bytes; the longest comment of known lists is far below
-	sampleLines = 1 << 16 // after which the size of the whole is estimated
+	maxBadLines = 10      // number of bad lines that are reported individually
+	maxLine     = 1 << 20 // bytes; far more than the longest comment in known lists
+	sampleLines = 1 << 16 // number of entries after which the total number is estimated
 )
 
-// ReadFile is ReadList for callers to which lines that are left out make no difference.
+// ReadFile reads a list file like ReadList. It does not report the lines that were left out.
 func ReadFile(path string, max int) (*Set, int, error) {
 	l, err := ReadList(path, max)
 	return l.Set, l.Entries, err
 }
 
-// ReadList reads a list file, see Read. The file may be compressed by gzip. Of a hundred lines one may be unreadable.
+// ReadList reads a list file, which may be compressed with gzip. Read describes its form. One line in a hundred may be unreadable.
 func ReadList(path string, max int) (List, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -44,27 +44,29 @@ func ReadList(path string, max int) (List, error) {
 	return l.read(text)
 }
 
-// Read reads a list. A line holds an address, a prefix, a range (first-last), or a range behind a name (name:first-last). Its rest is read or
-// refused where it is an address, a mask or a length (see withRest). Other words, comments and empty lines are left out. Host bits set in a
-// prefix are left out; IPv4 addresses in their IPv6 form are refused. The number is that of the entries, one per line that has one.
-// With more entries than max (0: no limit), and with more lines that are not understood than BadShare allows, there is no set; the error names
-// up to 10 such lines, with name and number.
+// Read reads a list. It returns the set and the number of entries. A line has at most one entry: an address, a prefix, a range (first-last), or a
+// range after a name (name:first-last). If an address, a mask or a length follows the entry, it is parsed as a part of the entry or the line is
+// rejected (see withRest). Other words, comments, empty lines and host bits that are set in a prefix are ignored. IPv4-mapped IPv6 addresses are
+// rejected.
+//
+// Read returns an error and no set if there are more entries than max (0 means no limit), or more unreadable lines than BadShare allows. The error
+// lists up to 10 such lines, with the file name and line number.
 func Read(r io.Reader, name string, max int) (*Set, int, error) {
 	l := list{name: name, max: max}
 	read, err := l.read(r)
 	return read.Set, read.Entries, err
 }
 
-// list is a list file being read.
+// list is the state of reading a list file.
 type list struct {
 	name    string
 	max     int
-	size    int64 // bytes of the file, 0 when not known
-	done    int64 // read so far
+	size    int64 // size of the file in bytes, 0 if unknown
+	done    int64 // bytes read so far
 	line    int
 	entries int
-	bad     []error // the first maxBadLines
-	more    int     // bad lines beyond
+	bad     []error // errors of the first maxBadLines bad lines
+	more    int     // number of further bad lines
 	builder Builder
 }
 
@@ -101,7 +103,7 @@ func (l *list) lines(r io.Reader) error {
 	}
 }
 
-// plainHosts reads the leading lines that are an IPv4 address and nothing else. It returns their length.
+// plainHosts reads the leading lines that are an IPv4 address and nothing else. It returns their total length in bytes.
 func (l *list) plainHosts(text []byte) (read int) {
 	for {
 		a, n := plainHost(text[read:])
@@ -117,7 +119,7 @@ func (l *list) plainHosts(text []byte) (read int) {
 	}
 }
 
-// add reads one line, with or without the end of line.
+// add reads one line, with or without its newline.
 func (l *list) add(line []byte) {
 	l.line++
 	l.done += int64(len(line))
@@ -152,8 +154,8 @@ func (l *list) add(line []byte) {
 	}
 }
 
-// mappedError refuses an entry of IPv4 addresses in their IPv6 form (RFC 4291, 2.5.5.2), which no packet carries: the
-// author means IPv4, and would not get it. pieces are the prefixes of the entry, none when it is IPv4.
+// mappedError returns an error for an entry of IPv4-mapped IPv6 addresses (RFC 4291, 2.5.5.2). No packet carries such addresses. The author means
+// IPv4 addresses, which the entry would not match. pieces are the prefixes of the entry. An IPv4 entry has none.
 func mappedError(text string, pieces []prefix6) error {
 	if !slices.ContainsFunc(pieces, func(p prefix6) bool { return p.family() == 0 }) {
 		return nil
@@ -177,8 +179,8 @@ func (l *list) count() bool {
 	return l.max <= 0 || l.entries <= l.max
 }
 
-// estimate makes space for the rest of the file, supposing that it goes on as it began. Without it, a growing slice of
-// 10M ranges costs more than reading them.
+// estimate reserves memory for the rest of the file. It assumes that the rest is like the beginning. Without it, growing a slice of 10M ranges costs
+// more time than reading them.
 func (l *list) estimate() {
 	rest := float64(l.size-l.done) / float64(l.done) * 1.02
 	if l.max > 0 {
@@ -197,7 +199,7 @@ func (l *list) reject(err error) {
 	l.bad = append(l.bad, fmt.Errorf("%s:%d: %w", l.name, l.line, err))
 }
 
-// err is all that is wrong with the list.
+// err returns all errors of the list, or nil.
 func (l *list) err() error { return errors.Join(l.badErr(), l.fullErr()) }
 
 func (l *list) fullErr() error {

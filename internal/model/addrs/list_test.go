@@ -127,7 +127,7 @@ func TestReadManyBadLines(t *testing.T) {
 			fmt.Fprintf(&want, "b:%d: not an address, prefix or range: \"bad%d\"\n", 2*i+2, i)
 		}
 	}
-	// Lines beyond max are counted, but not looked at.
+	// Lines after max entries are counted, but not parsed.
 	text.WriteString("192.0.2.99\nbad beyond\n")
 	want.WriteString("b: and 2 more lines\n")
 	want.WriteString("b: 26 entries, but max is 24: raise max: of the set, or shorten the list")
@@ -162,7 +162,7 @@ func TestReadFails(t *testing.T) {
 	}
 }
 
-// A long file goes through the estimate of its size; every entry must be there whatever the estimate says.
+// TestReadFile reads a long file, for which the number of entries is estimated. All entries must be in the set, even if the estimate is wrong.
 func TestReadFile(t *testing.T) {
 	var text strings.Builder
 	const n = 3 * sampleLines
@@ -190,7 +190,8 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// TestReadFileInParts compares files that are read in parts with the same lines read in one piece: the sets, and all that is wrong.
+// TestReadFileInParts reads files in parts, and compares the result with that of the same lines read as a whole. The sets and the errors must be
+// equal.
 func TestReadFileInParts(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	r := rand.New(rand.NewPCG(15, 5))
@@ -215,7 +216,7 @@ func TestReadFileInParts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list")
 	for _, c := range []struct {
 		name, end string
-		bad       []int // lines
+		bad       []int // numbers of the bad lines
 		max       int
 	}{
 		{"good", "\n", nil, 0},

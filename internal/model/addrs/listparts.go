@@ -7,14 +7,14 @@ import (
 	"runtime"
 )
 
-// minListPart is the least bytes of a list file that are worth a part of their own.
+// minListPart is the smallest size in bytes of a part of a list file: reading a smaller part concurrently does not pay off.
 const minListPart = 1 << 20
 
-// maxListParts is the most parts: to merge more takes longer than they save.
+// maxListParts is the largest number of parts: merging more parts takes longer than they save.
 const maxListParts = 8
 
-// readParts reads a list file of so many bytes in parts, one for each CPU, beside each other. It is not ok when the file is too short for
-// parts, or when anything in it is not as it should be: Read then says what.
+// readParts reads a list file of the given size concurrently, in one part for each CPU. ok is false if the file is too short for parts, or if
+// anything in it is wrong. The caller then calls Read, which reports the error.
 func readParts(f io.ReaderAt, size int64, max int) (set *Set, entries int, ok bool) {
 	starts := partStarts(f, size, min(int64(runtime.GOMAXPROCS(0)), maxListParts, size/minListPart))
 	if len(starts) < 2 {
@@ -46,7 +46,8 @@ func readParts(f io.ReaderAt, size int64, max int) (set *Set, entries int, ok bo
 	return all.Set(), entries, true
 }
 
-// partStarts are the places in a list file where parts of about the same size begin, each at the begin of a line; nil when there are none.
+// partStarts returns the offsets in a list file where parts of about the same size start. Each is the start of a line. It returns nil if
+// there are none.
 func partStarts(f io.ReaderAt, size, parts int64) (starts []int64) {
 	line := make([]byte, maxLine)
 	for i := range parts {

@@ -1,10 +1,10 @@
 package addrs
 
-// withMarkers returns the sorted prefixes with the markers that the search for each of them meets.
+// withMarkers returns the sorted prefixes, together with the markers that the search for each prefix needs.
 func withMarkers(prefixes []classed6, lengths []uint8) []classed6 {
 	space := len(prefixes)
 	if len(lengths) > 1 {
-		space *= 2 // a guess
+		space *= 2 // an estimate
 	}
 	w := markerWriter{lengths: lengths, entries: make([]classed6, 0, space)}
 	for _, p := range prefixes {
@@ -18,13 +18,13 @@ func withMarkers(prefixes []classed6, lengths []uint8) []classed6 {
 	return w.entries
 }
 
-// markerWriter visits prefixes in ascending order. Those that share a marker follow each other, and a prefix that is a
-// marker itself comes before the longer ones, so it is enough to remember the latest entry of each length.
+// markerWriter processes prefixes in ascending order. Prefixes that share a marker are adjacent. A prefix that is itself a marker comes before the
+// longer ones. So markerWriter only needs to remember the latest entry of each length.
 type markerWriter struct {
 	lengths []uint8
-	around  []classed6 // the prefixes that cover the present one, outermost first
+	around  []classed6 // the prefixes that cover the current one, outermost first
 	entries []classed6
-	latest  [129]int // for each length the number of its latest entry, counted from 1
+	latest  [129]int // for each length, the index of its latest entry plus 1
 }
 
 func (w *markerWriter) add(e classed6) {
@@ -32,7 +32,8 @@ func (w *markerWriter) add(e classed6) {
 	w.latest[e.length] = len(w.entries)
 }
 
-// mark makes the search go on to the prefix from each shorter length that it tries before.
+// mark adds the markers that lead the search to the prefix: one at each shorter length that the search tries before
+// the prefix's own.
 func (w *markerWriter) mark(p prefix6) {
 	for lo, hi := 0, len(w.lengths); lo < hi; {
 		mid := (lo + hi) / 2
@@ -56,7 +57,7 @@ func (w *markerWriter) markAt(p prefix6) {
 	w.add(classed6{prefix6: p, class: w.bestMatch(p.length), marker: true})
 }
 
-// bestMatch is the class of the longest prefix around that is no longer than the length.
+// bestMatch returns the class of the longest prefix in around that is not longer than length.
 func (w *markerWriter) bestMatch(length uint8) uint16 {
 	for i := len(w.around) - 1; i >= 0; i-- {
 		if w.around[i].length <= length {

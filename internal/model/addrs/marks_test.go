@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestMarks enters prefixes into two sets and lists the marks that are there: those of an address are by its last two bytes.
+// TestMarks inserts prefixes into two sets and checks which marks are set. The mark of an address depends on its last two
+// bytes.
 func TestMarks(t *testing.T) {
 	for _, row := range []struct{ first, second, want string }{
 		{"", "", ""},
@@ -34,7 +35,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// marked is the memory of two sets that have these prefixes and addresses.
+// marked returns the memory of two sets that have these prefixes and addresses.
 func marked(t *testing.T, lists ...string) DynamicMemory {
 	t.Helper()
 	m := NewDynamicMemory(10, 10)

@@ -2,9 +2,10 @@ package addrs
 
 import "iter"
 
-// merged yields the keys of n ascending sequences in ascending order, each with the number of its sequence. next
-// returns a sequence's key number step, and false behind the last. A binary heap: a sequence that stays the smallest
-// costs two comparisons a key, so one long sequence among thousands of short ones is not slowed down by them.
+// merged merges n ascending sequences. It yields their keys in ascending order, each with the number of its sequence.
+// next returns the key with index step of a sequence, and false after the last key. merged uses a binary heap. While
+// one sequence has the smallest key, each key costs only two comparisons, so thousands of short sequences do not slow
+// down a long one.
 func merged[K any](n int, next func(seq int32, step int) (K, bool), less func(a, b K) bool) iter.Seq2[K, int32] {
 	return func(yield func(K, int32) bool) {
 		h := newHeads(n, next, less)
@@ -43,7 +44,7 @@ func newHeads[K any](n int, next func(seq int32, step int) (K, bool), less func(
 	return h
 }
 
-// second is the least key of all sequences but the top's, or else the given one.
+// second returns the least of the next keys of all sequences except the one at the top of the heap. It returns none if there is no other sequence.
 func (h *heads[K]) second(none K) K {
 	for i := 1; i <= 2 && i < len(h.heap); i++ {
 		if i == 1 || h.less(h.heap[i].key, none) {
@@ -53,7 +54,7 @@ func (h *heads[K]) second(none K) K {
 	return none
 }
 
-// advance replaces the top by its sequence's key so many steps on.
+// advance skips a number of steps in the sequence at the top of the heap, and restores the heap.
 func (h *heads[K]) advance(steps int, next func(seq int32, step int) (K, bool)) {
 	top := &h.heap[0]
 	top.step += steps
@@ -68,7 +69,7 @@ func (h *heads[K]) advance(steps int, next func(seq int32, step int) (K, bool)) 
 	h.sink(0)
 }
 
-// sink moves the element at i down to its place.
+// sink moves the element at i down to its place in the heap.
 func (h *heads[K]) sink(i int) {
 	for {
 		least := i

@@ -8,7 +8,7 @@ import (
 	"go4.org/netipx"
 )
 
-// naive is a set as its entries were given.
+// naive is a set as a plain list of its entries.
 type naive []netipx.IPRange
 
 func (n naive) contains(a netip.Addr) bool {
@@ -40,7 +40,7 @@ func (n naive) set(t testing.TB) *Set {
 	return b.Set()
 }
 
-// parse makes a set of entries in the notation of lists.
+// parse returns a set of entries, which are given in the notation of list files.
 func parse(t testing.TB, entries ...string) naive {
 	t.Helper()
 	var n naive
@@ -56,7 +56,7 @@ func parse(t testing.TB, entries ...string) naive {
 	return n
 }
 
-// near are addresses at which membership may change: the ends of all entries and their neighbours.
+// near returns the addresses at which membership may change: the ends of all entries and the addresses next to them.
 func near(sets []naive) []netip.Addr {
 	out := []netip.Addr{
 		netip.MustParseAddr("0.0.0.0"), netip.MustParseAddr("255.255.255.255"),
@@ -74,7 +74,8 @@ func near(sets []naive) []netip.Addr {
 	return out
 }
 
-// randomAddr is an address of a small part of either space, so that random entries overlap, touch and nest.
+// randomAddr returns an address from a small part of the IPv4 or IPv6 space, so that random entries overlap, touch
+// and nest.
 func randomAddr(r *rand.Rand) netip.Addr {
 	host := r.Uint32() >> r.IntN(32)
 	if r.IntN(2) == 0 {
@@ -87,7 +88,7 @@ func randomAddr(r *rand.Rand) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// randomEntry is a prefix of any length, most often a long one, or a range.
+// randomEntry returns a prefix of any length, most often a long one, or a range.
 func randomEntry(r *rand.Rand) netipx.IPRange {
 	a := randomAddr(r)
 	if r.IntN(5) > 0 {
@@ -104,7 +105,7 @@ func randomEntry(r *rand.Rand) netipx.IPRange {
 	return netipx.IPRangeFrom(a, b)
 }
 
-// randomSets makes sets of which some share entries.
+// randomSets returns random sets. Some of them have entries in common.
 func randomSets(r *rand.Rand, sets, entries int) []naive {
 	out := make([]naive, sets)
 	for range entries {

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// BadShare is how many lines of a list one unreadable line is allowed for: lists have an odd line now and then, and are wrong as a whole with
-// more. It is the same for files and for what is fetched.
+// BadShare is the number of lines in a list for which one unreadable line is allowed. Lists sometimes have an unreadable line. If there are more of
+// them, the whole list is wrong. The same limit applies to files and to fetched lists.
 const BadShare = 100
 
-// List is what a list file has.
+// List is the contents of a list file.
 type List struct {
 	Set     *Set
-	Entries int    // one per line that has one
-	Odd     string // which lines were left out because they are not understood, "" when none was
+	Entries int    // number of entries; a line has at most one
+	Odd     string // describes the unreadable lines that were left out; "" if there were none
 }
 
-// odd says which lines are left out, or is the error that refuses the list for them.
+// odd returns a text about the unreadable lines. If there are too many of them, it returns an error, and the list is rejected.
 func (l *list) odd() (string, error) {
 	bad := len(l.bad) + l.more
 	switch {
@@ -41,7 +41,7 @@ func (l *list) odd() (string, error) {
 	return text, nil
 }
 
-// badErr names the lines that are not understood.
+// badErr returns an error that lists the unreadable lines.
 func (l *list) badErr() error {
 	errs := l.bad
 	if l.more > 0 {
@@ -50,13 +50,14 @@ func (l *list) badErr() error {
 	return errors.Join(errs...)
 }
 
-// The prefixes in a list that no author means: they are shorter than any that one network has.
+// The shortest prefix lengths of a single network. A shorter prefix in a list is a mistake.
 const (
 	Shortest4 = 8
 	Shortest6 = 19
 )
 
-// tooWide refuses an entry for all addresses, and a short prefix with host bits set: its length is part of something else.
+// tooWide returns an error for an entry that covers all addresses, and for a short prefix with host bits set. In such a prefix, the number after the
+// slash is not meant as a length.
 func tooWide(text string) error {
 	a, bits, ok := strings.Cut(text, "/")
 	if !ok {
@@ -81,7 +82,7 @@ func isShorter(bits string, than int) bool {
 	return err == nil && n < than
 }
 
-// Unzipped is the text of a list, which may be compressed by gzip.
+// Unzipped returns a reader of the text of a list, which may be compressed with gzip.
 func Unzipped(r io.Reader) (io.Reader, error) {
 	in := bufio.NewReader(r)
 	if magic, _ := in.Peek(2); string(magic) != "\x1f\x8b" {

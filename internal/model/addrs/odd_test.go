@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestOddLines has lines that nobody can read in files of addresses: one of a hundred is left out and named, and more refuse the file.
+// TestOddLines reads files with unreadable lines. One such line in a hundred must be left out and reported; with more, the file must be
+// refused.
 func TestOddLines(t *testing.T) {
 	for _, row := range []struct {
 		good, odd int
@@ -34,7 +35,8 @@ func TestOddLines(t *testing.T) {
 	}
 }
 
-// TestWideLines has prefixes in files that have other bits behind a short length, as a path behind an address in a URL, and all addresses.
+// TestWideLines reads files with prefixes that are too short. One kind has host bits set after a short length, such as a path after an
+// address in a URL. The other kind covers all addresses.
 func TestWideLines(t *testing.T) {
 	for line, want := range map[string]string{
 		"84.0.2.10/1":        "list:1: 84.0.2.10/1 has host bits set, and /1 is too short for a mistake of them: write 84.0.2.10 for the address",
@@ -53,7 +55,7 @@ func TestWideLines(t *testing.T) {
 	}
 }
 
-// TestCompressedList reads a list that is compressed by gzip.
+// TestCompressedList reads a list that is compressed with gzip.
 func TestCompressedList(t *testing.T) {
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)

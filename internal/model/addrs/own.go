@@ -6,13 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// The memory DynamicMemory.Own: addresses in network order, as a frame has them. 0 stands for none.
+// The memory DynamicMemory.Own holds addresses in network order, as in a frame. 0 means that there is no address.
 //
 //	0   u32 own4[OwnIPv4]
-//	16  u64 own6[OwnIPv6][2]  the upper half first; where that is 0, there is none
+//	16  u64 own6[OwnIPv6][2]  the upper half first; if it is 0, there is no address
 //
-// Every address there is an entry, without an end, of the set of the host's own addresses. The program compares with them before it
-// looks that set up, which costs 30 times as many instructions.
+// Every address there is also an entry, without an expiry, of the set of the host's own addresses. The BPF program compares an address with
+// this memory before it looks it up in that set, which takes 30 times as many instructions.
 const (
 	OwnIPv4     = 4
 	OwnIPv6     = 3
@@ -20,9 +20,9 @@ const (
 	OwnBytes    = OwnIPv6From + 16*OwnIPv6
 )
 
-// ShowOwn says which entries of the host's own addresses the program is to compare with first: as many addresses of the list as there is space
-// for, but for those of loopback. Before an entry is deleted it must be missing from the list. It has no effect on memory of
-// earlier formats, which has no space for any.
+// ShowOwn chooses the own addresses with which the BPF program compares first. It takes them from the list, as many as fit, without loopback
+// addresses. Before a caller deletes an entry, it must call ShowOwn with a list without this entry. ShowOwn has no effect on memory of earlier
+// formats, because these have no space for addresses.
 func (d *Dynamic) ShowOwn(list []netip.Prefix) {
 	if len(d.own) < OwnBytes {
 		return
@@ -51,8 +51,8 @@ func (d *Dynamic) ShowOwn(list []netip.Prefix) {
 	}
 }
 
-// showOwn6 writes an address of two words. A reader must not find one half of the address that was there before: so there is none
-// in between.
+// showOwn6 writes an address as two words. A reader must not combine one half of the old address with the other half of the new one. So the
+// upper half is 0, which means no address, while the lower half changes.
 func showOwn6(hi, lo *uint64, a [2]uint64) {
 	if *hi == a[0] && *lo == a[1] {
 		return

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestShowOwn shows lists of own addresses one after the other in the same memory, which then has nothing of those before.
+// TestShowOwn writes several lists of own addresses to the same memory, one after the other. The memory must have none of
+// the earlier addresses.
 func TestShowOwn(t *testing.T) {
 	m := NewDynamicMemory(10)
 	m.Own = make([]byte, OwnBytes)

@@ -5,21 +5,21 @@ import (
 	"net/netip"
 )
 
-// prefix6 is an IPv6 prefix: the first and last 8 bytes as big-endian numbers, and the length in bits. Bits behind
+// prefix6 is an IPv6 prefix: the first and last 8 bytes as big-endian numbers, and the length in bits. The bits after
 // the length are 0.
 type prefix6 struct {
 	hi, lo uint64
 	length uint8
 }
 
-// prefix6From cuts the address to the length. The address is not IPv4.
+// prefix6From returns the prefix of the given length that contains the address. The address must not be IPv4.
 func prefix6From(a netip.Addr, length int) prefix6 {
 	b := a.As16()
 	p := prefix6{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:]), 128}
 	return p.cut(uint8(length))
 }
 
-// cut returns the covering prefix of the length, which is at most p's.
+// cut returns the prefix of the given length that covers p. The length must not be greater than p's.
 func (p prefix6) cut(length uint8) prefix6 {
 	if length <= 64 {
 		// A shift by 64 gives 0 in Go, which is right for length 0.
@@ -31,7 +31,8 @@ func (p prefix6) cut(length uint8) prefix6 {
 // covers reports whether all addresses of q are in p.
 func (p prefix6) covers(q prefix6) bool { return p.length <= q.length && q.cut(p.length) == p }
 
-// before orders by address, and a prefix before the longer ones that start at the same address.
+// before reports whether p comes before q. Prefixes are ordered by address, and those with the same address by
+// length, shorter first.
 func (p prefix6) before(q prefix6) bool {
 	switch {
 	case p.hi != q.hi:
@@ -59,7 +60,7 @@ func (p prefix6) netip() netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(b), int(p.length))
 }
 
-// aggregate drops those of the sorted prefixes that another one covers and joins siblings, in place.
+// aggregate removes each prefix that another one covers, and joins siblings, in place. The prefixes must be sorted.
 func aggregate(prefixes []prefix6) []prefix6 {
 	out := prefixes[:0]
 	for _, p := range prefixes {
@@ -67,7 +68,7 @@ func aggregate(prefixes []prefix6) []prefix6 {
 			continue
 		}
 		out = append(out, p)
-		// A joined prefix may itself be the second half of a still shorter one.
+		// The joined prefix may itself have a sibling before it.
 		for n := len(out); n > 1 && siblings(out[n-2], out[n-1]); n-- {
 			out[n-2] = out[n-2].cut(out[n-2].length - 1)
 			out = out[:n-1]
@@ -80,7 +81,7 @@ func siblings(a, b prefix6) bool {
 	return a.length == b.length && a.length > 0 && a != b && a.cut(a.length-1) == b.cut(b.length-1)
 }
 
-// halves are the two prefixes that are one bit longer. p is no single address.
+// halves returns the two prefixes that are one bit longer. p must not be a single address.
 func (p prefix6) halves() (lower, upper prefix6) {
 	lower, upper = p, p
 	lower.length++

@@ -2,7 +2,7 @@ package addrs
 
 import "net/netip"
 
-// PrefixText is a prefix as people write it: a single address without its length.
+// PrefixText returns a prefix as text. A prefix that is a single address has no length.
 func PrefixText(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()

@@ -8,22 +8,23 @@ import (
 
 const whyTextBytes = WhyTextsBytes / 256
 
-// whyIndex is the place of a slot's byte in the Why memory.
+// whyIndex returns the index of a slot's byte in the Why memory.
 func whyIndex(s slot) int { return s.bucket()*WhyBytes + s.index() }
 
-// OwnerEnd separates, in the text of an automatic entry, the name of the program that entered it from the reason. The name has no space.
+// OwnerEnd separates two parts of an automatic entry's text: the name of the program that added the entry, and the reason. The name has
+// no space.
 const OwnerEnd = ": "
 
-// reservedTexts is how many texts are for names of programs alone.
+// reservedTexts is the number of texts that are reserved for names of programs without a reason.
 const reservedTexts = 8
 
-// reasons numbers the texts that say why an entry was made. Only the texts that live entries refer to are kept.
+// reasons assigns numbers to the texts that give the reasons of entries. It keeps only texts that are used by entries that have not expired.
 type reasons struct {
 	texts    []byte
 	sets     []*DynamicSet
 	numbers  map[string]uint8
 	free     []uint8
-	failed   bool // collecting found nothing, at failedAt
+	failed   bool // the last collection, at failedAt, did not free enough texts
 	failedAt uint32
 }
 
@@ -39,7 +40,7 @@ func newReasons(texts []byte, sets []*DynamicSet) *reasons {
 	return r
 }
 
-// text is the text of a number; that of 0 is empty.
+// text returns the text of a number. The text of 0 is empty.
 func (r *reasons) text(number uint8) string {
 	text, _, _ := bytes.Cut(r.slot(number), []byte{0})
 	return string(text)
@@ -49,8 +50,9 @@ func (r *reasons) slot(number uint8) []byte {
 	return r.texts[int(number)*whyTextBytes:][:whyTextBytes]
 }
 
-// number is the number of a text. When the texts in use leave no space for it, an automatic entry keeps the name of its program alone,
-// for which some texts are reserved: else the program could not remove it. Others have 0: a ban without its reason is better than no ban.
+// number returns the number of a text. If there is no space for another text, an automatic entry gets the number of a text that has only the name of
+// its program. Some texts are reserved for such names, because a program could not remove its entries without the name. All other entries then get 0:
+// a ban without its reason is better than no ban.
 func (r *reasons) number(text string, automatic bool, now uint32) uint8 {
 	text = shorten(text)
 	owner := ""
@@ -65,7 +67,7 @@ func (r *reasons) number(text string, automatic bool, now uint32) uint8 {
 	return r.enter(owner, 0, now)
 }
 
-// ownerOf is the part of a text that names a program, with OwnerEnd; empty when it names none.
+// ownerOf returns the part of a text that names a program, including OwnerEnd. It returns "" if the text names no program.
 func ownerOf(text string) string {
 	name, _, ok := strings.Cut(text, OwnerEnd)
 	if !ok || strings.Contains(name, " ") {
@@ -74,7 +76,8 @@ func ownerOf(text string) string {
 	return name + OwnerEnd
 }
 
-// enter is the number of a text, 0 when it is empty or when no more than some texts are free.
+// enter returns the number of a text, and adds it if it is new. It returns 0 if the text is empty, or if no more than spare texts are
+// free.
 func (r *reasons) enter(text string, spare int, now uint32) uint8 {
 	if text == "" {
 		return 0
@@ -96,8 +99,8 @@ func (r *reasons) enter(text string, spare int, now uint32) uint8 {
 	return n
 }
 
-// collect frees the texts that no entry refers to. It looks at all entries, so after it found nothing it does not try
-// again within the same second.
+// collect frees the texts that no entry uses. For this it reads all entries. If it did not free enough texts, it does not try again within the same
+// second.
 func (r *reasons) collect(now uint32) {
 	if r.failed && r.failedAt == now {
 		return
@@ -117,7 +120,7 @@ func (r *reasons) collect(now uint32) {
 	r.failed, r.failedAt = len(r.free) <= reservedTexts, now
 }
 
-// shorten cuts a text to what fits, at the border of a character. A text ends at a zero byte.
+// shorten cuts a text at a zero byte, and to the largest size that fits. It does not split a character.
 func shorten(text string) string {
 	text, _, _ = strings.Cut(text, "\x00")
 	if len(text) <= whyTextBytes {

@@ -12,7 +12,7 @@ import (
 // Range is the IPv4 addresses from First to Last, both included, as numbers (192.0.2.1 is 0xc0000201).
 type Range struct{ First, Last uint32 }
 
-// IPRange is the range as addresses.
+// IPRange returns the range as addresses.
 func (r Range) IPRange() netipx.IPRange { return netipx.IPRangeFrom(addr4(r.First), addr4(r.Last)) }
 
 // Set is an immutable set of addresses. IPv4-mapped IPv6 addresses are IPv6 addresses, not IPv4.
@@ -45,10 +45,10 @@ func (s *Set) contains6(a prefix6) bool {
 // IsEmpty reports whether no address is in the set.
 func (s *Set) IsEmpty() bool { return len(s.v4) == 0 && len(s.v6) == 0 }
 
-// V4 is the IPv4 part: sorted ranges that neither overlap nor touch. The caller must not change it.
+// V4 returns the IPv4 part: sorted ranges that neither overlap nor touch. The caller must not change them.
 func (s *Set) V4() []Range { return s.v4 }
 
-// Prefixes yields the set as the fewest prefixes, IPv4 first, each family in ascending order.
+// Prefixes yields the set as the smallest number of prefixes, IPv4 first, each family in ascending order.
 func (s *Set) Prefixes() iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		var prefixes []netip.Prefix

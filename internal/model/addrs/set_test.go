@@ -81,7 +81,7 @@ func TestSetContains(t *testing.T) {
 	}
 }
 
-// checkMinimal fails when parts of a set are unsorted, overlap, or could be joined.
+// checkMinimal fails if parts of a set are unsorted, overlap, or could be joined.
 func checkMinimal(t *testing.T, s *Set) {
 	t.Helper()
 	for i := 1; i < len(s.v4); i++ {
@@ -99,7 +99,7 @@ func checkMinimal(t *testing.T, s *Set) {
 	}
 }
 
-// Large sets take the radix sort, with keys that fill all digits.
+// TestSetLarge tests sets that are large enough for the radix sort, with keys that use all digits.
 func TestSetLarge(t *testing.T) {
 	r := testutil.Random(t)
 	const n = 100_000

@@ -5,25 +5,26 @@ import (
 	"slices"
 )
 
-// radixBits is the digit of the radix sort; the counters of one digit (8 kB) stay in the first-level cache.
+// radixBits is the number of bits of a digit of the radix sort. The counters of one digit (8 kB) fit in the
+// first-level cache.
 const (
 	radixBits = 11
 	radixMask = 1<<radixBits - 1
 )
 
-// sortRanges sorts by first address; the order of ranges with the same first address does not matter to joinRanges.
-// The result may be other memory than the argument.
+// sortRanges sorts by the first address. The order of ranges with the same first address is undefined, which does not
+// matter to joinRanges. The result may be in other memory than the argument.
 func sortRanges(ranges []Range) []Range {
 	return radixSort(ranges, 32, func(r *Range) uint64 { return uint64(r.First) })
 }
 
-// sortHosts sorts addresses. The result may be other memory than the argument.
+// sortHosts sorts addresses. The result may be in other memory than the argument.
 func sortHosts(hosts []uint32) []uint32 {
 	return radixSort(hosts, 32, func(h *uint32) uint64 { return uint64(*h) })
 }
 
-// sortPrefixes sorts by address and length. The result may be other memory than the argument. The radix sort looks at
-// the first 44 bits, four digits, since few prefixes of a list share more.
+// sortPrefixes sorts by address and length. The result may be in other memory than the argument. The radix sort uses
+// only the first 44 bits, four digits, since few prefixes of a list have more bits in common.
 func sortPrefixes(prefixes []prefix6) []prefix6 {
 	prefixes = radixSort(prefixes, 44, func(p *prefix6) uint64 { return p.hi >> 20 })
 	for start, end := 0, 0; start < len(prefixes); start = end {
@@ -36,9 +37,9 @@ func sortPrefixes(prefixes []prefix6) []prefix6 {
 	return prefixes
 }
 
-// radixSort sorts by a key of so many bits, the lowest digit first, unless the items are sorted or few. The result may
-// be other memory than the argument, whose order is lost. Measured for 10M random ranges: 0.3 s, against 1.8 s with
-// slices.SortFunc.
+// radixSort sorts by a key of keyBits bits, the lowest digit first. Items that are already sorted are returned at once. A few items are sorted by
+// slices.SortFunc. The result may be in other memory than the argument, whose order is then undefined. For 10M random ranges it took 0.3 s, compared
+// with 1.8 s for slices.SortFunc.
 func radixSort[T any](items []T, keyBits int, key func(*T) uint64) []T {
 	if isSorted(items, key) {
 		return items
@@ -51,7 +52,7 @@ func radixSort[T any](items []T, keyBits int, key func(*T) uint64) []T {
 	for shift := 0; shift < keyBits; shift += radixBits {
 		counts := countDigits(items, shift, key)
 		if counts[key(&items[0])>>shift&radixMask] == uint32(len(items)) {
-			continue // all have the same digit
+			continue // all items have the same digit here
 		}
 		scatter(items, to, shift, key, &counts)
 		items, to = to, items
@@ -75,7 +76,7 @@ func countDigits[T any](items []T, shift int, key func(*T) uint64) (counts [radi
 	return counts
 }
 
-// scatter is one pass: a stable distribution by one digit.
+// scatter is one pass of the radix sort: a stable distribution by one digit.
 func scatter[T any](from, to []T, shift int, key func(*T) uint64, counts *[radixMask + 1]uint32) {
 	var sum uint32
 	for i, n := range counts {

@@ -2,13 +2,13 @@ package addrs
 
 import "math"
 
-// run is a range of IPv4 addresses of one class, which is not 0.
+// run is a range of IPv4 addresses of one class other than 0.
 type run struct {
 	first, last uint32
 	class       uint16
 }
 
-// sweep4 visits the borders of all ranges in ascending order and returns the ranges of equal class, sorted.
+// sweep4 visits the borders of all ranges in ascending order. It returns the runs, sorted.
 func sweep4(sets []*Set, c *census) ([]run, error) {
 	s := sweeper4{census: c, runs: make([]run, 0, count(sets, func(s *Set) int { return len(s.v4) }))}
 	next := borders4(sets)
@@ -38,8 +38,8 @@ func sweep4(sets []*Set, c *census) ([]run, error) {
 	return s.runs, s.end(at)
 }
 
-// borders4 yields for each range its first address, and the address behind its last, which may be 2^32. These ascend
-// strictly since ranges of a set do not touch.
+// borders4 returns a function that yields two borders for each range: its first address, and the address after its last, which may
+// be 2^32. The borders of a set are strictly ascending, since its ranges do not touch.
 func borders4(sets []*Set) func(set int32, step int) (uint64, bool) {
 	return func(set int32, step int) (uint64, bool) {
 		ranges := sets[set].v4
@@ -61,15 +61,15 @@ func count(sets []*Set, of func(*Set) int) (n int) {
 	return n
 }
 
-// sweeper4 turns changes of class into runs.
+// sweeper4 makes runs from changes of the class.
 type sweeper4 struct {
 	census *census
 	runs   []run
-	first  uint32 // where the present class began
+	first  uint32 // first address of the current class
 	class  uint16
 }
 
-// end takes note that all changes at the border are made.
+// end is called after all changes at a border. If the class has changed, the run before the border ends.
 func (s *sweeper4) end(border uint64) error {
 	class, err := s.census.class()
 	if err != nil || class == s.class {
@@ -82,8 +82,8 @@ func (s *sweeper4) end(border uint64) error {
 	return nil
 }
 
-// alone enters the leading ranges of a set that end before the next border of any other set, and returns how many. Most ranges of a
-// long list do, and their two classes need not be looked up for each.
+// alone adds runs for the leading ranges of a set that end before the next border of any other set. It returns the number of these ranges. Most
+// ranges of a long list are of this kind. The two classes inside and outside of them are looked up only once.
 func (s *sweeper4) alone(set int32, ranges []Range, border uint64) (n int, err error) {
 	if uint64(ranges[0].Last)+1 >= border {
 		return 0, nil
@@ -106,7 +106,7 @@ func (s *sweeper4) alone(set int32, ranges []Range, border uint64) (n int, err e
 	return n, nil
 }
 
-// classed6 is a prefix and the class of those of its addresses that no longer prefix covers.
+// classed6 is a prefix with a class. The class applies to the addresses of the prefix that no longer prefix covers.
 type classed6 struct {
 	prefix6
 	class  uint16
@@ -114,7 +114,7 @@ type classed6 struct {
 	home   uint32 // bucket of the hash table
 }
 
-// meta is what the datapath reads of it.
+// meta returns the value of a bucket's meta for this prefix: the class and the marker flag.
 func (c *classed6) meta() uint32 {
 	if c.marker {
 		return uint32(c.class) | marker6
@@ -122,8 +122,8 @@ func (c *classed6) meta() uint32 {
 	return uint32(c.class)
 }
 
-// sweep6 visits the prefixes of all sets in ascending order and returns each once, with the class of all sets that have
-// it or a prefix that covers it.
+// sweep6 visits the prefixes of all sets in ascending order. It returns each prefix once. The class of a prefix is that of all sets
+// that have it or a prefix that covers it.
 func sweep6(sets []*Set, c *census) ([]classed6, error) {
 	next := func(set int32, step int) (prefix6, bool) {
 		if v6 := sets[set].v6; step < len(v6) {
@@ -145,17 +145,18 @@ func sweep6(sets []*Set, c *census) ([]classed6, error) {
 // sweeper6 follows the nesting of the prefixes.
 type sweeper6 struct {
 	census *census
-	open   []opened6 // the prefixes around the present one and itself, outermost first
+	open   []opened6 // the current prefix and those that cover it, outermost first
 	out    []classed6
 }
 
-// opened6 is a prefix of a set within the sweep. Prefixes of one set are disjoint, so a set is open at most once.
+// opened6 is an open prefix of a set: the sweep is inside it. Prefixes of one set are disjoint, so a set has at most one open
+// prefix.
 type opened6 struct {
 	prefix6
 	set int32
 }
 
-// enter goes on to the prefix, and leaves those that do not cover it.
+// enter makes p the current prefix, and closes the open prefixes that do not cover it.
 func (s *sweeper6) enter(p prefix6) error {
 	if n := len(s.out); n > 0 && s.out[n-1].prefix6 == p {
 		return nil
@@ -171,7 +172,7 @@ func (s *sweeper6) enter(p prefix6) error {
 	return nil
 }
 
-// settle gives the present prefix its class, once all sets that have it are known.
+// settle sets the class of the current prefix. It is called when all sets that have the prefix are known.
 func (s *sweeper6) settle() (err error) {
 	if n := len(s.out); n > 0 {
 		s.out[n-1].class, err = s.census.class()

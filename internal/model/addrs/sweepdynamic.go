@@ -2,9 +2,9 @@ package addrs
 
 import "math"
 
-// sweep empties the slots of dead entries, counts the others, and takes back what leads searches on in vain: the marks of
-// buckets, and lengths that no entry has any more. With entries that come and go, all would be set in the end. A writer that died in makeSpace
-// left an entry in two places, of which the one further from its home goes.
+// sweep empties the slots of expired entries and counts the other entries. It also clears data that makes searches longer without need: the byte more
+// of buckets, and prefix lengths that no entry has any more. Otherwise, all of these bits would be set after some time, as entries come and go. If a
+// writer died in makeSpace, an entry is in two slots. sweep then empties the slot that is further from the entry's home.
 func (s *DynamicSet) sweep(now uint32) {
 	s.state = sweepState{done: true, nextExpiry: math.MaxUint32}
 	more := make([]uint64, int(s.buckets.mask)/64+1)

@@ -1,16 +1,16 @@
 package addrs
 
-// Table maps every address to its class: two addresses have the same class when they are in the same sets.
+// Table maps every address to its class. Two addresses have the same class if they are in the same sets.
 type Table struct {
-	// Members lists for each class the sets that its addresses are in, as ascending indexes into the argument of
-	// Build. Class 0 is in none, and exists even when no address is left for it.
+	// Members lists for each class the sets that contain its addresses, as ascending indexes into the argument of
+	// Build. Class 0 is in no set. It exists even if no address has it.
 	Members [][]int32
 
 	V4 *Table4
 	V6 *Table6
 }
 
-// Build makes the table of the sets. The sets may be released afterwards.
+// Build returns the class table of the sets. The table does not refer to the sets.
 func Build(sets []*Set) (*Table, error) {
 	c := newCensus(len(sets))
 	runs, err := sweep4(sets, c)

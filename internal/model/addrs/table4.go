@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// The parts of the IPv4 table whose size does not depend on the content, in bytes.
+// The sizes in bytes of the parts of the IPv4 table. These sizes do not depend on the content.
 const (
 	IndexBytes      = blocks4 / 32 * 8
 	BackgroundBytes = nets4 * 2
@@ -18,48 +18,49 @@ const (
 const (
 	blocks4  = 1 << 24 // /24s
 	nets4    = 1 << 16 // /16s
-	minShift = 8       // a /24; the filter then has 2 MB
-	maxShift = 16      // 8 kB: stays in the first cache
+	minShift = 8       // a /24; the filter then takes 2 MB
+	maxShift = 16      // the filter then takes 8 kB, and stays in the first-level cache
 
-	// minHostShift is the smallest block of a filter that is for hosts, too: 256 kB. A larger one would take more of the cache
-	// than the hosts' own, and let more pass.
+	// minHostShift is the smallest shift of a filter that includes the hosts; the filter then takes 256 kB. A larger filter would
+	// take more of the cache than the hosts' own filter, and let more addresses pass.
 	minHostShift = 11
 
-	// maxExcess is the share of all addresses that may pass the filter without being in any set. Each of them costs an
-	// access to the index; a filter of half the size costs fewer cache misses to all.
+	// maxExcess is the largest share of all addresses that may pass the filter although no set contains them. Each of them costs an access to the
+	// index. In return, a filter of half the size causes fewer cache misses for all addresses.
 	maxExcess = 0.10
 )
 
-// Table4 is the class table of IPv4 for the datapath, planned but not yet written to memory. A lookup reads
+// Table4 is the class table of IPv4 for the datapath, planned but not yet written to memory. A lookup reads:
 //
-//	filter:     one bit per 2^Shift addresses, set when any of them has a class other than 0; where that takes more than
-//	            256 kB because of the hosts, it is without these, which have a filter of their own
+//	filter:     one bit per 2^Shift addresses, set if any of them has a class other than 0; if it would take more than
+//	            256 kB because of the hosts, it does not include them: they then have a filter of their own
 //	index:      {u32 present, u32 base} per 32 /24s: whether a /24 has a line, and the number of the first line
 //	lines:      64 bytes per /24: {u64 hosts[4], u16 inside, u16 outside, u32 full, 24 bytes 0}
 //	full:       u16 class[256] per /24 of more than two classes, number full-1
 //	background: u16 class per /16, of all its /24s without a line
-//	hosts:      a hash of single addresses, for /24s with few listed addresses, which then have no line (Hosts4)
+//	hosts:      a hash of single addresses, for /24s with few listed addresses; these /24s have no line (Hosts4)
 //
-// Parts that a table does not need are empty. An unlisted address mostly costs the access to the filter, or to that of the
-// hosts, which fit in the cache. A listed one costs one more, to the hosts, or two, to the index and a line.
+// Parts that a table does not need are empty. A lookup of an unlisted address mostly takes one access, to this filter or to the
+// hosts' own, which both fit in the cache. A lookup of a listed address takes one more access, to the hosts, or two more, to the
+// index and a line.
 type Table4 struct {
 	Shift       int  // of the filter
-	FilterHosts bool // whether the filter is for hosts, too
+	FilterHosts bool // the filter includes the hosts
 	Lines       int  // number of lines
 	FullBlocks  int  // number of /24s with more than two classes
 	Hosts       Hosts4
 
 	runs       []run
-	present    []uint64 // a bit per /24: has a line
-	sparse     []uint64 // a bit per /24: its few listed addresses are among the hosts
+	present    []uint64 // a bit per /24 that has a line
+	sparse     []uint64 // a bit per /24 whose few listed addresses are among the hosts
 	background []uint16
-	behind     bool   // any background is not 0
-	blocks     []run  // /24s with any class but 0 that are not sparse, as runs of addresses in ascending order
-	hosts      []host // the listed addresses of the sparse ones
+	behind     bool   // at least one background is not 0
+	blocks     []run  // /24s with any class other than 0 that are not sparse, as runs of addresses in ascending order
+	hosts      []host // the listed addresses of the sparse /24s
 	fill       filterFill
 }
 
-// FilterBytes is the size of the filter, 0 when there is none.
+// FilterBytes returns the size of the filter in bytes, 0 if there is none.
 func (t *Table4) FilterBytes() int {
 	if !t.HasBlocks() && !t.FilterHosts {
 		return 0
@@ -102,8 +103,9 @@ func newTable4(runs []run) *Table4 {
 	return t
 }
 
-// FirstHosts is the hash of hosts if an entry should ask it itself: if it has a filter of its own, or if many addresses that pass the
-// bitmap are hosts in wide lines. A look in vain costs about a third of what it saves for a host. Otherwise it is nil.
+// FirstHosts returns the hash of hosts if an XDP entry should search it directly. It should if the hosts have a filter of their own, or if many
+// addresses that pass the filter are hosts in wide lines. Otherwise FirstHosts returns nil. An unsuccessful search costs about a third of the time
+// that a successful search saves.
 func (t *Table4) FirstHosts() *Hosts4 {
 	const linesPerHost = 4
 	wide := t.Hosts.Wide > 0 && t.Hosts.Narrow == 0
@@ -113,19 +115,19 @@ func (t *Table4) FirstHosts() *Hosts4 {
 	return nil
 }
 
-// part4 is a part of the table that is planned beside the others. No /16 is in two of them.
+// part4 is a part of the table that is planned concurrently with the others. All runs of a /16 are in the same part.
 type part4 struct {
 	runs   []run
 	full   int    // /24s that need a full block
-	count  int    // of hosts
+	count  int    // number of hosts
 	hosts  []host // its share of Table4.hosts
 	blocks []run
 }
 
-// minPart is the least runs that are worth a part of their own.
+// minPart is the smallest number of runs in a part. Planning a smaller part concurrently does not pay off.
 const minPart = 1 << 14
 
-// partsOf divides runs into as many parts as can be planned at a time.
+// partsOf divides the runs into one part per CPU.
 func partsOf(runs []run) (parts []part4) {
 	size := max(len(runs)/runtime.GOMAXPROCS(0), minPart)
 	for len(runs) > 0 {
@@ -139,7 +141,7 @@ func partsOf(runs []run) (parts []part4) {
 	return parts
 }
 
-// beside runs n tasks at a time.
+// beside runs n tasks concurrently, and waits for them.
 func beside(n int, task func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
@@ -148,7 +150,7 @@ func beside(n int, task func(i int)) {
 	all.Wait()
 }
 
-// planFilter chooses what the filter is for, and the size of its blocks.
+// planFilter decides whether the filter includes the hosts, and chooses its shift.
 func (t *Table4) planFilter() {
 	if t.Hosts.Count < maxFiltered {
 		for _, r := range t.runs {
@@ -166,7 +168,7 @@ func (t *Table4) planFilter() {
 	}
 }
 
-// sorter adds what has classes to the blocks or to the hosts.
+// sorter returns a function that adds a span to the hosts if it is sparse, or else to the blocks.
 func (p *part4) sorter(t *Table4) func(blockSpan) {
 	return func(s blockSpan) {
 		if s.runs != nil && t.isSparse(s.first) {
@@ -179,17 +181,17 @@ func (p *part4) sorter(t *Table4) func(blockSpan) {
 
 func (t *Table4) isSparse(block uint32) bool { return t.sparse[block>>6]>>(block&63)&1 == 1 }
 
-// filterFill counts how many bits of the filter would be set for each choice of its shift.
+// filterFill counts the bits of the filter that would be set, for each possible shift.
 type filterFill struct {
 	last    uint32
 	any     bool
 	listed  uint64
-	started [33]uint64           // runs by the number of low bits in which the first address differs from the run before
-	further [maxShift + 1]uint64 // per shift, the blocks of runs besides their first
+	started [33]uint64           // number of runs, by the number of low bits in which the first address differs from the end of the run before
+	further [maxShift + 1]uint64 // per shift, the number of blocks of the runs, without the first block of each
 }
 
-// add counts a run. It begins a new block of 2^s addresses when it differs from the end of the run before in a bit from
-// s up.
+// add counts a run. The run starts a new block of 2^s addresses if its first address differs from the end of the run before in bit s
+// or a higher bit.
 func (f *filterFill) add(r run) {
 	differ := 32
 	if f.any {
@@ -206,7 +208,7 @@ func (f *filterFill) add(r run) {
 	}
 }
 
-// blocks is the number of blocks of 2^shift addresses with any that is listed.
+// blocks returns the number of blocks of 2^shift addresses that have any listed address.
 func (f *filterFill) blocks(shift int) uint64 {
 	n := f.further[shift]
 	for _, started := range f.started[shift+1:] {
@@ -230,7 +232,7 @@ func (t *Table4) Empty() bool { return len(t.runs) == 0 }
 // HasBackground reports whether any address without a line has a class other than 0.
 func (t *Table4) HasBackground() bool { return t.behind }
 
-// FirstBytes are the first bytes of the addresses that have a class other than 0: ascending ranges, with a gap between any two.
+// FirstBytes returns the first bytes of the addresses that have a class other than 0, as ascending ranges with a gap between any two.
 func (t *Table4) FirstBytes() (list [][2]uint8) {
 	for _, r := range t.runs {
 		first, last := uint8(r.first>>24), uint8(r.last>>24)

@@ -15,21 +15,22 @@ const Filter6Bytes = 1 << (filter6Bits - 3)
 const (
 	filter6Bits = 20
 
-	// filter6Reach is the shortest prefix whose /32s are entered in the filter one by one, 4096 of them. A shorter one
-	// sets the whole filter.
+	// filter6Reach is the length of the shortest prefix whose /32s are added to the filter one by one. A prefix of this length has 4096 of them. A
+	// shorter prefix sets all bits of the filter.
 	filter6Reach = 20
 
-	// marker6 in a bucket's meta says that longer prefixes may exist below this one; the lower half is the class.
+	// marker6 is a flag in a bucket's meta: longer prefixes may exist below this one. The lower half of the meta is the
+	// class.
 	marker6 = 1 << 16
 
-	// maxLoad6 is the largest share of slots in use: at 2/3, one search in eight reads a second bucket.
+	// maxLoad6 is the largest share of slots in use. At 2/3, one search in eight reads a second bucket.
 	maxLoad6 = 2.0 / 3
 )
 
-// Table6 is the class table of IPv6 for the datapath: a hash table of prefixes, searched by binary search over the
-// lengths that occur (Waldvogel, Varghese, Turner and Plattner, "Scalable High Speed IP Routing Lookups", SIGCOMM
-// 1997). Markers lead the search to longer prefixes, and carry the class of the best match so far, so it never turns
-// back:
+// Table6 is the class table of IPv6 for the datapath. It is a hash table of prefixes. A lookup does a binary search
+// over the prefix lengths that occur (Waldvogel, Varghese, Turner and Plattner, "Scalable High Speed IP Routing
+// Lookups", SIGCOMM 1997). Markers lead the search to longer prefixes. They also carry the class of the best match so
+// far, so the search never has to go back:
 //
 //	best = 0, lo = 0, hi = number of lengths
 //	while lo < hi: mid = (lo + hi) / 2, look for the address cut to lengths[mid]
@@ -38,13 +39,13 @@ const (
 type Table6 struct {
 	Seed    uint64  // of the hash
 	Lengths []uint8 // prefix lengths that occur, ascending
-	Entries int     // prefixes and markers
+	Entries int     // number of prefixes and markers
 
 	buckets buckets
 	filter  []uint64
 }
 
-// V6Memory is the memory of an IPv6 table. The number of buckets is a power of two, exactly that of the table.
+// V6Memory is the memory of an IPv6 table. The number of buckets must be that of the table, which is a power of two.
 type V6Memory struct {
 	Buckets []byte // Table6.BucketsBytes
 	Filter  []byte // Filter6Bytes: a bit per hash of an address's first 32 bits
@@ -53,10 +54,10 @@ type V6Memory struct {
 // Empty reports whether all addresses have class 0.
 func (t *Table6) Empty() bool { return len(t.Lengths) == 0 }
 
-// BucketsBytes is the size of the buckets in bytes, BucketBytes each.
+// BucketsBytes returns the size of all buckets in bytes; each has BucketBytes.
 func (t *Table6) BucketsBytes() int { return len(t.buckets.memory) }
 
-// NewMemory allocates memory for the table. The datapath maps BPF arrays instead.
+// NewMemory allocates memory for the table. The datapath uses mapped BPF arrays instead.
 func (t *Table6) NewMemory() V6Memory {
 	return V6Memory{Buckets: make([]byte, t.BucketsBytes()), Filter: make([]byte, Filter6Bytes)}
 }
@@ -76,7 +77,7 @@ func (t *Table6) Encode(m V6Memory) error {
 	return nil
 }
 
-// Lookup finds the class of an IPv6 address as the datapath does.
+// Lookup returns the class of an IPv6 address. It searches as the datapath does.
 func (t *Table6) Lookup(m V6Memory, a netip.Addr) uint16 {
 	p := prefix6From(a, 128)
 	bit := filter6Bit(p.hi)
@@ -101,12 +102,12 @@ func (t *Table6) Lookup(m V6Memory, a netip.Addr) uint16 {
 	return best
 }
 
-// filter6Bit is the filter's bit for an address that starts with these 8 bytes.
+// filter6Bit returns the number of the filter's bit for an address whose first 8 bytes are hi.
 func filter6Bit(hi uint64) uint32 {
 	return uint32(((hi >> 32) * 0x9e3779b97f4a7c15) >> (64 - filter6Bits))
 }
 
-// newTable6 makes the table of the sorted prefixes.
+// newTable6 makes the table of sorted prefixes.
 func newTable6(prefixes []classed6) (*Table6, error) {
 	t := &Table6{filter: newFilter6(prefixes), Lengths: lengthsOf(prefixes)}
 	entries := withMarkers(prefixes, t.Lengths)
@@ -126,8 +127,8 @@ func newTable6(prefixes []classed6) (*Table6, error) {
 	return nil, errors.New("hashing the IPv6 prefixes: too many fall into the same place")
 }
 
-// fill enters the entries in the order of their homes, which keeps the one furthest from its home as near as can be: at
-// a load of 2/3 a million entries nearly always stay within 7 buckets, while in random order thousands would not.
+// fill inserts the entries in the order of their homes. It reports whether all of them fit. This order minimizes the largest distance of an entry
+// from its home. At a load of 2/3, a million entries nearly always stay within 7 buckets of their homes. In random order, thousands would not.
 func (t *Table6) fill(entries []classed6) bool {
 	for i := range entries {
 		entries[i].home = t.buckets.home(entries[i].prefix6)
@@ -139,7 +140,7 @@ func (t *Table6) fill(entries []classed6) bool {
 		next = max(next, slot(e.home)*bucketSlots)
 		s, ok := next, next.bucket()-int(e.home) <= maxDisplacement
 		if next.bucket() > int(t.buckets.mask) {
-			s, ok = t.buckets.claim(e.prefix6, 0) // behind the end: goes to what is free at the beginning
+			s, ok = t.buckets.claim(e.prefix6, 0) // claim continues after the last bucket with the first buckets
 		}
 		if !ok {
 			return false
@@ -151,7 +152,7 @@ func (t *Table6) fill(entries []classed6) bool {
 	return true
 }
 
-// bucketsFor is the power of two of buckets that holds the entries with no more than the load.
+// bucketsFor returns the smallest power of two of buckets that holds the entries without exceeding the load.
 func bucketsFor(entries int, load float64) int {
 	n := int(math.Ceil(float64(entries) / (bucketSlots * load)))
 	return 1 << bits.Len(uint(max(n, 1)-1))

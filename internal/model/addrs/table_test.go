@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// encoded is a table written to memory.
+// encoded is a table that was written to memory.
 type encoded struct {
 	*Table
 	m4 V4Memory
@@ -54,7 +54,7 @@ func (e encoded) lookup(a netip.Addr) uint16 {
 	return e.V6.Lookup(e.m6, a)
 }
 
-// check compares the sets of an address's class with those that it is in.
+// check compares the sets of an address's class with the sets that contain the address.
 func (e encoded) check(t testing.TB, sets []naive, a netip.Addr) {
 	t.Helper()
 	var want []int32
@@ -72,7 +72,7 @@ func (e encoded) check(t testing.TB, sets []naive, a netip.Addr) {
 	}
 }
 
-// checkMembers fails when two classes stand for the same sets.
+// checkMembers fails if two classes have the same sets.
 func (e encoded) checkMembers(t testing.TB) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -106,7 +106,8 @@ func checkTable(t *testing.T, r *rand.Rand, sets []naive) encoded {
 	return e
 }
 
-// checkFirstByte fails when an address has a class and the table says that none with its first byte has.
+// checkFirstByte fails if an address has a class other than 0, but the table says that no address with its first byte
+// does.
 func (e encoded) checkFirstByte(t testing.TB, sets []naive, a netip.Addr) {
 	t.Helper()
 	if !a.Is4() || e.lookup(a) == 0 {
@@ -123,7 +124,7 @@ func (e encoded) checkFirstByte(t testing.TB, sets []naive, a netip.Addr) {
 	}
 }
 
-// Small cases come first, so that the first to fail is easy to read.
+// TestTableRandom tests small cases first, so that the first failure is easy to read.
 func TestTableRandom(t *testing.T) {
 	r := testutil.Random(t)
 	for _, size := range []struct{ sets, entries, rounds int }{
@@ -183,7 +184,7 @@ func TestTableShapes(t *testing.T) {
 	}
 }
 
-// Each length in a set of its own, each within the one before: as many classes as the search can meet on its way.
+// TestTableEveryLength has a set for each prefix length. Each prefix is within the previous one. So a search passes as many classes as possible.
 func TestTableEveryLength(t *testing.T) {
 	a4, a6 := netip.MustParseAddr("192.0.2.165"), netip.MustParseAddr("2001:db8:a5a5:5a5a:a5a5:5a5a:a5a5:5a5a")
 	var sets []naive
@@ -200,7 +201,8 @@ func TestTableEveryLength(t *testing.T) {
 	}
 }
 
-// Every address of a few dense /24s, so that each bit of a line and each class of a full block is seen.
+// TestTableDense checks every address of a few dense /24s. This covers each bit of a line and each class of a full
+// block.
 func TestTableDense(t *testing.T) {
 	r := testutil.Random(t)
 	sets := make([]naive, 4)
@@ -215,7 +217,7 @@ func TestTableDense(t *testing.T) {
 	}
 }
 
-// The filter lets through blocks that have a class, and little else.
+// TestFilterShift checks that the filter passes all blocks that have a class, and few others.
 func TestFilterShift(t *testing.T) {
 	r := testutil.Random(t)
 	for _, row := range []struct{ blocks, want int }{
@@ -232,7 +234,7 @@ func TestFilterShift(t *testing.T) {
 	}
 }
 
-// The fill that the shift is chosen by is what Encode writes.
+// TestFilterFill checks that Encode sets as many bits in the filter as filterFill counted for the choice of the shift.
 func TestFilterFill(t *testing.T) {
 	r := testutil.Random(t)
 	for range 4 {
@@ -265,7 +267,7 @@ func TestBuildManySets(t *testing.T) {
 	}
 }
 
-// 17 sets, one per bit of an address, have 2^17 combinations.
+// TestBuildTooManyClasses has 17 sets. Each contains the addresses in which one of 17 bits is set. So there are 2^17 combinations.
 func TestBuildTooManyClasses(t *testing.T) {
 	sets := make([]*Set, 17)
 	for bit := range sets {
@@ -300,7 +302,8 @@ func TestEncodeTooSmall(t *testing.T) {
 	}
 }
 
-// A large table of mixed lengths: every prefix must be found, with the class of its sets.
+// TestTable6Large tests a large table of prefixes with different lengths. A lookup must find every prefix, with the
+// class of its sets.
 func TestTable6Large(t *testing.T) {
 	r := testutil.Random(t)
 	sets := make([]*Set, 5)
@@ -333,7 +336,7 @@ func TestTable6Large(t *testing.T) {
 	}
 }
 
-// The real list, with the part that three sources agree on as a second set.
+// TestRealList tests a real list. A second set has the entries on which three sources agree.
 func TestRealList(t *testing.T) {
 	const dir = "/work/shared/data/"
 	if _, err := os.Stat(dir); err != nil {
@@ -361,7 +364,7 @@ func TestRealList(t *testing.T) {
 	}
 }
 
-// TestTableOfManyRanges plans a table in several parts: long lists of hosts and of ranges of all lengths, which overlap.
+// TestTableOfManyRanges tests a table that is planned in several parts. Its long lists contain hosts and overlapping ranges of all lengths.
 func TestTableOfManyRanges(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	r := rand.New(rand.NewPCG(15, 4))

@@ -7,12 +7,12 @@ import (
 	"fmt"
 )
 
-// errText says that a text is not one of MarshalText.
+// errText is the error for a text that MarshalText did not write.
 var errText = errors.New("not the text of a set of addresses")
 
-// MarshalText writes the set for UnmarshalText: in base64 the number of IPv4 ranges, of each the distance from the one
-// before and the length, and the IPv6 prefixes in the same manner, all as varints of encoding/binary. A list of random
-// addresses takes three to five bytes for each.
+// MarshalText writes the set for UnmarshalText, in base64. The bytes are varints of encoding/binary: first the number
+// of IPv4 ranges, and for each range its distance from the one before and its length; then the IPv6 prefixes in a
+// similar form. A list of random addresses takes three to five bytes per address.
 func (s *Set) MarshalText() ([]byte, error) {
 	b := binary.AppendUvarint(nil, uint64(len(s.v4)))
 	last := uint32(0)
@@ -32,7 +32,7 @@ func (s *Set) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, b), nil
 }
 
-// UnmarshalText reads what MarshalText has written.
+// UnmarshalText reads a text that MarshalText wrote.
 func (s *Set) UnmarshalText(text []byte) error {
 	b, err := base64.StdEncoding.AppendDecode(nil, text)
 	if err != nil {
@@ -57,13 +57,13 @@ func (s *Set) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// varints reads numbers from the front of bytes.
+// varints reads varints from the start of a byte slice.
 type varints struct {
 	left  []byte
-	short bool // there were none left, or what was there is no number
+	short bool // the bytes ended too early, or contained an invalid number
 }
 
-// next is the next number, 0 when there is none.
+// next returns the next number, 0 if there is none.
 func (r *varints) next() uint64 {
 	n, size := binary.Uvarint(r.left)
 	if size <= 0 {
@@ -74,7 +74,7 @@ func (r *varints) next() uint64 {
 	return n
 }
 
-// count is a number of things that take at least so many bytes each.
+// count reads the number of items that follow. Each item takes at least size bytes.
 func (r *varints) count(size int) int {
 	n := r.next()
 	if n > uint64(len(r.left)/size) {

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestText writes sets and reads them again: the same prefixes are in them.
+// TestText writes sets and reads them again. The prefixes must be the same.
 func TestText(t *testing.T) {
 	random := testutil.Random(t)
 	for _, entries := range []int{0, 1, 2, 1000} {

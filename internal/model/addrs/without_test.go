@@ -8,7 +8,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// Without and Both agree with Contains, for sets of prefixes of few addresses, so that these often overlap.
+// TestWithout compares Without and Both with Contains. The prefixes of the sets have few addresses, so that they
+// often overlap.
 func TestWithout(t *testing.T) {
 	t.Parallel()
 	random := testutil.Random(t)

@@ -1,6 +1,6 @@
-// Package cost is what a packet costs on this host, by measurement: figures of each stage and of what rules ask, which
-// `floodwall-lab bench --calibrate` takes and writes, and the arithmetic that predicts what a placement of rules costs.
-// It measures nothing itself.
+// Package cost holds the measured costs of packets on this host, and predicts the cost of a placement of rules from
+// them. A cost model has figures for each stage and for each kind of test in a rule. `floodwall-lab bench --calibrate`
+// measures and writes it. This package measures nothing itself.
 //
 //	m, err := cost.Read(state, this)
 //	p := m.Predict("xdp", stations, mix)

@@ -10,11 +10,11 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// Path is the model's file in a state directory.
+// Path returns the path of the model's file in a state directory.
 func Path(state string) string { return filepath.Join(state, "cost.json") }
 
-// Write puts the model into a state directory, which is made when there is none. It replaces an older one at once, and
-// sets Version, and Time when that is not set.
+// Write writes the model into a state directory, and creates the directory if there is none. It replaces an older model
+// atomically. It sets Version; it also sets Time if that is not set.
 func (m *Model) Write(state string) error {
 	m.Version = version
 	if m.Time.IsZero() {
@@ -33,8 +33,8 @@ func (m *Model) Write(state string) error {
 	return nil
 }
 
-// Read reads the model of a state directory, for a host. The error is a *FileError when there is one that is of no use:
-// damaged, or measured by another version, on another host or under another kernel. It is fs.ErrNotExist when there is none.
+// Read reads the model in a state directory and checks that it is valid for a host. The error is a *FileError if the model cannot be used: it is
+// damaged, or it was measured by another version, on another host or under another kernel. The error is fs.ErrNotExist if there is no model.
 func Read(state string, this Host) (*Model, error) {
 	text, err := os.ReadFile(Path(state))
 	if err != nil {
@@ -56,15 +56,15 @@ func Read(state string, this Host) (*Model, error) {
 	return &m, nil
 }
 
-// FileError says why a model is of no use.
+// FileError is the reason why the model in a file cannot be used.
 type FileError struct{ File, Cause string }
 
 func (e *FileError) Error() string { return fmt.Sprintf("cost model %s: %s", e.File, e.Cause) }
 
-// Hint is the remedy.
+// Hint returns the command that writes a new model.
 func (e *FileError) Hint() string { return "run `floodwall-lab bench --calibrate`" }
 
-// differs says in what hosts are not the same, "" when they are.
+// differs returns a text about the first difference between two hosts, or "" if there is none.
 func (h Host) differs(this Host) string {
 	for _, part := range []struct{ what, was, is string }{
 		{"kernel", h.Kernel, this.Kernel},
@@ -79,7 +79,7 @@ func (h Host) differs(this Host) string {
 	return ""
 }
 
-// flaw says what is missing or impossible in a model, "" when nothing is.
+// flaw returns a text about the first missing or impossible figure of a model, or "" if there is none.
 func (m *Model) flaw() string {
 	for _, stage := range []string{"xdp", "ingress", "raw", filter} {
 		if m.Reach[stage] <= 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// whole is a model with a figure for all that has to have one.
+// whole returns a model with all required figures.
 func whole(t *testing.T) *cost.Model {
 	host, err := cost.ThisHost()
 	if err != nil {
@@ -29,7 +29,7 @@ func whole(t *testing.T) *cost.Model {
 	}
 }
 
-// TestWriteRead has a model come back from its file as it was, and replaced by the next one.
+// TestWriteRead checks that Read returns the model that Write has written, and that a second Write replaces it.
 func TestWriteRead(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "made", "state")
 	m := whole(t)
@@ -54,7 +54,7 @@ func TestWriteRead(t *testing.T) {
 	}
 }
 
-// TestReadRefuses has models of other hosts, and files that are none, refused with a remedy.
+// TestReadRefuses checks that Read rejects models of other hosts and invalid files, with a remedy.
 func TestReadRefuses(t *testing.T) {
 	m := whole(t)
 	for _, tt := range []struct {
@@ -98,7 +98,7 @@ func refused(t *testing.T, state string, host cost.Host, what string) {
 	}
 }
 
-// TestThisHost has the host the same each time, with all that tells it from another.
+// TestThisHost checks that repeated calls of ThisHost return the same host, with all properties that distinguish it from other hosts.
 func TestThisHost(t *testing.T) {
 	a, err := cost.ThisHost()
 	b, again := cost.ThisHost()

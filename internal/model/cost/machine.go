@@ -1,4 +1,4 @@
-// This file reads what a host says of itself: its kernel, its CPUs, and what is done about their vulnerabilities.
+// This file reads the host's kernel version, its CPUs, and the kernel's mitigations of their vulnerabilities.
 
 package cost
 
@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is the release of the kernel that runs, as in "6.18.0", and its version, which says how and when it was built.
+// Kernel returns the release of the running kernel, as in "6.18.0", and its version, which says how and when it was
+// built.
 func Kernel() (release, version string, err error) {
 	var uts unix.Utsname
 	if err := unix.Uname(&uts); err != nil {
@@ -25,9 +26,9 @@ func Kernel() (release, version string, err error) {
 
 // CPUs are the processors of a host.
 type CPUs struct {
-	Model   string // name of the first one's, "" where the kernel gives none
-	Online  int    // how many there are, whichever of them this process may use
-	Virtual bool   // a hypervisor is beneath
+	Model   string // of the first CPU; "" if the kernel gives none
+	Online  int    // number of CPUs, including those that this process may not use
+	Virtual bool   // this is a virtual machine
 }
 
 // ReadCPUs reads /proc/cpuinfo.
@@ -54,12 +55,12 @@ func parseCPUs(text string) (c CPUs) {
 	return c
 }
 
-// Mitigations reads what the kernel does about the vulnerabilities that this CPU has, by their names.
+// Mitigations returns the kernel's mitigation of each vulnerability of this CPU, by the vulnerability's name.
 func Mitigations() map[string]string { return mitigations("/sys/devices/system/cpu/vulnerabilities") }
 
 func mitigations(dir string) map[string]string {
 	found := make(map[string]string)
-	files, _ := filepath.Glob(filepath.Join(dir, "*")) // the pattern is good
+	files, _ := filepath.Glob(filepath.Join(dir, "*")) // the pattern is valid, so there is no error
 	for _, file := range files {
 		if state := firstLine(file); state != "" && state != "Not affected" {
 			found[filepath.Base(file)] = state
@@ -68,10 +69,10 @@ func mitigations(dir string) map[string]string {
 	return found
 }
 
-// Governor says how the kernel chooses the clock of the first CPU, "" where it does not.
+// Governor returns the CPU frequency governor of the first CPU, "" if there is none.
 func Governor() string { return firstLine("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") }
 
-// firstLine is the first line of a file, "" when it cannot be read.
+// firstLine returns the first line of a file, "" if it cannot be read.
 func firstLine(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -81,7 +82,7 @@ func firstLine(path string) string {
 	return strings.TrimSpace(line)
 }
 
-// MitigationsText is mitigations in one line, in the order of their names.
+// MitigationsText returns the mitigations as one line, sorted by the vulnerabilities' names.
 func MitigationsText(mitigations map[string]string) string {
 	var states []string
 	for _, name := range slices.Sorted(maps.Keys(mitigations)) {

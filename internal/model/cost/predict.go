@@ -1,19 +1,20 @@
 package cost
 
-// filter is the stage behind conntrack and the route lookup.
+// filter is the stage after conntrack and the route lookup.
 const filter = "filter"
 
-// Flow is packets by where IP takes them.
+// Flow is a class of packets, by the place to which IP routes them.
 type Flow uint8
 
-// The flows. Before the route lookup a stage has one station, for All; behind it there may be one for each of the others.
+// The flows. A stage before the route lookup has one station, for All. A later stage may have one for Local and one for
+// Forwarded.
 const (
 	All Flow = iota
 	Local
 	Forwarded
 )
 
-// Station is what a plan does at a stage to the packets of a flow, in this order.
+// Station is the list of steps that a plan performs on the packets of a flow at a stage.
 type Station struct {
 	Stage string
 	Flow  Flow
@@ -23,26 +24,28 @@ type Station struct {
 // Step is a rule at a station.
 type Step struct {
 	Rule    string // its name in Mix.Rules
-	Flow    Flow   // the packets that it can match
+	Flow    Flow   // the packets that the rule can match
 	Drops   bool
-	Each    Asked // of every packet that comes to it
-	Matched Asked // of those that it decides
+	Each    Asked // tests for every packet that reaches the step
+	Matched Asked // additional tests for the packets that the rule decides
 }
 
-// Asked counts what a rule asks.
+// Asked counts the tests of a rule, by kind.
 type Asked struct{ Rules, Sets, Limits, Locals int }
 
-// Prediction is what filtering is going to cost: the tests of rules, and of packets that are dropped all that they have
-// cost until then. What packets that pass cost beside the tests is not in it, as no placement changes that.
+// Prediction is the predicted cost of filtering. It includes the tests of the rules. For dropped packets, it also includes all costs up to the drop.
+// It does not include other costs of packets that pass, because no placement of rules changes these.
 type Prediction struct {
 	PerPacket float64 `json:"per_packet"` // nanoseconds for each packet that arrives
-	CPU       float64 `json:"cpu"`        // share of one CPU: 1 is all of it
+	CPU       float64 `json:"cpu"`        // share of one CPU; 1 is a whole CPU
 }
 
-// Predict is what a plan costs with a mix of packets. The stations are in the order in which packets meet them.
+// Predict returns the cost of a plan with a mix of packets. The stations must be in the order in which packets reach
+// them.
 //
-// A packet that passes comes to all stations of its flow, one that is dropped to those up to that which drops it. What
-// arrives and is neither delivered nor forwarded nor dropped by a rule, such as ARP, comes to stations for All only.
+// A packet that passes reaches all stations of its flow. A dropped packet reaches the stations up to the one that drops
+// it. Some packets arrive, but are neither delivered nor forwarded nor dropped by a rule, such as ARP. They reach only
+// the stations for All.
 func (m *Model) Predict(target string, stations []Station, mix Mix) Prediction {
 	ns := 0.0
 	left := mix.arriving(stations)
@@ -52,7 +55,8 @@ func (m *Model) Predict(target string, stations []Station, mix Mix) Prediction {
 	return Prediction{PerPacket: ns / max(float64(mix.Arrived), 1), CPU: ns / 1e9 / max(mix.Seconds, 1e-9)}
 }
 
-// station is the nanoseconds that all packets cost at a station. It takes off left what is dropped there.
+// station returns the cost of all packets at a station, in nanoseconds. It subtracts the packets that the station drops
+// from left.
 func (m *Model) station(target string, s Station, mix Mix, left *volume) (ns float64) {
 	here := left.of(s.Flow)
 	ns = here * m.workAt(target, s.Stage).Hook
@@ -68,7 +72,8 @@ func (m *Model) station(target string, s Station, mix Mix, left *volume) (ns flo
 	return ns
 }
 
-// Rule is the nanoseconds of a step at a stage to which packets come of which it decides some.
+// Rule returns the cost of a step at a stage, in nanoseconds. come is the number of packets that reach the step. decided is the number of these
+// packets that the step decides.
 func (m *Model) Rule(target, stage string, step *Step, come, decided float64, tracked bool) float64 {
 	work := m.workAt(target, stage)
 	ns := come*work.of(step.Each) + decided*work.of(step.Matched)
@@ -78,7 +83,7 @@ func (m *Model) Rule(target, stage string, step *Step, come, decided float64, tr
 	return ns
 }
 
-// Drop is what a packet costs that is dropped at a stage, but for the rules there.
+// Drop returns the cost of a packet that is dropped at a stage, without the rules of that stage.
 func (m *Model) Drop(stage string, tracked bool) float64 {
 	ns := m.Reach[stage]
 	if stage == filter {
@@ -90,7 +95,8 @@ func (m *Model) Drop(stage string, tracked bool) float64 {
 	return ns
 }
 
-// workAt is the work at a stage. What XDP leaves to later stages is done by nftables.
+// workAt returns the costs of the operations at a stage. If the target has no figures for the stage, it returns those of nftables, because nftables
+// runs the later stages of an XDP plan.
 func (m *Model) workAt(target, stage string) Work {
 	if w, ok := m.Work[target+"/"+stage]; ok {
 		return w
@@ -98,12 +104,12 @@ func (m *Model) workAt(target, stage string) Work {
 	return m.Work["nftables/"+stage]
 }
 
-// of is the nanoseconds of what is asked.
+// of returns the cost of the tests, in nanoseconds.
 func (w Work) of(a Asked) float64 {
 	return float64(a.Rules)*w.Rule + float64(a.Sets)*w.Set + float64(a.Limits)*w.Limit + float64(a.Locals)*w.Local
 }
 
-// volume is numbers of packets.
+// volume is the number of packets of each flow.
 type volume struct{ local, forwarded, other float64 }
 
 func (v *volume) of(f Flow) float64 {
@@ -116,7 +122,7 @@ func (v *volume) of(f Flow) float64 {
 	return v.local + v.forwarded + v.other
 }
 
-// only is the part of a flow.
+// only returns the part of the volume that belongs to a flow. The rest is zero.
 func (v volume) only(f Flow) volume {
 	switch f {
 	case Local:
@@ -131,12 +137,13 @@ func (v *volume) add(w volume) {
 	v.local, v.forwarded, v.other = v.local+w.local, v.forwarded+w.forwarded, v.other+w.other
 }
 
-// take subtracts, as far as there is anything.
+// take subtracts w from the volume. The numbers do not become negative.
 func (v *volume) take(w volume) {
 	v.local, v.forwarded, v.other = max(v.local-w.local, 0), max(v.forwarded-w.forwarded, 0), max(v.other-w.other, 0)
 }
 
-// arriving is all that comes to the first station: what IP has delivered and forwarded, what stations drop, and the rest.
+// arriving returns the packets that reach the first station: those that IP delivered and forwarded, those that stations
+// drop, and the rest.
 func (mix Mix) arriving(stations []Station) volume {
 	all := volume{local: float64(mix.Local), forwarded: float64(mix.Forwarded)}
 	for _, s := range stations {
@@ -150,8 +157,8 @@ func (mix Mix) arriving(stations []Station) volume {
 	return all
 }
 
-// matched is the packets that a step decides. Those of a rule for both flows are shared between these like what passes;
-// where nothing passes, all are local.
+// matched returns the packets that a step decides. If the rule is for both flows, it is assumed to have the same ratio of local to forwarded packets
+// as the traffic that passes. If nothing passes, all its packets count as local.
 func (mix Mix) matched(step *Step) volume {
 	n := float64(mix.Rules[step.Rule])
 	local := 1.0

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// TestPredict compares predictions with what a few packets cost by hand.
+// TestPredict compares predictions for a few packets with costs that were added up by hand.
 func TestPredict(t *testing.T) {
 	m := &cost.Model{
 		Reach: map[string]float64{"raw": 100, "filter": 300}, Conntrack: 1000, Route: 10,

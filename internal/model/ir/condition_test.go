@@ -8,10 +8,10 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// query is a DNS query for a name.
+// query returns the line of a DNS query for a name.
 func query(name string) string { return dns4 + " dns=A," + name }
 
-// TestEvalNames has rules that ask for names of the sets 0, 1 and 2, and for which queries they hold.
+// TestEvalNames checks which queries match rules for names of the sets 0, 1 and 2.
 func TestEvalNames(t *testing.T) {
 	names := []NameSet{
 		{Name: "bad", Names: []string{"evil.example", "x.test"}},
@@ -62,8 +62,8 @@ func inHeader(a At) At {
 	return a
 }
 
-// TestEvalPayload has for each way to ask for payload packets that match and packets that do not. They are UDP packets
-// with a payload, unless a whole line stands there.
+// TestEvalPayload tests packets that match and packets that do not match, for each kind of payload condition. Each text is either the payload of a
+// UDP packet or a complete line.
 func TestEvalPayload(t *testing.T) {
 	for _, test := range []struct {
 		name         string
@@ -101,7 +101,7 @@ func TestEvalPayload(t *testing.T) {
 	}
 }
 
-// withPayload makes packets of payloads, and leaves whole lines alone.
+// withPayload converts payloads to the lines of packets. It does not change whole lines.
 func withPayload(texts []string) (lines []string) {
 	for _, s := range texts {
 		if !strings.Contains(s, " > ") {
@@ -112,7 +112,7 @@ func withPayload(texts []string) (lines []string) {
 	return lines
 }
 
-// TestEvalBoth has two matches of which each must hold.
+// TestEvalBoth tests a rule with two matches, both of which must hold.
 func TestEvalBoth(t *testing.T) {
 	p := &Program{Default: Pass, Rules: []Rule{{Name: "rule", Verdict: Drop, Match: is(packet.DPort, one(packet.PortUDP+53)),
 		Payload: []PayloadMatch{{Any: []Pattern{text("a", 256)}}, {Any: []Pattern{text("b", 256)}, Not: true}}}}}
@@ -120,7 +120,7 @@ func TestEvalBoth(t *testing.T) {
 	expect(t, "both", p, withPayload([]string{"ab", "b", "", "udp 8.8.8.8:5 > 1.1.1.1:54 payload=\"a\""}), Pass, "default")
 }
 
-// TestEvalOver checks which limits are asked: in their order until one is exceeded, and only when all else holds.
+// TestEvalOver checks which limits are tested. They are tested in order until one is exceeded, and only if all other conditions hold.
 func TestEvalOver(t *testing.T) {
 	p := &Program{
 		Default: Pass,
@@ -160,7 +160,7 @@ func TestEvalOver(t *testing.T) {
 	expect(t, "without limits", p, []string{syn4, dns4 + " payload=\"x\""}, Pass, "default")
 }
 
-// TestEvalObserve checks that what observes is told of, and decides nothing.
+// TestEvalObserve checks that rules and checks that only count are reported, but decide no packet.
 func TestEvalObserve(t *testing.T) {
 	p := &Program{
 		Checks:   packet.CheckSet(0).With(packet.TTLZero),
@@ -180,7 +180,7 @@ func TestEvalObserve(t *testing.T) {
 		{syn6, "", "", "watch late", "default"},
 		{dns4, "", "0", "", "drop"},
 		{"tcp 10.0.0.1:4000 > 1.1.1.1:80", "", "", "bogon-source watch", "drop"},
-		{"tcp 10.0.0.1:80 > 1.1.1.1:80", "", "", "bogon-source watch", "drop"}, // the first check only
+		{"tcp 10.0.0.1:80 > 1.1.1.1:80", "", "", "bogon-source watch", "drop"}, // only the first failed check is reported
 		{"tcp 8.8.8.8:80 > 1.1.1.1:80", "", "", "syn-low-port watch", "drop"},
 		{"tcp 8.8.8.8:80 > 1.1.1.1:81", "0 8.8.8.8", "", "own-source", "drop"},
 		{"tcp 10.0.0.1:80 > 1.1.1.1:80 ttl=0", "", "0", "", "ttl-zero"},
@@ -201,14 +201,15 @@ func TestEvalObserve(t *testing.T) {
 	expect(t, "nobody listens", p, []string{syn4}, Drop, "drop")
 }
 
-// TestEvalTruncate checks that a rule which truncates decides like any other.
+// TestEvalTruncate checks that a rule with the verdict Truncate matches packets like any other rule.
 func TestEvalTruncate(t *testing.T) {
 	p := &Program{Default: Pass, Rules: []Rule{{Name: "any", Match: is(packet.DNS, one(255)), Verdict: Truncate, Slip: 2, Sample: 10}}}
 	expect(t, "ANY", p, []string{dns4 + " dns=ANY,x", dns4 + " dns=255,.,do"}, Truncate, "any")
 	expect(t, "ANY", p, []string{query("x"), dns4 + " dns=ANY,x,response", dns4, syn4}, Pass, "default")
 }
 
-// TestConditional has what a rule can ask for or do, and whether it may then not decide all that its fields match.
+// TestConditional checks for each condition and action of a rule whether Conditional returns true, because the rule may leave packets undecided that
+// its fields match.
 func TestConditional(t *testing.T) {
 	for _, r := range []Rule{{Names: []NameMatch{{}}}, {Payload: []PayloadMatch{{}}}, {Over: []int{0}}, {Observe: true}} {
 		if !r.Conditional() {

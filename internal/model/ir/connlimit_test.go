@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// TestEvalConnections has a rule that allows two connections, of which there are as many as the world says.
+// TestEvalConnections tests a rule that allows two connections, with different numbers of open connections in the World.
 func TestEvalConnections(t *testing.T) {
 	rule := Rule{Name: "rule", Verdict: Drop, Connections: &ConnLimit{Most: 2, Src: &Prefixes{32, 64}},
 		Match: []Match{{Field: packet.State, Values: ranges.Of(packet.StateNew)}}}

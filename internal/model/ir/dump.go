@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// String writes the program out, for people: the checks, a line for each set of addresses and of names, a line for each
-// rule with its keys in the words of the policy, the default, what guards and protections do, the placement, and what is not tracked.
+// String returns the program as readable text: the checks, a line for each set of addresses and of names, a line for each rule with its keys in the
+// words of the policy, the default, guards and protections, the placement, and the traffic that is not tracked.
 func (p *Program) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "checks %s\n", checkNames(p.Checks))
@@ -57,7 +57,7 @@ func (p *Program) String() string {
 	return b.String()
 }
 
-// words names each service with its ports, and loopback.
+// words returns the name of each service with its ports, and the words for other traffic, such as loopback.
 func (u *Untracked) words() (words []string) {
 	for _, s := range u.Services {
 		words = append(words, s.Name+" "+Match{packet.DPort, s.Ports}.values())
@@ -89,7 +89,7 @@ func checkNames(s packet.CheckSet) string {
 	return strings.Join(names, " ")
 }
 
-// setName is $name, or $number for addresses that are written in rules.
+// setName returns $name, or $number for addresses that are written in rules.
 func (p *Program) setName(i int) string {
 	if p.Sets[i].Name != "" {
 		return "$" + p.Sets[i].Name
@@ -97,7 +97,7 @@ func (p *Program) setName(i int) string {
 	return fmt.Sprintf("$%d", i)
 }
 
-// content lists what is in a set, or its beginning.
+// content returns the content of a set as text, or only its beginning if it is long.
 func (s *Set) content() string {
 	const most = 8
 	switch {
@@ -148,15 +148,15 @@ func (p *Program) addrWord(key string, m AddrMatch) string {
 	return key + operator(m.Not) + strings.Join(names, ",")
 }
 
-// String writes a test as key=values, in the words of the policy.
+// String returns the test as key=values, in the words of the policy.
 func (m Match) String() string { return m.Field.String() + "=" + m.values() }
 
-// values lists the values, or the first of them.
+// values returns the values as text, or only the first ones if there are many.
 func (m Match) values() string {
 	return strings.Join(firstWords(m.Values, 16, "ranges", m.rangeWord), ",")
 }
 
-// firstWords are the words for at most so many of a list, and for the others how many there are in all.
+// firstWords returns the words for the first most elements of a list and, if there are more, the total number.
 func firstWords[T any](list []T, most int, noun string, word func(T) string) (words []string) {
 	for _, v := range list[:min(len(list), most)] {
 		words = append(words, word(v))
@@ -178,7 +178,7 @@ func (m Match) rangeWord(r Range) string {
 	return first + "-" + last
 }
 
-// ValueText writes the value of a field in the words of the policy: tcp/80, icmpv6/135/0, ANY, none.
+// ValueText returns the value of a field in the words of the policy: tcp/80, icmpv6/135/0, ANY, none.
 func ValueText(f packet.Field, v uint32) string {
 	switch f {
 	case packet.DPort, packet.SPort:
@@ -195,7 +195,7 @@ func ValueText(f packet.Field, v uint32) string {
 		return [...]string{"new", "established", "related", "invalid", "untracked"}[v]
 	case packet.Flags:
 		if v == packet.FlagsNone {
-			return "no-tcp" // the word none is taken: it means that no flag is set
+			return "no-tcp" // the word none has another meaning here: no flag is set
 		}
 		return fmt.Sprintf("0x%02x", v)
 	case packet.DNS:
@@ -215,7 +215,8 @@ func ValueText(f packet.Field, v uint32) string {
 	return fmt.Sprint(v)
 }
 
-// tagged writes a value whose domain has two parts, the second from base on, and ends with none.
+// tagged returns the text of a value whose domain has two parts, for example TCP and UDP ports. The second part begins at base. Values of at least
+// none become "none". first and second are the prefixes of the two parts.
 func tagged(v, none, base uint32, first, second string, text func(uint32) string) string {
 	switch {
 	case v >= none:
@@ -226,8 +227,7 @@ func tagged(v, none, base uint32, first, second string, text func(uint32) string
 	return first + text(v)
 }
 
-// FlowText writes what a rule matches by addresses and fields, as key=values. Addresses that are written in the rule stand there
-// themselves.
+// FlowText returns a rule's tests of addresses and fields, as key=values. Addresses that are written in the rule are included.
 func (p *Program) FlowText(r *Rule) string {
 	var words []string
 	for key, matches := range map[string][]AddrMatch{"from": r.Src, "to": r.Dst} {

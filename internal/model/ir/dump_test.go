@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// TestString has a program with a line of each kind.
+// TestString tests the text of a program with a line of each kind.
 func TestString(t *testing.T) {
 	p := &Program{
 		Checks: packet.CheckSet(0).With(packet.Land),
@@ -55,7 +55,7 @@ default: drop
 	}
 }
 
-// TestStringConditions has a line of each kind that asks for more than addresses and fields, or does more than decide.
+// TestStringConditions tests the text of rules with each condition besides addresses and fields, and with each action besides a verdict.
 func TestStringConditions(t *testing.T) {
 	dns := func(ranges ...Range) []Match { return is(packet.DNS, ranges...) }
 	p := &Program{

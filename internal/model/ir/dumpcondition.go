@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// conditions are the words for what r asks for beside addresses and fields.
+// conditions returns the words for all tests of r except those of addresses and fields.
 func (p *Program) conditions(r *Rule) (words []string) {
 	for _, m := range r.Names {
 		words = append(words, "dns.name"+operator(m.Not)+p.nameWords(m))
@@ -40,7 +40,7 @@ func (p *Program) conditions(r *Rule) (words []string) {
 	return words
 }
 
-// actions are the words for what r does beside its verdict.
+// actions returns the words for all actions of r except its verdict.
 func (r *Rule) actions() (words []string) {
 	if r.Observe {
 		words = append(words, "observe")
@@ -67,7 +67,7 @@ func operator(not bool) string {
 	return "="
 }
 
-// nameWords lists sets by their name, and the names that a rule has written in place.
+// nameWords returns the sets of m as text: a set of the policy by its name, and names that are written in the rule as they are.
 func (p *Program) nameWords(m NameMatch) string {
 	var words []string
 	for _, i := range m.Sets {
@@ -80,7 +80,7 @@ func (p *Program) nameWords(m NameMatch) string {
 	return strings.Join(words, ",")
 }
 
-// content lists the names of a set, or the first of them.
+// content returns the names of a set as text, or only the first ones if there are many.
 func (s *NameSet) content(separator string) string {
 	if len(s.Names) == 0 {
 		return "empty"
@@ -88,7 +88,7 @@ func (s *NameSet) content(separator string) string {
 	return strings.Join(firstWords(s.Names, 8, "names", func(name string) string { return cmp.Or(name, ".") }), separator)
 }
 
-// String writes the match as the policy's payload, but with nocase and within at each pattern that has them.
+// String returns the match in the notation of the policy's payload, except that nocase and within stand at each pattern that has them.
 func (m PayloadMatch) String() string {
 	var patterns, places, parts []string
 	for _, p := range m.Any {
@@ -106,7 +106,7 @@ func (m PayloadMatch) String() string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// String is the text, with hexadecimal between bars, and how it is looked for.
+// String returns the text of the pattern, with hexadecimal between bars, and the options of the search.
 func (p Pattern) String() string {
 	text := fmt.Sprintf("%q", packet.ContentText(p.Text))
 	if p.NoCase {
@@ -115,7 +115,7 @@ func (p Pattern) String() string {
 	return fmt.Sprintf("%s within %d", text, p.Within)
 }
 
-// String writes a as the policy does.
+// String returns a in the notation of the policy.
 func (a At) String() string {
 	from := ""
 	if a.Base == BaseL4 {
@@ -124,7 +124,7 @@ func (a At) String() string {
 	return fmt.Sprintf(`{offset: %d, bytes: "|% x|", mask: "|% x|"%s}`, a.Offset, a.Value, a.Mask, from)
 }
 
-// guardLine says what a guard does beside the rules that are made from it.
+// guardLine describes the part of a guard that is not a rule.
 func (p *Program) guardLine(g *Guard) string {
 	words := []string{"guard " + g.Service + ":", Match{packet.DPort, g.Ports}.values()}
 	if g.Verify > 0 {

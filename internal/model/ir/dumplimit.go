@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// LimitText writes a limit as the policy does.
+// LimitText returns a limit in the notation of the policy. number is its index in Program.Limits.
 func (p *Program) LimitText(number int) string {
 	l := &p.Limits[number]
 	parts := []string{"rate: " + l.amount(l.Rate) + "/" + timeUnits[l.Per]}
@@ -29,7 +29,7 @@ func (p *Program) LimitText(number int) string {
 
 var timeUnits = map[time.Duration]string{time.Second: "s", time.Minute: "min", time.Hour: "h", 24 * time.Hour: "day"}
 
-// amount writes a number of packets, or of bits in the largest unit of which it is a multiple.
+// amount returns a number of packets or bits as text. For bits it uses the largest unit that divides n.
 func (l *Limit) amount(n uint64) string {
 	if !l.Bits {
 		return fmt.Sprint(n)
@@ -42,7 +42,7 @@ func (l *Limit) amount(n uint64) string {
 	return fmt.Sprint(n) + [...]string{"bit", "kbit", "mbit", "gbit"}[unit]
 }
 
-// String writes a number of connections as the policy does.
+// String returns a number of connections in the notation of the policy.
 func (c *ConnLimit) String() string {
 	text := fmt.Sprintf("{connections: %d, per: %s", c.Most, strings.Join(prefixWords(c.Src, c.Dst), "+"))
 	if c.Max > 0 {

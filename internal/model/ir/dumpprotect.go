@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// protectionLine says what is done with the packets of a protected service.
+// protectionLine returns a line of text about the protection of a service.
 func (p *Program) protectionLine(s *Protection) string {
 	words := []string{"protection " + s.Service + ":", Match{packet.DPort, s.Ports}.values(), s.Mode()}
 	if s.Always {

@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Packets that no check minds.
+// Packets that fail no check.
 const (
 	syn4 = "tcp 8.8.8.8:40000 > 1.1.1.1:80 S"
 	syn6 = "tcp [2606:4700::1]:40000 > [2606:4700::2]:80 S"
@@ -28,7 +28,7 @@ func decode(t testing.TB, line string) packet.Packet {
 	return s.Packet()
 }
 
-// eval runs a packet through p, whose dynamic sets have the addresses given as "index address" words.
+// eval decides a packet by p. members are the addresses of dynamic sets, in the form "index address".
 func eval(t testing.TB, p *Program, line string, members ...string) (Verdict, string) {
 	t.Helper()
 	pkt := decode(t, line)
@@ -36,7 +36,7 @@ func eval(t testing.TB, p *Program, line string, members ...string) (Verdict, st
 	return verdict, p.ReasonName(reason)
 }
 
-// membersOf are dynamic sets that have the addresses of "index address" words.
+// membersOf returns the membership function of dynamic sets with the addresses in words, each in the form "index address".
 func membersOf(words ...string) func(set int, a netip.Addr) bool {
 	return func(set int, a netip.Addr) bool { return slices.Contains(words, fmt.Sprintf("%d %s", set, a)) }
 }
@@ -45,7 +45,7 @@ func is(f packet.Field, ranges ...Range) []Match { return []Match{{Field: f, Val
 
 func one(v uint32) Range { return Range{First: v, Last: v} }
 
-// not is all values of f but one.
+// not returns a match for all values of f except one.
 func not(f packet.Field, v uint32) []Match {
 	var values []Range
 	if v > 0 {
@@ -57,7 +57,7 @@ func not(f packet.Field, v uint32) []Match {
 	return []Match{{Field: f, Values: values}}
 }
 
-// TestEvalField has for each field packets that match and packets that do not.
+// TestEvalField tests packets that match and packets that do not match, for each field.
 func TestEvalField(t *testing.T) {
 	const udp = packet.PortUDP
 	for _, test := range []struct {
@@ -125,7 +125,7 @@ func set(t testing.TB, entries ...string) Set {
 	return Set{Static: b.Set(), Entries: len(entries)}
 }
 
-// TestEvalAddresses has rules over three sets: 0 is static, 1 static, 2 dynamic.
+// TestEvalAddresses tests rules with three sets: 0 and 1 are static, 2 is dynamic.
 func TestEvalAddresses(t *testing.T) {
 	sets := []Set{set(t, "8.8.0.0/16", "2606:4700::/32"), set(t, "9.9.9.9"), {Name: "bans", Dynamic: &Dynamic{}}}
 	const nine, other = "tcp 9.9.9.9:40000 > 1.1.1.1:80 S", "tcp 7.7.7.7:40000 > 8.8.4.4:80 S"
@@ -133,7 +133,7 @@ func TestEvalAddresses(t *testing.T) {
 		name     string
 		src, dst []AddrMatch
 		members  string
-		hits     string // of 8 = syn4, 6 = syn6, 9 = nine, o = other
+		hits     string // the packets that the rule decides: 8 = syn4, 6 = syn6, 9 = nine, o = other
 	}{
 		{"in a set", []AddrMatch{{Sets: []int{0}}}, nil, "", "86"},
 		{"in one of two", []AddrMatch{{Sets: []int{0, 1}}}, nil, "", "869"},
@@ -164,7 +164,7 @@ func TestEvalAddresses(t *testing.T) {
 	}
 }
 
-// TestEvalNoMembers asks without a function: dynamic sets are empty.
+// TestEvalNoMembers calls Eval without a membership function. Dynamic sets are then empty.
 func TestEvalNoMembers(t *testing.T) {
 	p := &Program{
 		Checks: packet.CheckSet(0).With(packet.OwnSource),
@@ -177,7 +177,7 @@ func TestEvalNoMembers(t *testing.T) {
 	}
 }
 
-// TestEvalOrder has one program in which every stage could decide about some packet.
+// TestEvalOrder tests the order of the stages with one program in which every stage decides some packet.
 func TestEvalOrder(t *testing.T) {
 	p := &Program{
 		Checks: packet.Strict.Checks(),
@@ -220,7 +220,7 @@ func TestEvalOrder(t *testing.T) {
 	}
 }
 
-// TestEvalUnreadable checks that no rule sees a packet without IP header, and that checks which are off do nothing.
+// TestEvalUnreadable checks that rules do not apply to a frame without an IP header, and that disabled checks do nothing.
 func TestEvalUnreadable(t *testing.T) {
 	for _, fallback := range []Verdict{Pass, Drop} {
 		p := &Program{Rules: []Rule{{Name: "all", Verdict: 1 - fallback}}, Default: fallback, Sets: []Set{{Dynamic: &Dynamic{Local: true}}}}
@@ -243,7 +243,7 @@ func TestEvalUnreadable(t *testing.T) {
 	}
 }
 
-// TestEvalReject checks that a rule which rejects decides like any other.
+// TestEvalReject checks that a rule with the verdict Reject matches packets like any other rule.
 func TestEvalReject(t *testing.T) {
 	p := &Program{
 		Checks: packet.Standard.Checks(),
@@ -269,7 +269,7 @@ func TestEvalReject(t *testing.T) {
 	}
 }
 
-// TestUntrackedDecidesNothing checks that what is exempt from tracking alone gives no packet a verdict, nor a state.
+// TestUntrackedDecidesNothing checks that an exemption from tracking does not by itself change a packet's verdict or state.
 func TestUntrackedDecidesNothing(t *testing.T) {
 	p := &Program{
 		Rules: []Rule{{Name: "raw", Match: is(packet.State, one(packet.StateUntracked)), Verdict: Pass}},
@@ -283,7 +283,7 @@ func TestUntrackedDecidesNothing(t *testing.T) {
 	expect(t, "said", p, []string{syn4 + " state=untracked"}, Pass, "raw")
 }
 
-// TestRepliesFirst has replies pass the checks of who may send, and no other check.
+// TestRepliesFirst checks that replies pass the checks of source addresses, but no other check.
 func TestRepliesFirst(t *testing.T) {
 	p := &Program{Default: Pass, Checks: packet.Strict.Checks().With(packet.BogonSource), RepliesFirst: true}
 	for line, want := range map[string]string{

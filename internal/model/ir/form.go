@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// ProgramForm tells programs of versions apart that have other fields.
+// ProgramForm returns a hash of the fields of Program. Versions of floodwall in which Program has other fields have another hash.
 var ProgramForm = sync.OnceValue(func() string { return formOf(reflect.TypeFor[Program]()) })
 
-// formOf is a hash of the names and types of all fields in a type.
+// formOf returns a hash of the names and types of all fields in a type.
 func formOf(t reflect.Type) string {
 	h := fnv.New64a()
 	seen := map[reflect.Type]bool{}

@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// holds reports whether what r asks for beside addresses and fields holds. Limits come last: they are charged only with
-// packets that all else holds for.
+// holds reports whether all tests of r hold, except those of addresses and fields. Limits are tested last, because only packets for which all other
+// tests hold may be charged.
 func (e *evaluation) holds(r *Rule) bool {
 	if r.Until != 0 && e.Now >= r.Until {
 		return false
@@ -40,7 +40,7 @@ func (e *evaluation) holds(r *Rule) bool {
 	return len(r.Over) == 0 || r.Asks == AsksSpent || slices.ContainsFunc(r.Over, e.over)
 }
 
-// crowded reports whether there are as many connections as a rule allows.
+// crowded reports whether the number of connections has reached the rule's limit.
 func (e *evaluation) crowded(r *Rule) bool {
 	return e.Connections != nil && e.Connections(r, e.pkt) >= int(r.Connections.Most)
 }
@@ -60,13 +60,13 @@ func (s *NameSet) Has(name string) bool {
 	return slices.ContainsFunc(s.Names, func(listed string) bool { return within(name, listed) })
 }
 
-// within reports whether a name is a listed one, or below it.
+// within reports whether a name is equal to the listed name, or below it.
 func within(name, listed string) bool {
 	rest, ok := strings.CutSuffix(name, listed)
 	return ok && (rest == "" || listed == "" || strings.HasSuffix(rest, "."))
 }
 
-// has reports whether the packet has what m asks for, Not aside.
+// has reports whether the payload passes the tests of m. It ignores m.Not.
 func (m *PayloadMatch) has(pkt *packet.Packet) bool {
 	for _, at := range m.At {
 		if !at.has(pkt) {

@@ -10,7 +10,7 @@ import (
 
 const day = 24 * time.Hour
 
-// from is a packet of a length from an address.
+// from returns a packet of a length from an address.
 func from(t testing.TB, address string, length int) *packet.Packet {
 	t.Helper()
 	dst := "1.1.1.1:53"
@@ -21,7 +21,7 @@ func from(t testing.TB, address string, length int) *packet.Packet {
 	return &pkt
 }
 
-// passed is how many of n packets pass that come step apart from start on.
+// passed sends n packets from start on, at intervals of step, and returns the number of packets that pass.
 func passed(l *Limiter, limit int, pkt *packet.Packet, start, step time.Duration, n int) (count int) {
 	for i := range n {
 		if !l.Over(limit, pkt, start+time.Duration(i)*step) {
@@ -31,7 +31,7 @@ func passed(l *Limiter, limit int, pkt *packet.Packet, start, step time.Duration
 	return count
 }
 
-// TestLimiterBurst checks that after rest as much as the burst passes at once, and not one packet more.
+// TestLimiterBurst checks that exactly the burst passes at once after a pause.
 func TestLimiterBurst(t *testing.T) {
 	for _, test := range []struct {
 		limit  Limit
@@ -58,12 +58,12 @@ func TestLimiterBurst(t *testing.T) {
 	}
 }
 
-// TestLimiterRate sends at twice the rate, and counts exactly: the burst, and what the rate allows since then.
+// TestLimiterRate sends packets at twice the rate. Exactly the burst and the packets that the rate allows must pass.
 func TestLimiterRate(t *testing.T) {
 	for _, test := range []struct {
 		limit  Limit
 		length int
-		step   time.Duration // half of what a packet takes at the rate
+		step   time.Duration // half of the time that the rate allows for a packet
 		n      int
 	}{
 		{Limit{Rate: 1, Per: day, Burst: 5}, 100, 12 * time.Hour, 1000},
@@ -85,7 +85,7 @@ func TestLimiterRate(t *testing.T) {
 	}
 }
 
-// TestLimiterSteady checks that what comes at the rate passes, all of it, and that a nanosecond less is too early.
+// TestLimiterSteady sends packets at exactly the rate, all of which must pass. A packet that arrives a nanosecond earlier must not pass.
 func TestLimiterSteady(t *testing.T) {
 	for _, limit := range []Limit{
 		{Rate: 1, Per: day, Burst: 1}, {Rate: 7, Per: time.Hour, Burst: 1}, {Rate: 3, Per: time.Second, Burst: 1},
@@ -104,7 +104,7 @@ func TestLimiterSteady(t *testing.T) {
 	}
 }
 
-// TestLimiterPrefixes checks which packets are counted together.
+// TestLimiterPrefixes checks which packets share a rate.
 func TestLimiterPrefixes(t *testing.T) {
 	src, dst := &Prefixes{24, 56}, &Prefixes{32, 64}
 	for _, test := range []struct {
@@ -141,8 +141,8 @@ func TestLimiterPrefixes(t *testing.T) {
 	}
 }
 
-// TestLimiterLayers has three limits in one rule. A packet that exceeds one is charged to those before it, and to none
-// after; one that exceeds none is charged to all.
+// TestLimiterLayers tests three limits in one rule. If a packet exceeds a limit, it is charged to the limits before it, but not to that limit or
+// later ones. A packet that exceeds no limit is charged to all.
 func TestLimiterLayers(t *testing.T) {
 	p := &Program{
 		Default: Pass,
@@ -181,7 +181,7 @@ func TestLimiterLayers(t *testing.T) {
 	}
 }
 
-// TestLimiterForgetsNothing checks that a debt holds until it is paid off, however long the clock runs.
+// TestLimiterForgetsNothing checks that a debt lasts until it is paid off, even if that takes long.
 func TestLimiterForgetsNothing(t *testing.T) {
 	l := NewLimiter(&Program{Limits: []Limit{{Rate: 1, Per: day, Burst: 10_000}}})
 	pkt := from(t, "8.8.8.8", 100)

@@ -2,17 +2,17 @@ package ir
 
 import "cmp"
 
-// Placement is the operator's wish at which stage a rule runs: one of these words, or the name of a stage, before which
-// it must not run. It changes no verdict.
+// Placement is the stage that the operator wants for a rule: one of these words, or the name of the earliest allowed stage. It does not change
+// verdicts.
 type Placement string
 
 // The placements that name no stage.
 const (
-	PlaceAuto     Placement = "auto"     // where it costs least, by what is measured and observed
-	PlaceEarliest Placement = "earliest" // as early as can be
+	PlaceAuto     Placement = "auto"     // at the stage with the lowest cost, according to the cost model and the observed packets
+	PlaceEarliest Placement = "earliest" // at the earliest possible stage
 )
 
-// Stage is the name of the stage that is asked for, or "".
+// Stage returns the name of the stage that the placement names, or "".
 func (p Placement) Stage() string {
 	if p == PlaceAuto || p == PlaceEarliest {
 		return ""
@@ -20,7 +20,7 @@ func (p Placement) Stage() string {
 	return string(p)
 }
 
-// PlacementOf is the placement of a rule; own reports whether the rule has one of its own.
+// PlacementOf returns the placement of a rule. own reports whether the rule itself has one, or that of the program applies.
 func (p *Program) PlacementOf(r *Rule) (of Placement, own bool) {
 	return cmp.Or(r.Placement, p.Placement, PlaceAuto), r.Placement != ""
 }

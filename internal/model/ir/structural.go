@@ -8,26 +8,26 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Structural is a check that a program needs whatever its policy says: without it, a packet could hide from a rule or from another
-// check what that asks for, while the receiver finds it.
+// Structural is a check that a program needs even if its policy does not enable it. Without the check, a packet could hide a field from a rule or
+// from another check, although its receiver reads that field.
 type Structural struct {
 	Check packet.Check
-	Why   string // the first rule that depends on it, and its key; else the first check
+	Why   string // the first rule that depends on the check, and the tested key; otherwise the first check that depends on it
 }
 
-// The fields that lie behind IPv6 extension headers, and those of the L4 header. A packet that fails one of these checks has no
-// value of a field behind the place of the failure, though its receiver may find one:
-//   - truncated: the chain of IPv6 headers ends where the header says, and the kernel reads on when the payload length is
-//     0 in front of a hop-by-hop header (net/ipv6/ip6_input.c, ip6_rcv_core). Of IPv4 the kernel drops such packets;
-//   - tiny-fragment: the header is spread over fragments (RFC 1858, RFC 3128): in IPv4 that of TCP, as any other fits the
-//     8 bytes of the shortest first fragment, in IPv6 any, behind extension headers;
-//   - ext-headers, ext-order: the chain goes on beyond the last header that is read, or has two fragment headers.
+// The fields behind IPv6 extension headers, and the fields of the L4 header. A packet that fails one of these checks hides such fields from rules,
+// but its receiver may read them:
+//   - truncated: the chain of IPv6 headers ends at the packet's end, as the IPv6 header states it. If the payload length is 0 in front of a
+//     hop-by-hop header, the kernel reads on (net/ipv6/ip6_input.c, ip6_rcv_core). In IPv4 the kernel drops such packets;
+//   - tiny-fragment: a header is split into fragments (RFC 1858, RFC 3128). In IPv4 this is possible only for the TCP header, because any other
+//     fits into the 8 bytes of the shortest first fragment. In IPv6 it is possible for any header behind extension headers;
+//   - ext-headers, ext-order: the chain continues after the last header that is read, or has two fragment headers.
 var (
 	behindChain = []packet.Field{packet.Proto, packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.Fragment, packet.DNS, packet.Verified, packet.MSS}
 	l4Header    = []packet.Field{packet.DPort, packet.SPort, packet.Flags, packet.ICMP, packet.DNS, packet.Verified, packet.MSS}
 )
 
-// restsOn are the checks that a test of a field depends on. v6 and tcp are whether the rule can match IPv6 and TCP.
+// restsOn returns the checks on which a test of a field depends. v6 and tcp tell whether the rule can match IPv6 and TCP.
 func restsOn(f packet.Field, v6, tcp bool) (set packet.CheckSet) {
 	behind, header := slices.Contains(behindChain, f), slices.Contains(l4Header, f)
 	if v6 && (behind || f == packet.Length) {
@@ -42,13 +42,12 @@ func restsOn(f packet.Field, v6, tcp bool) (set packet.CheckSet) {
 	return set
 }
 
-// headerChecks are the checks that read the L4 header. A packet that hides the header evades them as it evades a rule.
-// Beside, nft and iptables drop by them some packets whose header is cut: `tcp option maxseg missing` holds for a header that is
-// not whole (net/netfilter/nft_exthdr.c, nft_tcp_header_pointer), and a test of TCP drops a packet that ends within the
-// header (net/netfilter/xt_tcpudp.c, tcp_mt).
+// headerChecks are the checks that read the L4 header. A packet that hides its L4 header evades these checks, as it evades rules. In addition, nft
+// and iptables drop some packets with a truncated header because of these checks. `tcp option maxseg missing` holds for an incomplete header
+// (net/netfilter/nft_exthdr.c, nft_tcp_header_pointer). A test of TCP drops a packet that ends within the header (net/netfilter/xt_tcpudp.c, tcp_mt).
 var headerChecks = []struct {
 	check   packet.Check
-	v6, tcp bool // it looks at packets of IPv6, of TCP
+	v6, tcp bool // whether the check reads IPv6 packets, and TCP packets
 }{
 	{packet.NDHopLimit, true, false},
 	{packet.TCPHeader, true, true},
@@ -67,10 +66,10 @@ var headerChecks = []struct {
 	{packet.ICMPLarge, true, false},
 }
 
-// Structural lists the checks that the meaning of the program's rules, its default and its other checks rests on, by their
-// number. A program that passes every packet needs none. Otherwise vlan-depth holds, as nothing sees a packet behind more
-// tags than are read. The others hold when a rule or a check asks for what they protect. Rules do not count when they and
-// the default pass all packets.
+// Structural returns, in the order of their numbers, the checks on which the meaning of the program's rules, its default and its other checks
+// depends. A program that passes every packet needs none. Any other program needs vlan-depth, because rules cannot see a packet behind more tags than
+// are read. Each of the other checks is needed if a rule or a check tests a field that it protects. Rules do not count if they and the default pass
+// all packets.
 func (p *Program) Structural() (list []Structural) {
 	if p.Checks == 0 && !p.refuses() {
 		return nil
@@ -99,7 +98,7 @@ func (p *Program) Structural() (list []Structural) {
 	return list
 }
 
-// rulesRestOn names the checks that each rule depends on.
+// rulesRestOn calls need for each test of each rule, with the checks on which the test depends.
 func (p *Program) rulesRestOn(need func(set packet.CheckSet, why string)) {
 	for i := range p.Rules {
 		r := &p.Rules[i]
@@ -113,17 +112,17 @@ func (p *Program) rulesRestOn(need func(set packet.CheckSet, why string)) {
 	}
 }
 
-// tooDeep is why vlan-depth holds.
+// tooDeep is the reason for the check vlan-depth.
 const tooDeep = "behind more tags no check, rule or default sees IP"
 
-// refuses reports whether some packet may not pass.
+// refuses reports whether the program may refuse packets. A rule that only observes refuses none.
 func (p *Program) refuses() bool {
 	return p.Default != Pass || slices.ContainsFunc(p.Rules, func(r Rule) bool {
 		return r.Verdict != Pass && !r.Observe || r.Protect > 0
 	})
 }
 
-// matchesIPv6 reports whether a rule's keys leave it IPv6 packets.
+// matchesIPv6 reports whether a rule's tests of the family and of addresses allow IPv6 packets.
 func (p *Program) matchesIPv6(r *Rule) bool {
 	onlyIPv4 := func(m AddrMatch) bool {
 		return !m.Not && !slices.ContainsFunc(m.Sets, func(i int) bool {
@@ -135,7 +134,7 @@ func (p *Program) matchesIPv6(r *Rule) bool {
 		!slices.ContainsFunc(r.Dst, onlyIPv4)
 }
 
-// matchesTCP reports whether a rule's keys leave it TCP packets, or those of which the ports are not seen.
+// matchesTCP reports whether a rule's tests allow TCP packets with or without visible ports.
 func (r *Rule) matchesTCP() bool {
 	const tcp = 6
 	for _, port := range []packet.Field{packet.DPort, packet.SPort} {
@@ -146,13 +145,13 @@ func (r *Rule) matchesTCP() bool {
 	return r.leaves(packet.Proto, tcp, tcp) && r.leaves(packet.ICMP, packet.ICMPNone, packet.ICMPNone)
 }
 
-// leaves reports whether a rule's test of a field, if it has one, leaves any of these values.
+// leaves reports whether a rule allows any value of a field from first to last.
 func (r *Rule) leaves(f packet.Field, first, last uint32) bool {
 	i := slices.IndexFunc(r.Match, func(m Match) bool { return m.Field == f })
 	return i < 0 || slices.ContainsFunc(r.Match[i].Values, func(v Range) bool { return v.First <= last && first <= v.Last })
 }
 
-// StructuralText explains checks that hold though a policy does not switch them on: those with one reason together.
+// StructuralText returns a text about checks that are needed although the policy does not enable them. It groups checks with the same reason.
 func StructuralText(list []Structural) string {
 	var whys []string
 	names := map[string][]string{}
@@ -169,7 +168,7 @@ func StructuralText(list []Structural) string {
 	return strings.Join(parts, "; ")
 }
 
-// AsksTags says which rule asks for VLAN tags, "" when none does.
+// AsksTags returns a text that names the first rule that tests VLAN tags. It returns "" if there is none.
 func (p *Program) AsksTags() string {
 	for _, r := range p.Rules {
 		if slices.ContainsFunc(r.Match, func(m Match) bool { return m.Field == packet.VLAN }) {

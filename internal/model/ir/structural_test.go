@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// TestStructural has the checks that rules with each key rest on.
+// TestStructural checks, for each key, on which structural checks rules with this key depend.
 func TestStructural(t *testing.T) {
 	asks := func(v ir.Verdict, matches ...ir.Match) *ir.Program {
 		return &ir.Program{Rules: []ir.Rule{{Name: "r", Match: matches, Verdict: v}}}

@@ -9,31 +9,32 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Labels of zones, and of domains to which responses without a SOA are charged: bpf/zone.h and bpf/response.h.
+// Numbers of labels of zones, and of domains to which responses without a SOA are charged, as in bpf/zone.h and bpf/response.h.
 const (
 	leastZone    = 2
 	mostZone     = 20
 	mostServFail = 5
 )
 
-// Zones is what the responses that leave tell of names and zones. It is exact, and has memory for every name. It is no part of a firewall.
+// Zones defines what the program learns about names and zones from outgoing responses. It is exact, and has memory for every name. It is for tests,
+// not part of a firewall.
 //
-//   - A response with an answer, or a referral, notes its name, unless Names.New is exceeded by new names of the last two labels.
-//   - A negative response is charged to its zone, if the name is not noted, and if the client is not verified: NXDOMAIN, SERVFAIL, or NODATA with a SOA for
-//     another type than AAAA and HTTPS. The zone is flooded when Names.Flooded is exceeded.
-//   - A query that is truncated for its name is charged to the zone, too, which is flooded as long as Names.GoOn is exceeded.
+//   - A response with an answer, or a referral, records its name, unless new names in the domain of its last two labels exceed Names.New.
+//   - A negative response is charged to its zone, if the name is not recorded and the client is not verified: NXDOMAIN, SERVFAIL, or NODATA with a
+//     SOA for another type than AAAA and HTTPS. The zone is flooded when Names.Flooded is exceeded.
+//   - A query that gets a truncated response because of its name is charged to the zone, too. The zone is flooded as long as Names.GoOn is exceeded.
 //   - Names of up to two labels do not count.
 type Zones struct {
 	limiter  *Limiter
 	names    *Names
-	answered map[string]time.Duration // when a name was answered last
-	flooded  map[string]time.Duration // until when a zone is flooded
+	answered map[string]time.Duration // the time at which a name was last answered
+	flooded  map[string]time.Duration // the time until which a zone is flooded
 
-	// Above decides whether a response without a SOA is charged to the next domain above, too: of two one is.
+	// Above decides whether a response without a SOA is also charged to the parent domain. In the BPF program, this is random: one in two is.
 	Above func() bool
 }
 
-// NewZones returns one that has seen no response.
+// NewZones returns Zones without any recorded responses.
 func NewZones(p *Program, names *Names) *Zones {
 	return &Zones{
 		limiter: NewLimiter(p), names: names, answered: map[string]time.Duration{}, flooded: map[string]time.Duration{},
@@ -41,7 +42,7 @@ func NewZones(p *Program, names *Names) *Zones {
 	}
 }
 
-// domain is a name without labels at its front, so that so many are left.
+// domain returns the last labels of a name. The parameter labels is their number.
 func domain(name string, labels int) string {
 	for n := strings.Count(name, ".") + 1; n > labels; n-- {
 		_, name, _ = strings.Cut(name, ".")
@@ -49,20 +50,20 @@ func domain(name string, labels int) string {
 	return name
 }
 
-// over charges a domain to a limit.
+// over charges a domain to a limit. It reports whether the domain exceeds the limit.
 func (z *Zones) over(limit int, name string, at time.Duration) bool {
 	h := fnv.New128a()
 	h.Write([]byte(name))
 	return z.limiter.Over(limit, &packet.Packet{Src: netip.AddrFrom16([16]byte(h.Sum(nil)))}, at)
 }
 
-// Answered reports whether a name was answered, and is remembered.
+// Answered reports whether a name has been answered and is still remembered.
 func (z *Zones) Answered(name string, at time.Duration) bool {
 	last, ok := z.answered[name]
 	return ok && at-last < AnsweredLife
 }
 
-// Learn takes a response that leaves.
+// Learn processes an outgoing response. verified tells whether its client is verified.
 func (z *Zones) Learn(r packet.Response, verified bool, at time.Duration) {
 	name := r.Name()
 	known := z.Answered(name, at)
@@ -86,7 +87,7 @@ func (z *Zones) Learn(r packet.Response, verified bool, at time.Duration) {
 	}
 }
 
-// negative reports whether a response without an answer may be charged.
+// negative reports whether a response without an answer is of a kind that may be charged to a zone.
 func negative(r packet.Response) bool {
 	if r.RCode == packet.DNSNoError {
 		return r.Type != packet.DNSTypeAAAA && r.Type != packet.DNSTypeHTTPS
@@ -94,7 +95,7 @@ func negative(r packet.Response) bool {
 	return r.RCode == packet.DNSServFail || r.RCode == packet.DNSNXDomain
 }
 
-// charge charges a negative response, and reports whether the zone is flooded now.
+// charge charges a negative response to a zone. It reports whether the zone is flooded as a result.
 func (z *Zones) charge(zone string, at time.Duration) bool {
 	if !z.over(z.names.Flooded, zone, at) {
 		return false
@@ -103,7 +104,7 @@ func (z *Zones) charge(zone string, at time.Duration) bool {
 	return true
 }
 
-// Unanswered is World.Unanswered, without a charge.
+// Unanswered implements World.Unanswered. It charges nothing.
 func (z *Zones) Unanswered(pkt *packet.Packet, at time.Duration) bool {
 	name := pkt.Query.Name()
 	labels := strings.Count(name, ".") + 1
@@ -115,7 +116,8 @@ func (z *Zones) Unanswered(pkt *packet.Packet, at time.Duration) bool {
 	return false
 }
 
-// GoesOn charges a query of which Unanswered holds to the narrowest of its zones, when the end of its flood may have to be extended.
+// GoesOn processes a query for which Unanswered is true. It charges the query to the narrowest flooded zone of the name, if the end of that flood may
+// have to be extended.
 func (z *Zones) GoesOn(pkt *packet.Packet, at time.Duration) {
 	const renew = time.Second
 	name := pkt.Query.Name()

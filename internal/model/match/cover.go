@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// Covers reports whether a surely matches all that b matches.
+// Covers reports whether rule a certainly matches all packets that rule b matches. If it returns false, a may still match them all.
 func Covers(sets []ir.Set, a, b *ir.Rule) bool {
 	if a.Conditional() {
 		return false
@@ -21,7 +21,7 @@ func Covers(sets []ir.Set, a, b *ir.Rule) bool {
 	return impliedBy(sets, a.Src, b.Src) && impliedBy(sets, a.Dst, b.Dst)
 }
 
-// impliedBy reports whether each condition of want surely holds when all of have do.
+// impliedBy reports whether every condition in want certainly holds for an address for which all conditions in have hold.
 func impliedBy(sets []ir.Set, want, have []ir.AddrMatch) bool {
 	for _, w := range want {
 		if !slices.ContainsFunc(have, func(h ir.AddrMatch) bool { return implies(sets, h, w) }) {
@@ -35,7 +35,7 @@ func implies(sets []ir.Set, have, want ir.AddrMatch) bool {
 	if have.Not != want.Not {
 		return false
 	}
-	if have.Not { // not in a larger set implies not in a smaller one
+	if have.Not { // an address that is not in a larger set is not in a smaller one either
 		have, want = want, have
 	}
 	for _, s := range have.Sets {
@@ -46,7 +46,7 @@ func implies(sets []ir.Set, have, want ir.AddrMatch) bool {
 	return true
 }
 
-// contains reports whether a contains b, for sets that never change, if that is known quickly.
+// contains reports whether set a contains set b. It returns false if one of the sets can change, or if the test would take long.
 func contains(a, b ir.Set) bool {
 	const quick = 64
 	return a.Fixed() != nil && b.Fixed() != nil && b.Static.Size() <= quick && a.Static.Covers(b.Static)

@@ -8,34 +8,35 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// A Branch is one way in which a packet can satisfy a rule, as far as its protocol and fields go, in terms that netfilter
-// has tests for: all of it must hold. The branches of a rule exclude each other.
+// A Branch is one of the alternatives into which a rule's protocol and field tests are split, because netfilter has no test for them together. A
+// packet matches the branch if all parts of the branch hold. No packet matches two branches of a rule.
 //
-// netfilter has no value for "no port": a test of a port fails when there is none, negated or not. So the kinds of
-// packets that have a field are told apart first. A packet whose L4 header is cut short is of no kind: the check
-// truncated stands for those.
+// netfilter has no value for "no port". If a packet has no port, netfilter's test of a port fails, and so does the negated test. Therefore branches
+// first distinguish the kinds of packets that have a field. A packet with a truncated L4 header has no kind. The check truncated handles such
+// packets.
 type Branch struct {
 	Families []uint32 // packet.FamilyIPv4, packet.FamilyIPv6 or both
 	Kind     Kind
-	Tests    []ir.Match // of fields as packet.Field has them, those of the kind without their tag: a port is 0 to 65535
+	Tests    []ir.Match // tests of fields as in packet.Field; for ports and ICMP without the offset that encodes the kind: a port is 0 to 65535
 }
 
-// Kind is what follows the IP header.
+// Kind is the kind of data behind the IP header.
 type Kind uint8
 
 // The kinds.
 const (
-	Any           Kind = iota // the rule does not ask
+	Any           Kind = iota // the rule does not test the kind
 	TCP                       // a TCP header
 	UDP                       // a UDP header
 	ICMP                      // an ICMP message, in IPv4
 	ICMPv6                    // an ICMPv6 message, in IPv6
-	OtherIPv4                 // a protocol that has neither ports nor types here, in IPv4
-	OtherIPv6                 // the same in IPv6
-	LaterFragment             // data: the header was in the first fragment
+	OtherIPv4                 // IPv4 packets of other protocols, which have neither ports nor ICMP types
+	OtherIPv6                 // likewise for IPv6
+	LaterFragment             // fragments without an L4 header, which is in the first fragment
 )
 
-// kinds says of each kind which values of the fields it can have, and what is taken off them.
+// kinds has the possible values of the fields for each kind. The first value in the range of ports or ICMP types is the offset that encodes the kind.
+// It is subtracted from the values.
 var kinds = [...]struct {
 	family   []uint32
 	proto    []ir.Range
@@ -55,16 +56,17 @@ var kinds = [...]struct {
 	LaterFragment: {BothFamilies, AllProtocols, noPort, noFlags, noICMP, noMSS, ir.Range{First: packet.FragmentLater, Last: packet.FragmentLater}},
 }
 
-// Families are those that packets of the kind can be of.
+// Families returns the possible address families of the kind.
 func (k Kind) Families() []uint32 { return kinds[k].family }
 
-// Proto are the protocols of the kind.
+// Proto returns the protocols of the kind.
 func (k Kind) Proto() []ir.Range { return kinds[k].proto }
 
-// Fragment are the values of packet.Fragment that packets of the kind have.
+// Fragment returns the values of packet.Fragment of packets of the kind.
 func (k Kind) Fragment() ir.Range { return kinds[k].fragment }
 
-// What rules allow that do not ask, and the values of packet.Fragment of packets that have their L4 header.
+// The values that remain if a rule does not test a field, the values for a missing field, and the values of packet.Fragment for packets with an L4
+// header.
 var (
 	BothFamilies = []uint32{packet.FamilyIPv4, packet.FamilyIPv6}
 	AllProtocols = []ir.Range{{First: 0, Last: 255}}
@@ -75,7 +77,8 @@ var (
 	WithHeader   = ir.Range{First: packet.FragmentNone, Last: packet.FragmentFirst}
 )
 
-// Branches takes a rule apart by kinds, where its tests need that. Families that no packet of a kind has are left out.
+// Branches splits a rule into branches by kind. If the rule tests no field of the L4 header, it has one branch of the kind Any. Families that no
+// packet of a kind has are left out.
 func Branches(r *ir.Rule) []Branch {
 	families := ir.Match{Field: packet.Family, Values: Values(r, packet.Family)}
 	asks := slices.ContainsFunc(r.Match, func(m ir.Match) bool { return IsHeader(m.Field) })
@@ -110,11 +113,11 @@ func familiesIn(families []uint32, allowed ir.Match) (in []uint32) {
 	return in
 }
 
-// KindTests are the tests of a rule that are left for the packets of a kind; possible is false when none can satisfy it.
+// KindTests returns the tests of a rule that packets of a kind do not always pass. possible is false if no packet of the kind can match the rule.
 func KindTests(r *ir.Rule, kind Kind) (tests []ir.Match, possible bool) {
 	k := kinds[kind]
 	for _, m := range r.Match {
-		var of []ir.Range // the values that this kind has
+		var of []ir.Range // the values of the field that packets of this kind have
 		base := uint32(0)
 		switch m.Field {
 		case packet.Family:
@@ -146,8 +149,8 @@ func KindTests(r *ir.Rule, kind Kind) (tests []ir.Match, possible bool) {
 	return tests, true
 }
 
-// BySYN takes tests of a kind with one of the MSS apart: for segments with SYN, and for those without, which have no size. Both parts test
-// the flags, so netfilter's tests of the option see only segments that may have it.
+// BySYN splits tests with a test of the MSS into two parts: one for segments with SYN, and one for segments without SYN, which have no MSS. A part
+// that matches nothing is left out. Both parts test the flags. So netfilter's tests of the MSS option see only segments that may have the option.
 func BySYN(tests []ir.Match) (parts [][]ir.Match) {
 	i := slices.IndexFunc(tests, func(m ir.Match) bool { return m.Field == packet.MSS })
 	if i < 0 {
@@ -173,10 +176,10 @@ func BySYN(tests []ir.Match) (parts [][]ir.Match) {
 	return parts
 }
 
-// WithSYN are the values of packet.MSS that segments with SYN have.
+// WithSYN is the range of the values of packet.MSS that segments with SYN can have.
 var WithSYN = ir.Range{First: 0, Last: packet.MSSMissing}
 
-// allBut are the protocols without TCP, UDP and one more.
+// allBut returns all protocols except TCP, UDP and the protocol icmp.
 func allBut(icmp uint32) []ir.Range {
 	return ranges.Complement(ranges.Normalize(slices.Concat(ranges.Of(packet.ProtoTCP), ranges.Of(packet.ProtoUDP), ranges.Of(icmp))), packet.Proto.Size())
 }

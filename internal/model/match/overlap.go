@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// Overlap reports whether some packet could match both rules. It may err towards true.
+// Overlap reports whether any packet can match both rules. If it cannot tell, it returns true.
 func Overlap(sets []ir.Set, a, b *ir.Rule) bool {
 	for _, m := range a.Match {
 		i := slices.IndexFunc(b.Match, func(o ir.Match) bool { return o.Field == m.Field })
@@ -20,15 +20,15 @@ func Overlap(sets []ir.Set, a, b *ir.Rule) bool {
 		addrsOverlap(sets, a.Src, b.Src) && addrsOverlap(sets, a.Dst, b.Dst)
 }
 
-// familiesOverlap reports whether both rules can match packets of one family: one may tell it by its sources and the other
-// by its destinations.
+// familiesOverlap reports whether both rules can match packets of the same family. One rule may restrict the family by
+// its source addresses, and the other by its destination addresses.
 func familiesOverlap(sets []ir.Set, a, b *ir.Rule) bool {
 	return slices.ContainsFunc(BothFamilies, func(family uint32) bool {
 		return allowsFamily(sets, a, family) && allowsFamily(sets, b, family)
 	})
 }
 
-// allowsFamily reports whether what a rule asks of the family and of addresses leaves packets of a family.
+// allowsFamily reports whether a rule's tests of the family and of addresses allow packets of a family.
 func allowsFamily(sets []ir.Set, r *ir.Rule, family uint32) bool {
 	other := func(m ir.Match) bool { return m.Field == packet.Family && !m.Has(family) }
 	without := func(m ir.AddrMatch) bool {
@@ -48,7 +48,7 @@ func hasFamily(s *ir.Set, family uint32) bool {
 	return s.Static.Size() > len(s.Static.V4())
 }
 
-// Protocols are the IP protocols that packets have which a rule can match, by its fields that belong to a protocol.
+// Protocols returns the IP protocols of the packets that a rule can match. It considers all fields that restrict the protocol, such as ports.
 func Protocols(r *ir.Rule) []ir.Range {
 	left := []ir.Range{{First: 0, Last: packet.Proto.Size() - 1}}
 	for _, m := range r.Match {
@@ -59,7 +59,7 @@ func Protocols(r *ir.Rule) []ir.Range {
 	return left
 }
 
-// protocolsOf are the protocols of the packets that a test leaves; nil is any.
+// protocolsOf returns the IP protocols to which a test restricts packets. It returns nil if the test does not restrict the protocol.
 func protocolsOf(m ir.Match) (of []ir.Range) {
 	has := func(first, last uint32) bool { return ranges.Overlap(m.Values, []ir.Range{{First: first, Last: last}}) }
 	add := func(proto uint32, is bool) {
@@ -88,17 +88,17 @@ func protocolsOf(m ir.Match) (of []ir.Range) {
 	return ranges.Normalize(of)
 }
 
-// fragments are which fragments of datagrams a rule can match: a later one has no ports, flags or types, and begins no connection, as conntrack
-// has put it to the others before.
+// fragments returns the values of packet.Fragment that a rule can match. A later fragment has no ports, flags or ICMP types. It cannot open a
+// connection either, because conntrack reassembles fragments first.
 func fragments(r *ir.Rule) []ir.Range {
-	header := func(m ir.Match) bool { return IsHeader(m.Field) && !m.Has(m.Field.Size()-1) } // the value of packets without the field
+	header := func(m ir.Match) bool { return IsHeader(m.Field) && !m.Has(m.Field.Size()-1) } // the last value of a field means: the field is missing
 	if r.Connections != nil || slices.ContainsFunc(r.Match, header) {
 		return ranges.Common(Values(r, packet.Fragment), []ir.Range{WithHeader}, packet.Fragment.Size())
 	}
 	return Values(r, packet.Fragment)
 }
 
-// addrsOverlap reports whether an address could satisfy both lists of conditions.
+// addrsOverlap reports whether one address may satisfy both lists of conditions. It may return true by mistake, but never false.
 func addrsOverlap(sets []ir.Set, a, b []ir.AddrMatch) bool {
 	for _, m := range a {
 		for _, o := range b {
@@ -121,7 +121,8 @@ func setsOverlap(sets []ir.Set, a, b []int) bool {
 	return false
 }
 
-// mayOverlap compares the content of sets that never change, when that is quickly done.
+// mayOverlap reports whether two sets may have an address in common. It compares the contents only if neither set can change and one of them is
+// small. Otherwise it returns true.
 func mayOverlap(a, b *ir.Set) bool {
 	const quick = 64
 	if a.Fixed() == nil || b.Fixed() == nil || min(a.Static.Size(), b.Static.Size()) > quick {

@@ -8,16 +8,16 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// PayloadKind is a part of a rule that asks for payload: that for packets of one kind, whose payload is in one place.
+// PayloadKind is the part of a rule with payload tests that applies to packets of one kind. All packets of a kind have the payload at the same place.
 type PayloadKind struct {
 	Kind Kind
-	Rule ir.Rule // without the payload
+	Rule ir.Rule // the rule restricted to the kind, without its payload tests
 }
 
-// L4Header are the bytes of a UDP header, and of what all ICMP messages begin with, before the payload.
+// L4Header is the size in bytes of the header before the payload, in UDP and in ICMP.
 const L4Header = 8
 
-// PayloadKinds takes a rule apart by kinds. Together they match what the rule matches, but for its payload.
+// PayloadKinds splits a rule with payload tests by kind. Together, the parts match the packets that the rule would match without its payload tests.
 func PayloadKinds(r *ir.Rule) (out []PayloadKind) {
 	bare := *r
 	bare.Payload = nil
@@ -33,12 +33,12 @@ func PayloadKinds(r *ir.Rule) (out []PayloadKind) {
 	return out
 }
 
-// contradicts reports whether the fields of a rule belong to different protocols or families.
+// contradicts reports whether no packet can match a rule because its tests require different protocols or families.
 func contradicts(r *ir.Rule) bool {
 	return len(Protocols(r)) == 0 || !slices.ContainsFunc(Branches(r), func(b Branch) bool { return len(b.Families) > 0 })
 }
 
-// kindMatches are the tests that packets of a kind satisfy, and no others.
+// kindMatches returns tests that exactly the packets of a kind pass.
 func kindMatches(kind Kind) []ir.Match {
 	k := kinds[kind]
 	switch kind {
@@ -54,12 +54,12 @@ func kindMatches(kind Kind) []ir.Match {
 	return out
 }
 
-// AsksText reports whether a rule searches for text.
+// AsksText reports whether a rule searches the payload for text.
 func AsksText(r *ir.Rule) bool {
 	return slices.ContainsFunc(r.Payload, func(m ir.PayloadMatch) bool { return len(m.Any) > 0 })
 }
 
-// NeedsPayload reports whether a rule asks for a payload to have something, so that packets without one do not match.
+// NeedsPayload reports whether a rule has a payload test that is not negated. A packet without payload does not match such a rule.
 func NeedsPayload(r *ir.Rule) bool {
 	return slices.ContainsFunc(r.Payload, func(m ir.PayloadMatch) bool { return !m.Not })
 }

@@ -5,24 +5,24 @@ import (
 	"encoding/binary"
 )
 
-// Messages of game servers, A2S: https://developer.valvesoftware.com/wiki/Server_queries. Each begins with four bytes of 0xff, if it is whole, and
-// its kind.
+// Messages of A2S, the query protocol of game servers: https://developer.valvesoftware.com/wiki/Server_queries. A message that is not split begins
+// with four bytes of 0xff, followed by its kind.
 const (
 	a2sMark      = 0xffffffff
 	a2sChallenge = 'A'
-	a2sInfo      = 'T' // queries
+	a2sInfo      = 'T' // kinds of queries
 	a2sPlayer    = 'U'
 	a2sRules     = 'V'
 	leastA2S     = 9 // bytes of the shortest query
 	infoText     = "Source Engine Query\x00"
 	infoShort    = 5 + len(infoText) // bytes of a query for INFO without a challenge
-	infoLong     = infoShort + 4     // and with it
+	infoLong     = infoShort + 4     // the same with a challenge
 )
 
-// GameAnswer is the longest answer that is kept, in bytes.
+// GameAnswer is the size in bytes of the longest answer that is stored.
 const GameAnswer = 1400
 
-// a2sKind is the kind of a message, 0 for a datagram that is none.
+// a2sKind returns the kind of a message, 0 for a datagram that is not an A2S message.
 func a2sKind(payload []byte) byte {
 	if len(payload) < 5 || binary.BigEndian.Uint32(payload) != a2sMark {
 		return 0
@@ -30,7 +30,7 @@ func a2sKind(payload []byte) byte {
 	return payload[4]
 }
 
-// query reads a query for INFO, PLAYER or RULES, and the challenge that it has, if any.
+// query parses a query for INFO, PLAYER or RULES. It returns the challenge in the query, or no bytes if the query has none.
 func query(payload []byte) (challenge []byte, ok bool) {
 	switch kind := a2sKind(payload); {
 	case kind == a2sInfo && (len(payload) == infoShort || len(payload) == infoLong):
@@ -41,7 +41,8 @@ func query(payload []byte) (challenge []byte, ok bool) {
 	return nil, false
 }
 
-// Asks reports whether a datagram is a query or a request: of those that are answered with a challenge, or that have one.
+// Asks reports whether a datagram is a query or request of the challenge exchange: the server answers it with a challenge, or it contains a
+// challenge.
 func (d Datagrams) Asks(payload []byte) bool {
 	if d == RakNet {
 		_, ok := rakNetCookie(payload)
@@ -50,7 +51,7 @@ func (d Datagrams) Asks(payload []byte) bool {
 	return d.Opens(payload)
 }
 
-// Opens reports whether a datagram is answered with a challenge, if it has not a right one.
+// Opens reports whether the server answers a datagram with a challenge unless the datagram contains a valid one.
 func (d Datagrams) Opens(payload []byte) bool {
 	switch d {
 	case A2S:

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Case is one line of a policy's unit tests: a packet, and what shall become of it.
+// Case is one line of a policy's unit tests: a packet, and the expected verdict and reason.
 //
 //	tcp 10.0.0.1:999 > 192.0.2.1:80 S  drop listed
 //
-// The reason is the name of a rule, a service or a check, or default, or not-ip; a name with blanks stands in double
-// quotes. A # starts a comment.
+// The reason is the name of a rule, a service or a check, or it is default or not-ip. A name with blanks must be in
+// double quotes. A # starts a comment.
 type Case struct {
 	Blank   bool // the line has no packet: it is empty or only a comment
 	Packet  Spec
 	Verdict string // pass, drop, reject or truncate
-	Reason  string // "" when the line leaves it open
+	Reason  string // "" if the line has no reason: any reason is accepted
 }
 
-// ParseCase reads a line. Its errors are like those of Parse.
+// ParseCase parses a line. Its errors have the same form as those of Parse.
 func ParseCase(line string) (c Case, err error) {
 	tokens, end, err := tokenize(line)
 	if err != nil {
@@ -44,7 +44,8 @@ func ParseCase(line string) (c Case, err error) {
 
 var verdictWords = []string{"pass", "drop", "reject", "truncate"}
 
-// verdictIndex finds the verdict: no word of a packet is written like it, a reason may be.
+// verdictIndex returns the index of the first word that is a verdict, or -1. No word of a packet is a verdict. A later word, the reason, may look
+// like one.
 func verdictIndex(tokens []token) int {
 	for i, t := range tokens {
 		if slices.Contains(verdictWords, t.text) {
@@ -54,7 +55,7 @@ func verdictIndex(tokens []token) int {
 	return -1
 }
 
-// parseReason reads what follows the verdict.
+// parseReason parses the words after the verdict.
 func parseReason(tokens []token) (string, error) {
 	switch {
 	case len(tokens) == 0:

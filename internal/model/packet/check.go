@@ -49,19 +49,19 @@ const (
 // Profile is a named choice of checks.
 type Profile uint8
 
-// The profiles contain each other: Strict has all that Standard has.
+// The profiles. Each profile has all checks of the profile before it.
 const (
 	Off      Profile = iota
-	Standard         // what no legitimate packet could ever fail
-	Strict           // and what hardly any does
-	Optional         // in no profile: only when the policy names it
+	Standard         // checks that no legitimate packet can fail
+	Strict           // also checks that hardly any legitimate packet fails
+	Optional         // in no profile: enabled only if the policy names the check
 )
 
-// CheckInfo describes a check for people.
+// CheckInfo describes a check, for users.
 type CheckInfo struct {
-	Name    string  // as in the policy and the counters
+	Name    string  // the name in the policy and in the counters
 	Profile Profile // the first profile that has it
-	Doc     string  // what fails it, with the source
+	Doc     string  // which packets fail the check, with the source of the rule
 }
 
 var checks = [NumChecks]CheckInfo{
@@ -101,14 +101,14 @@ var checks = [NumChecks]CheckInfo{
 	IPChecksum:       {"ip-checksum", Optional, "a wrong IPv4 header checksum (the kernel drops it later anyway)"},
 }
 
-// SenderChecks ask who may send, not whether a packet is sound. Where a policy passes replies, a reply passes before them: this host has
-// asked its sender.
+// SenderChecks are the checks that test whether the sender is allowed, not whether the packet is valid. If a policy passes replies, a reply passes
+// before these checks, because this host has sent a request to its sender.
 const SenderChecks CheckSet = 1<<BogonSource | 1<<ReflectorSource
 
 // Info describes c.
 func (c Check) Info() CheckInfo { return checks[c] }
 
-// String is the name of c in the policy and in the counters.
+// String returns the name of c in the policy and in the counters.
 func (c Check) String() string { return checks[c].Name }
 
 // CheckNamed finds a check by its name.
@@ -141,10 +141,10 @@ func (s CheckSet) Has(c Check) bool { return s>>c&1 == 1 }
 // With returns s and c.
 func (s CheckSet) With(c Check) CheckSet { return s | 1<<c }
 
-// Without returns s less c.
+// Without returns s without c.
 func (s CheckSet) Without(c Check) CheckSet { return s &^ (1 << c) }
 
-// First returns the check of s that is reported. It reports false for the empty set.
+// First returns the check of s that is reported as the reason. It returns false for the empty set.
 func (s CheckSet) First() (c Check, ok bool) {
 	if s == 0 {
 		return 0, false

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ParseContent reads bytes as text in which hex digits, and blanks, may stand between bars: "GET |0d 0a|". A bar itself is
-// |7c|. This is how Snort writes content.
+// ParseContent parses the notation of content in Snort: text in which parts between bars are hexadecimal, as in "GET |0d 0a|". Blanks between bars
+// are ignored. A bar itself is written |7c|.
 func ParseContent(text string) ([]byte, error) {
 	var b []byte
 	for text != "" {
@@ -30,7 +30,7 @@ func ParseContent(text string) ([]byte, error) {
 	return b, nil
 }
 
-// ContentText writes bytes as ParseContent reads them: what is not printable ASCII, and bars, in hex.
+// ContentText returns bytes in the notation of ParseContent: bars, and bytes that are not printable ASCII, in hexadecimal.
 func ContentText(b []byte) string {
 	var text strings.Builder
 	for len(b) > 0 {
@@ -52,7 +52,7 @@ func ContentText(b []byte) string {
 	return text.String()
 }
 
-// LowerASCII is b with small ASCII letters for capital ones. No other byte changes, as it would in text of Unicode.
+// LowerASCII returns b with its ASCII letters in lower case. It changes no other byte, unlike a conversion of Unicode text.
 func LowerASCII(b []byte) []byte {
 	out := bytes.Clone(b)
 	for i, c := range out {

@@ -2,7 +2,7 @@ package packet
 
 import "encoding/binary"
 
-// EtherTypes that the decoder reads on (IEEE 802 numbers).
+// EtherTypes that the decoder knows (IEEE 802 numbers).
 const (
 	etherIPv4 = 0x0800
 	etherARP  = 0x0806
@@ -11,7 +11,7 @@ const (
 	etherIPv6 = 0x86dd
 )
 
-// IP protocol numbers (IANA) that the decoder reads on.
+// IP protocol numbers (IANA) that the decoder knows.
 const (
 	protoHopByHop = 0
 	ProtoICMP     = 1
@@ -32,15 +32,15 @@ const (
 	maxLength   = 65535 // the largest IP datagram after reassembly (RFC 791)
 )
 
-// SmallestBits is the length in bits of the largest IP packet in the smallest Ethernet frame (IEEE 802.3, 3.2.7), as limits
-// count it.
+// SmallestBits is the length in bits of the largest IP packet that fits into the smallest Ethernet frame (IEEE 802.3, 3.2.7). Limits in bits count
+// the IP packet only.
 const SmallestBits = 8 * 46
 
 // Decode reads an Ethernet frame, from its destination address to its last byte without the frame check sequence. It
 // accepts any bytes, and allocates nothing. A frame below 14 bytes, which no device delivers, is truncated.
 //
-// Each parser takes the bytes from its header on, and returns those that follow it. Once an IP header has said where
-// the packet ends, what is left ends there, or at the end of the frame when that comes first.
+// Each parser takes the bytes from its header on, and returns the bytes behind the header. The length in the IP header
+// limits these bytes to the packet, if the frame is not shorter.
 func Decode(frame []byte) Packet {
 	p := Packet{Kind: NotIP}
 	p.Value[DPort] = PortNone
@@ -99,7 +99,7 @@ func (p *Packet) ethernet(b []byte) (etherType uint16, rest []byte, ok bool) {
 	return etherType, rest, true
 }
 
-// transport reads the L4 header at the start of b, which ends where the packet does.
+// transport parses the L4 header at the start of b. b ends at the end of the packet.
 func (p *Packet) transport(b []byte) {
 	p.L4 = b
 	v4 := p.Value[Family] == FamilyIPv4
@@ -115,17 +115,18 @@ func (p *Packet) transport(b []byte) {
 	}
 }
 
-// fail records that the packet does not pass c.
+// fail records that the packet fails the check c.
 func (p *Packet) fail(c Check) { p.Failed = p.Failed.With(c) }
 
-// failIf records that the packet does not pass c, if bad.
+// failIf records that the packet fails the check c if bad is true.
 func (p *Packet) failIf(bad bool, c Check) {
 	if bad {
 		p.fail(c)
 	}
 }
 
-// short records that the packet ends within a header: in a first fragment that is the sender's doing.
+// short records that the packet ends within a header. In a first fragment, the sender has split the header, so the check TinyFragment fails.
+// Otherwise the check Truncated fails.
 func (p *Packet) short() {
 	if p.Value[Fragment] == FragmentFirst {
 		p.fail(TinyFragment)
@@ -134,7 +135,7 @@ func (p *Packet) short() {
 	}
 }
 
-// malformed records that the packet has no readable IP header.
+// malformed records that the packet has no readable IP header. why is the check that fails.
 func (p *Packet) malformed(why Check) {
 	p.Kind = Malformed
 	p.fail(why)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Addresses that no check minds.
+// Addresses that fail no check.
 const (
 	v4 = "8.8.8.8 > 1.1.1.1"
 	v6 = "2606:4700::1 > 2606:4700::2"
@@ -18,7 +18,7 @@ const (
 	u6 = "udp [2606:4700::1]:40000 > [2606:4700::2]:53"
 )
 
-// decodeTests give for a packet the fields that matter, and all checks that it fails.
+// decodeTests have packets with the relevant fields, and all checks that they fail.
 var decodeTests = []struct{ line, fields, fails string }{
 	// Fields.
 	{t4 + " S", "proto=6 port=80 sport=40000 family=ipv4 flags=S icmp=none length=44 ttl=64 dscp=0 fragment=none vlan=none", ""},
@@ -216,7 +216,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestDecodeNoIP has the frames in which no addresses can be read.
+// TestDecodeNoIP tests frames without readable addresses.
 func TestDecodeNoIP(t *testing.T) {
 	ether := "020000000002 020000000001 "
 	ipv4Rest := "0000 0000 4011 0000 08080808 01010101"
@@ -258,7 +258,7 @@ func TestDecodeNoIP(t *testing.T) {
 	}
 }
 
-// TestDecodeReflectors holds the list of ports against that of the specification.
+// TestDecodeReflectors compares the list of ports with that of the specification.
 func TestDecodeReflectors(t *testing.T) {
 	want := " 17 19 69 111 137 161 389 427 520 623 1434 1900 3283 3702 5093 5353 5683 10001 11211 37810 "
 	for port := range 1 << 16 {
@@ -271,7 +271,7 @@ func TestDecodeReflectors(t *testing.T) {
 	}
 }
 
-// TestDecodeCut cuts frames at every byte: none is read past its end, and all that lack something say so.
+// TestDecodeCut truncates frames at every byte. Decode must not read beyond the end, and must report every incomplete packet.
 func TestDecodeCut(t *testing.T) {
 	for _, line := range []string{
 		t4 + " S vlan=10,20 ipopts=94040000 tcpopts=mss:1460,sack,ts,ws:7 payload=\"data\"",

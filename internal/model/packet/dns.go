@@ -5,9 +5,9 @@ import "encoding/binary"
 const (
 	dnsHeader    = 12  // bytes: identifier, flags, four counts (RFC 1035, 4.1.1)
 	dnsQuestion  = 4   // bytes: type and class, after the name
-	dnsRecord    = 11  // bytes of the shortest record: the root's name, type, class, TTL, length of the data
-	maxLabel     = 63  // bytes (RFC 1035, 2.3.4); above are compression pointers and types of labels that nobody uses
-	maxName      = 255 // bytes of a name with its length bytes, the root's among them (RFC 1035, 2.3.4)
+	dnsRecord    = 11  // bytes of the shortest record: the name of the root, type, class, TTL, length of the data
+	maxLabel     = 63  // bytes of a label (RFC 1035, 2.3.4); larger values are compression pointers or unused types of labels
+	maxName      = 255 // bytes of a name including all length bytes, also that of the root (RFC 1035, 2.3.4)
 	maxDNSExtras = 2   // additional records of a query: OPT, and a signature (RFC 6891, RFC 8945, RFC 2931)
 )
 
@@ -23,21 +23,23 @@ const (
 	dnsTypeOPT  = 41
 )
 
-// dns reads the DNS message in a UDP datagram, header included, to whatever port it goes. This is the order in which
-// it decides; bpf/dns.h has the same.
+// dns parses the DNS message in a UDP datagram. datagram includes the UDP header. The datagram may have any port. The
+// field DNS gets the value of the first case in this list that applies. bpf/dns.h has the same order.
 //
-//  1. DNSMalformed: the UDP length is not that of the bytes that are there, or the datagram goes on in other fragments.
+//  1. DNSMalformed: the UDP length differs from the number of bytes in the packet, or the datagram is fragmented.
 //  2. DNSMalformed: fewer than 12 bytes follow the UDP header.
 //  3. DNSResponse: QR is set.
 //  4. DNSOther: the opcode is not 0.
 //  5. DNSMalformed: not exactly one question, any answer or authority record, more than two additional records.
-//  6. DNSMalformed: the question is not all there, a label has more than 63 bytes or is a compression pointer, or the
-//     name has more than 255.
-//  7. DNSMalformed: bytes are left over without additional records; or fewer than 11 are left with some; or the first of
-//     these is an OPT (it begins with the root's name and type 41) whose data ends past the message or, when it is the only
-//     one, before the message does, or leaves fewer than 11 bytes for another. Other additional records are not looked into.
+//  6. DNSMalformed: the question is truncated, a label has more than 63 bytes or is a compression pointer, or the name has
+//     more than 255 bytes.
+//  7. DNSMalformed: the rest of the message does not fit its number of additional records. Without additional records, no
+//     byte may follow the question. With additional records, at least 11 bytes must follow. If the first of them is an OPT
+//     record (it begins with the name of the root and type 41), it must end within the message. If it is the only one, it
+//     must end where the message ends. If there is another one, at least 11 bytes must follow. Additional records of
+//     other types are not parsed.
 //  8. DNSOther: the class is neither IN nor ANY.
-//  9. The type.
+//  9. The type in the question: none of the above applies.
 func (p *Packet) dns(datagram []byte) {
 	p.Value[DNS] = DNSMalformed
 	message := datagram[udpHeader:]
@@ -55,10 +57,10 @@ func (p *Packet) dns(datagram []byte) {
 	}
 }
 
-// query reads the message of a standard query.
+// query parses the message of a standard query.
 func (p *Packet) query(message []byte) {
 	questions, extras := binary.BigEndian.Uint16(message[4:]), binary.BigEndian.Uint16(message[10:])
-	answers := binary.BigEndian.Uint32(message[6:]) // and authority records: two counts of 16 bits
+	answers := binary.BigEndian.Uint32(message[6:]) // the counts of answers and of authority records, 16 bits each
 	if questions != 1 || answers != 0 || extras > maxDNSExtras {
 		return
 	}
@@ -78,7 +80,7 @@ func (p *Packet) query(message []byte) {
 	p.Query = Query{name: name, opt: opt}
 }
 
-// dnsName reads the name at the start of b. It reports false when the name does not end within b, or breaks a limit.
+// dnsName parses the name at the start of b. ok is false if the name does not end within b, or is longer than a limit allows.
 func dnsName(b []byte) (name, rest []byte, ok bool) {
 	for at := 0; at < len(b) && at < maxName; at += 1 + int(b[at]) {
 		if b[at] == 0 {
@@ -91,8 +93,8 @@ func dnsName(b []byte) (name, rest []byte, ok bool) {
 	return nil, nil, false
 }
 
-// dnsExtras reads the first of n additional records at the start of b, and returns it when it is an OPT. It reports false
-// when the records do not fit.
+// dnsExtras parses the first of n additional records at the start of b. It returns the record if it is an OPT record. ok is false if the records do
+// not fit into b.
 func dnsExtras(b []byte, n int) (opt []byte, ok bool) {
 	if n == 0 {
 		return nil, len(b) == 0

@@ -16,7 +16,7 @@ const (
 	dnsOPT   = "00 0029 1000 00000000 "
 )
 
-// labels is a name of labels of these sizes, the root left out.
+// labels returns a name with labels of these sizes, without the root, in hex.
 func labels(sizes ...int) string {
 	var b strings.Builder
 	for _, n := range sizes {
@@ -25,7 +25,7 @@ func labels(sizes ...int) string {
 	return b.String()
 }
 
-// dnsTests have each rule of Packet.dns from both sides.
+// dnsTests test each rule of Packet.dns with a message that obeys the rule, and with one that violates it.
 var dnsTests = []struct{ name, message, want string }{
 	{"ANY", dnsHead + dnsWWW + dnsANY, "255"},
 	{"class ANY", dnsHead + dnsWWW + "0010 00ff", "16"},
@@ -97,7 +97,7 @@ var dnsTests = []struct{ name, message, want string }{
 	{"class CH, OPT past the end", dnsHead1 + dnsWWW + "00ff 0003" + dnsOPT + "0001", "malformed"},
 }
 
-// dnsWords describes what was decoded as the tests do.
+// dnsWords describes the decoded message in the notation of the tests.
 func dnsWords(p Packet) string {
 	words := show(DNS, p.Value[DNS])
 	if p.Query.EDNS() {
@@ -109,7 +109,7 @@ func dnsWords(p Packet) string {
 	return words
 }
 
-// dnsFrame is a datagram with these bytes as payload.
+// dnsFrame returns the frame of a datagram with these bytes as payload.
 func dnsFrame(t testing.TB, flow, message string) []byte {
 	t.Helper()
 	bytes, err := hex.DecodeString(strings.ReplaceAll(message, " ", ""))
@@ -137,7 +137,7 @@ func TestDecodeDNS(t *testing.T) {
 	}
 }
 
-// TestDecodeDNSDatagram has what a DNS message can be wrapped in.
+// TestDecodeDNSDatagram tests which packets can contain a DNS message.
 func TestDecodeDNSDatagram(t *testing.T) {
 	const query = " dns=ANY,example.com,edns:4096"
 	for _, test := range []struct{ line, want string }{
@@ -176,7 +176,7 @@ func TestDecodeDNSDatagram(t *testing.T) {
 	}
 }
 
-// TestQueryName has names whose bytes must not be mistaken for each other.
+// TestQueryName checks the text of names with special bytes, which Name must escape so that different names have different texts.
 func TestQueryName(t *testing.T) {
 	for _, test := range []struct{ name, want string }{
 		{"00", ""},
@@ -201,7 +201,7 @@ func TestQueryName(t *testing.T) {
 	}
 }
 
-// TestQueryCookie has OPT records with options, and what of them is a cookie.
+// TestQueryCookie tests OPT records with options, and the cookie that Decode finds in them.
 func TestQueryCookie(t *testing.T) {
 	const client, server = "0102030405060708", "1112131415161718"
 	for _, test := range []struct{ options, want string }{

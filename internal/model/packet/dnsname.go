@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// nameText writes a name that ends within wire, its labels separated by dots, without the dot at the end; the root is "".
-// Bytes that are not printable, and dots and backslashes inside of labels, are written \DDD in decimal (RFC 1035, 5.1),
-// so no two names are written alike, and a dot always stands between labels.
+// nameText returns a name in wire format as text, with dots between labels, and without the dot at the end. The root is "". The name must end within
+// wire. Bytes that are not printable, and dots and backslashes within labels, become \DDD in decimal (RFC 1035, 5.1). So two different names never
+// have the same text, and every dot separates two labels.
 func nameText(wire []byte) string {
 	var b []byte
 	for at := 0; wire[at] != 0; at += 1 + int(wire[at]) {
@@ -28,8 +28,8 @@ func nameText(wire []byte) string {
 	return string(b)
 }
 
-// DNSNameText writes a name as it stands at the start of a message's bytes, in lower case: as nameText does, but of a name that does not end within them the whole
-// labels, with an ellipsis behind them.
+// DNSNameText returns the name at the start of wire as text, in lower case, in the form of nameText. If the name does not end within wire, it returns
+// the complete labels, followed by an ellipsis.
 func DNSNameText(wire []byte) string {
 	for at := 0; at < len(wire); at += 1 + int(wire[at]) {
 		if wire[at] == 0 {
@@ -42,7 +42,7 @@ func DNSNameText(wire []byte) string {
 	return ""
 }
 
-// parseName reads what nameText writes, with a dot at the end or without.
+// parseName parses a name in the form of nameText. The text may have a dot at the end.
 func parseName(text string) (wire []byte, err error) {
 	if text = strings.TrimSuffix(text, "."); text == "" {
 		return []byte{0}, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// miekgQuery packs a random query with another implementation.
+// miekgQuery packs a random query with an independent implementation.
 func miekgQuery(t *testing.T, r *rand.Rand) (m *dns.Msg, packed []byte) {
 	t.Helper()
 	m = new(dns.Msg)
@@ -43,7 +43,7 @@ func randomBytes(r *rand.Rand, n int) []byte {
 	return b
 }
 
-// miekgName is a name of any bytes, in the presentation form of RFC 1035.
+// miekgName returns a name of random bytes, in the presentation format of RFC 1035.
 func miekgName(r *rand.Rand) string {
 	var wire []byte
 	for range r.IntN(6) {
@@ -64,7 +64,7 @@ func miekgName(r *rand.Rand) string {
 	return name
 }
 
-// lowerWire packs a name, and makes its letters small.
+// lowerWire packs a name in lower case.
 func lowerWire(t *testing.T, name string) []byte {
 	t.Helper()
 	b := make([]byte, 256)
@@ -87,7 +87,7 @@ func decodeDNS(message []byte) Packet {
 	return Decode(s.Frame())
 }
 
-// TestDecodeAgainstMiekg compares what is read of random queries with what another implementation put into them.
+// TestDecodeAgainstMiekg compares the decoded fields of random queries with the values that an independent implementation packed.
 func TestDecodeAgainstMiekg(t *testing.T) {
 	r := seeded(t)
 	for range 20_000 {
@@ -129,8 +129,8 @@ func compareQuery(t *testing.T, m *dns.Msg, q Query) {
 	}
 }
 
-// TestDecodeBrokenAgainstMiekg breaks queries. What still is a query is one to the other implementation as well, with the
-// same question; and a message that it would pack in just that way is one.
+// TestDecodeBrokenAgainstMiekg damages queries. If Decode still finds a query, the other implementation must find the same question. If the other
+// implementation would pack a message in exactly that form, Decode must find a query.
 func TestDecodeBrokenAgainstMiekg(t *testing.T) {
 	r := seeded(t)
 	count := map[string]int{}
@@ -170,7 +170,7 @@ func isPlainQuery(m *dns.Msg, packed []byte) bool {
 		(m.Question[0].Qclass == dns.ClassINET || m.Question[0].Qclass == dns.ClassANY)
 }
 
-// TestSpecDNSAgainstMiekg has messages that the notation builds read by another implementation.
+// TestSpecDNSAgainstMiekg decodes messages that Parse builds with an independent implementation.
 func TestSpecDNSAgainstMiekg(t *testing.T) {
 	const line = "udp 10.0.0.1:1 > 10.0.0.2:53 dns=MX,a\\046b.Example.com,id:7,edns:4096,do,cookie:0102030405060708,class:255"
 	m := new(dns.Msg)
@@ -188,7 +188,7 @@ func TestSpecDNSAgainstMiekg(t *testing.T) {
 	}
 }
 
-// TestDNSTypes compares the mnemonics.
+// TestDNSTypes compares the mnemonics of DNS types with those of an independent implementation.
 func TestDNSTypes(t *testing.T) {
 	for n, name := range dns.TypeToString {
 		if n == dns.TypeNone || n == dns.TypeReserved || n == dns.TypeNXNAME {

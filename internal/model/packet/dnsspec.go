@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// dnsSpec is a DNS message with one question, as the option dns= describes it.
+// dnsSpec is a DNS message with one question, as described by the option dns=.
 type dnsSpec struct {
-	name                      []byte // as it stands in the packet
+	name                      []byte // in wire format
 	kind, class, id           uint16
 	opcode                    uint16
-	response, edns, signature bool   // signature: the sender wants DNSSEC records, the flag DO
-	size                      uint16 // of the largest response, with edns
+	response, edns, signature bool   // signature: the flag DO is set, so the sender wants DNSSEC records
+	size                      uint16 // with edns, the largest response in bytes that the sender accepts
 	cookie                    []byte
 }
 
 const (
-	usualUDPSize = 1232 // bytes: what fits everywhere without fragments (DNS flag day 2020)
+	usualUDPSize = 1232 // bytes: a size that fits on every path without fragments (DNS flag day 2020)
 	maxOpcode    = 15
 )
 
-// append appends the message.
+// append appends the message to b.
 func (d *dnsSpec) append(b []byte) []byte {
 	flags := d.opcode<<dnsOpcodeShift | dnsRD
 	if d.response {
@@ -45,8 +45,8 @@ func (d *dnsSpec) append(b []byte) []byte {
 	return b
 }
 
-// appendOPT appends the OPT record: the root's name, the type, the size, extended response code, version and flags, the
-// length of the options, and the only option.
+// appendOPT appends the OPT record to b: the name of the root, the type, the size, the extended response code, version and flags, the length of the
+// options, and the cookie if there is one.
 func (d *dnsSpec) appendOPT(b []byte) []byte {
 	var flags, data uint16
 	if d.signature {
@@ -101,7 +101,7 @@ func (d *dnsSpec) parseQuestion(kind, name string) (err error) {
 
 var errOnePayload = errors.New("want payload or dns, not both")
 
-// parseItem reads one of the words that follow the question.
+// parseItem parses one of the words after the question.
 func (d *dnsSpec) parseItem(item string) (err error) {
 	name, value, _ := strings.Cut(item, ":")
 	switch name {
@@ -136,7 +136,7 @@ func (d *dnsSpec) parseItem(item string) (err error) {
 	return nil
 }
 
-// withOPT gives the message an OPT record, if it has none yet.
+// withOPT adds an OPT record to the message if it has none yet.
 func (d *dnsSpec) withOPT() {
 	if !d.edns {
 		d.edns, d.size = true, usualUDPSize
@@ -155,10 +155,10 @@ func (s *Spec) formatDNS() (string, bool) {
 	return s.dns.String(), true
 }
 
-// specName writes what the notation has other uses for like the bytes that are not printable.
+// specName escapes characters of names that have another meaning in the notation. It uses the same escapes as nameText.
 var specName = strings.NewReplacer(",", `\044`, `"`, `\034`)
 
-// String writes the message as parseDNS reads it.
+// String returns the message in the notation that parseDNS parses.
 func (d *dnsSpec) String() string {
 	words := []string{DNSTypeText(d.kind), specName.Replace(nameText(d.name))}
 	if words[1] == "" {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// DNSTypes are the mnemonics of record and query types (IANA, Domain Name System Parameters, in 2025), and their numbers.
+// DNSTypes maps the mnemonics of record and query types to their numbers (IANA, Domain Name System Parameters, in 2025).
 var DNSTypes = map[string]uint32{
 	"A": 1, "NS": 2, "MD": 3, "MF": 4, "CNAME": 5, "SOA": 6, "MB": 7, "MG": 8, "MR": 9, "NULL": 10, "WKS": 11,
 	"PTR": 12, "HINFO": 13, "MINFO": 14, "MX": 15, "TXT": 16, "RP": 17, "AFSDB": 18, "X25": 19, "ISDN": 20, "RT": 21,
@@ -29,7 +29,7 @@ var dnsTypeNames = func() map[uint32]string {
 	return names
 }()
 
-// ParseDNSType reads a type by its mnemonic, in either case, or its number, which may stand behind TYPE (RFC 3597).
+// ParseDNSType parses a DNS type: a mnemonic in upper or lower case, a number, or TYPE and a number (RFC 3597).
 func ParseDNSType(text string) (uint16, error) {
 	name := strings.ToUpper(text)
 	if n, known := DNSTypes[name]; known {
@@ -42,7 +42,7 @@ func ParseDNSType(text string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// DNSTypeText is the mnemonic of a type, or its number.
+// DNSTypeText returns the mnemonic of a type, or its number if it has no mnemonic.
 func DNSTypeText(n uint16) string {
 	if name, known := dnsTypeNames[uint32(n)]; known {
 		return name

@@ -1,6 +1,6 @@
-// Package packet says what Floodwall sees in a frame: the fields that rules test and the checks that the frame fails.
-// Decode is the reference that the C parser in bpf/ is tested against; Parse and Frame build frames for tests and for
-// explain from one line of text. It sends and receives nothing.
+// Package packet defines how Floodwall parses a frame: the fields that rules test, and the checks that the frame fails.
+// Decode is the reference for the tests of the C parser in bpf/. Parse and Frame build frames from one line of text,
+// for tests and for explain. The package sends and receives no packets.
 //
 //	p := packet.Decode(frame)
 //	port := p.Value[packet.DPort]

@@ -2,9 +2,9 @@ package packet
 
 import "fmt"
 
-// Field names one property of a packet that a rule can test. Every field has a small integer domain, [0, Size), in
-// which the properties a packet does not have (the port of an ICMP message) are values of their own; so "not this
-// value" needs no special case, in Eval, in generated code or in tables.
+// Field is a property of a packet that a rule can test. Every field has a small integer domain, [0, Size). If a packet lacks the property, the field
+// has a special value: for example, an ICMP message has no port. So the test "not this value" needs no special case in Eval, in generated code or in
+// tables.
 type Field uint8
 
 // The fields that are read from the frame. The order is that of the members of struct packet in bpf/packet.h, which a
@@ -12,32 +12,32 @@ type Field uint8
 const (
 	Proto    Field = iota // IPv4 protocol, or the IPv6 next header after the extension headers that were read
 	DPort                 // destination port: TCP n, UDP PortUDP+n, else PortNone
-	SPort                 // source port, coded like DPort
+	SPort                 // source port, encoded like DPort
 	Family                // FamilyIPv4 or FamilyIPv6
 	Flags                 // the TCP flags byte, or FlagsNone
-	ICMP                  // type<<8 | code; ICMPv6 adds ICMPv6; else ICMPNone
+	ICMP                  // type<<8 | code; for ICMPv6, the constant ICMPv6 is added; else ICMPNone
 	Length                // IP length in bytes, header included (IPv4 total length; IPv6 payload length + 40)
 	TTL                   // IPv4 time to live, IPv6 hop limit
 	DSCP                  // differentiated services code point, RFC 2474
 	Fragment              // FragmentNone, FragmentFirst or FragmentLater
 	VLAN                  // VLAN identifier of the outermost tag in the frame, or VLANNone
-	DNS                   // the type a DNS query in UDP asks for, DNSResponse, DNSOther, DNSMalformed or DNSNone
-	Verified              // 1 when the sender of a DNS query is known to be who it says, else 0
-	MSS                   // the size in the first MSS option of a TCP segment with SYN, MSSMissing or MSSNone
+	DNS                   // the type in a DNS query over UDP, DNSResponse, DNSOther, DNSMalformed or DNSNone
+	Verified              // 1 if the sender of a DNS query has proved its address, else 0
+	MSS                   // the value of the first MSS option of a TCP segment with SYN, MSSMissing or MSSNone
 	NumFields
 )
 
-// State is the field that no frame carries: what connection tracking knows of the packet (conntrack's ctinfo, as `ct
-// state` of nft and `-m conntrack --ctstate` test it). A packet always has one of the states.
+// State is the only field that is not in the frame. It is the packet's state in connection tracking (conntrack's ctinfo). `ct state` of nft and `-m
+// conntrack --ctstate` test the same state. Every packet has one of the states.
 const State = NumFields
 
-// NumKeys is the number of all fields.
+// NumKeys is the number of all fields, including State.
 const NumKeys = State + 1
 
-// Values with a meaning of their own.
+// Special values of the fields.
 const (
 	PortUDP  = 1 << 16 // added to a UDP port
-	PortNone = 2 << 16 // no port: neither TCP nor UDP, a later fragment, or a header cut short
+	PortNone = 2 << 16 // no port: the packet is neither TCP nor UDP, is a later fragment, or has a truncated header
 
 	FamilyIPv4 = 0
 	FamilyIPv6 = 1
@@ -48,23 +48,23 @@ const (
 	ICMPNone = 2 << 16
 
 	FragmentNone  = 0 // a whole packet, or an atomic fragment (RFC 6946)
-	FragmentFirst = 1 // offset 0, more to come
-	FragmentLater = 2 // offset above 0: carries no L4 header
+	FragmentFirst = 1 // offset 0, and more fragments follow
+	FragmentLater = 2 // offset above 0: the fragment has no L4 header
 
 	VLANNone = 4096
 
-	DNSResponse  = 65536 // says that it is a response
-	DNSOther     = 65537 // well-formed as far as it was read, but no standard query of class IN or ANY
-	DNSMalformed = 65538 // no DNS message, or one that breaks RFC 1035
-	DNSNone      = 65539 // no UDP datagram, or a later fragment
+	DNSResponse  = 65536 // a message with the flag QR: a response
+	DNSOther     = 65537 // no error was found, but the message is not a standard query of class IN or ANY
+	DNSMalformed = 65538 // not a DNS message, or a message that violates RFC 1035
+	DNSNone      = 65539 // not a UDP datagram, or a later fragment
 
-	MSSMissing = 65536 // a segment with SYN that has no such option
-	MSSNone    = 65537 // no segment with SYN
+	MSSMissing = 65536 // a segment with SYN that has no MSS option
+	MSSNone    = 65537 // not a segment with SYN
 
-	StateNew         = 0 // the first packet of a flow that conntrack does not know yet
-	StateEstablished = 1 // of a flow that has seen packets, in either direction
-	StateRelated     = 2 // begins a flow that another announced, or an ICMP error about one
-	StateInvalid     = 3 // of no flow, and cannot begin one
+	StateNew         = 0 // the first packet of a flow that conntrack has not seen before
+	StateEstablished = 1 // of a flow that conntrack has seen packets of, in either direction
+	StateRelated     = 2 // begins a flow that another flow has announced, or is an ICMP error about a flow
+	StateInvalid     = 3 // belongs to no flow, and cannot begin a flow
 	StateUntracked   = 4 // exempt from tracking
 )
 
@@ -89,10 +89,10 @@ var fields = [NumKeys]struct {
 	State:    {"state", StateUntracked + 1},
 }
 
-// Size is the number of values of f: a packet's value is below it.
+// Size returns the number of values of f. Every value is less than it.
 func (f Field) Size() uint32 { return fields[f].size }
 
-// String is the policy's key for f.
+// String returns the policy's key for f.
 func (f Field) String() string {
 	if f >= NumKeys {
 		return fmt.Sprintf("field(%d)", uint8(f))

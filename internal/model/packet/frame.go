@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// The Ethernet addresses of the frames that are built: locally administered ones.
+// The Ethernet addresses of generated frames. They are locally administered addresses.
 var (
 	defaultSource = [6]byte{2, 0, 0, 0, 0, 1}
 	destination   = [6]byte{2, 0, 0, 0, 0, 2}
 )
 
-// Destination is the Ethernet address that all frames are for.
+// Destination returns the Ethernet destination address of all generated frames.
 func Destination() net.HardwareAddr { return slices.Clone(destination[:]) }
 
-// Frame is the Ethernet frame that s describes, without frame check sequence or padding to the minimal frame size.
+// Frame returns the Ethernet frame that s describes, without the frame check sequence, and without padding to the minimum frame size.
 func (s Spec) Frame() []byte { return s.AppendFrame(make([]byte, 0, 128)) }
 
 // AppendFrame appends the frame to b.
@@ -33,7 +33,7 @@ func (s Spec) AppendFrame(b []byte) []byte {
 	return b
 }
 
-// linkHeader is the size in bytes of what stands before the IP header.
+// linkHeader returns the number of bytes before the IP header.
 func (s *Spec) linkHeader() int { return etherHeader + vlanTag*len(s.vlans) }
 
 func (s *Spec) appendEthernet(b []byte) []byte {
@@ -60,7 +60,7 @@ func (s *Spec) etherType() uint16 {
 	return etherIPv6
 }
 
-// appendARP appends a request (RFC 826) for the destination's Ethernet address.
+// appendARP appends an ARP request (RFC 826) that asks for the destination's Ethernet address.
 func (s *Spec) appendARP(b []byte) []byte {
 	b = append(b, 0, 1, etherIPv4>>8, etherIPv4&0xff, 6, 4, 0, 1)
 	b = append(b, s.sourceMAC[:]...)
@@ -73,7 +73,7 @@ func (s *Spec) appendARP(b []byte) []byte {
 	return append(b, dst[:]...)
 }
 
-// appendPacket appends the headers and the payload, and then fills in the lengths and the checksums.
+// appendPacket appends the headers and the payload. Then it sets the lengths and the checksums.
 func (s *Spec) appendPacket(b []byte) []byte {
 	ip := len(b)
 	if s.src.Is4() {
@@ -96,7 +96,7 @@ func (s *Spec) appendPacket(b []byte) []byte {
 	return b
 }
 
-// putLengths fills in the length fields of the packet, of which l4 is the end.
+// putLengths sets the length fields of the packet. l4 is the part of the packet after the IP headers.
 func (s *Spec) putLengths(packet, l4 []byte) {
 	total := s.get(numTotLen, uint32(len(packet)))
 	if s.src.Is4() {
@@ -109,7 +109,7 @@ func (s *Spec) putLengths(packet, l4 []byte) {
 	}
 }
 
-// putIPv4Checksum fills in the checksum over as many bytes as the header says it has.
+// putIPv4Checksum sets the checksum of the IPv4 header. It covers as many bytes as the header length field states.
 func (s *Spec) putIPv4Checksum(packet []byte) {
 	if !s.src.Is4() {
 		return
@@ -122,7 +122,7 @@ func (s *Spec) putIPv4Checksum(packet []byte) {
 	binary.BigEndian.PutUint16(packet[10:], sum)
 }
 
-// wrong is a checksum that is not sum, nor 0.
+// wrong returns a wrong checksum: neither sum nor 0.
 func wrong(sum uint16) uint16 {
 	if sum == 1 {
 		return 2
@@ -130,7 +130,7 @@ func wrong(sum uint16) uint16 {
 	return sum ^ 1
 }
 
-// pad appends zero bytes until what follows start is a multiple of unit long.
+// pad appends zero bytes until the length of the part after start is a multiple of unit.
 func pad(b []byte, start, unit int) []byte {
 	for (len(b)-start)%unit != 0 {
 		b = append(b, 0)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzDecode holds whatever comes out of Decode against what the types promise.
+// FuzzDecode checks that any result of Decode has the properties that the types document.
 func FuzzDecode(f *testing.F) {
 	for _, test := range decodeTests {
 		f.Add(mustParse(f, test.line).Frame())
@@ -48,7 +48,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// checkPayload checks that L4 is a part of the frame, that Payload ends it, and which packets have them.
+// checkPayload checks that L4 is a part of the frame, that Payload is at the end of L4, and which packets have them.
 func checkPayload(t *testing.T, frame []byte, p Packet) {
 	if !bytes.Contains(frame, p.L4) || !bytes.HasSuffix(p.L4, p.Payload) {
 		t.Errorf("L4 %x, payload %x", p.L4, p.Payload)
@@ -61,7 +61,7 @@ func checkPayload(t *testing.T, frame []byte, p Packet) {
 	}
 }
 
-// leastHeader is the size of the shortest L4 header of the packet's protocol, as far as that was read.
+// leastHeader returns the size in bytes of the shortest L4 header of the packet's protocol. It is 0 if Decode parses no such header.
 func leastHeader(p Packet) int {
 	switch {
 	case p.Value[Flags] != FlagsNone:
@@ -76,7 +76,7 @@ func leastHeader(p Packet) int {
 
 func isUDP(p Packet) bool { return p.Value[DPort] >= PortUDP && p.Value[DPort] < PortNone }
 
-// checkQuery checks that only UDP has a DNS message, and that a name can be written and read.
+// checkQuery checks that only UDP packets have a DNS message, and that a name is the same after it was written and parsed.
 func checkQuery(t *testing.T, p Packet) {
 	if isUDP(p) != (p.Value[DNS] != DNSNone) {
 		t.Errorf("port %d, DNS %d", p.Value[DPort], p.Value[DNS])
@@ -94,7 +94,7 @@ func checkQuery(t *testing.T, p Packet) {
 	}
 }
 
-// FuzzParse checks that what String writes is read as the same packet.
+// FuzzParse checks that Parse converts the text of String to the same packet.
 func FuzzParse(f *testing.F) {
 	for _, test := range canonical {
 		f.Add(test.line)

@@ -7,7 +7,7 @@ const (
 	defaultWindow = 65535
 )
 
-// appendIPv4 appends an IPv4 header with its options, length and checksum still 0.
+// appendIPv4 appends an IPv4 header with its options. The length and the checksum are still 0.
 func (s *Spec) appendIPv4(b []byte) []byte {
 	start := len(b)
 	b = append(b, 0, byte(s.get(numDSCP, 0)<<2), 0, 0, 0, 1)
@@ -31,7 +31,7 @@ func (s *Spec) ipv4Fragment() uint16 {
 	return field
 }
 
-// ttl is the TTL: 64, or what the receiver of a neighbor discovery message insists on.
+// ttl returns the TTL: the given one, 255 for neighbor discovery, because receivers require that, or else 64.
 func (s *Spec) ttl() byte {
 	if s.proto == ProtoICMPv6 && s.layer == layerICMP && isDiscovery(s.icmpType()) {
 		return byte(s.get(numTTL, onLinkHops))
@@ -39,7 +39,7 @@ func (s *Spec) ttl() byte {
 	return byte(s.get(numTTL, defaultTTL))
 }
 
-// appendIPv6 appends an IPv6 header, its length still 0, and the extension headers.
+// appendIPv6 appends an IPv6 header, with a length of 0 that is set later, and the extension headers.
 func (s *Spec) appendIPv6(b []byte) []byte {
 	class := byte(s.get(numDSCP, 0) << 2)
 	next, chain := extensionChain(s.extensions(), s.proto)
@@ -57,7 +57,7 @@ func (s *Spec) appendIPv6(b []byte) []byte {
 	return b
 }
 
-// extensionKind is an extension header that a line can name. Its first byte, the next header, is filled in.
+// extensionKind is a kind of extension header that a line can name. The first byte of body, the next header, is set later.
 type extensionKind struct {
 	name  string
 	proto uint8
@@ -69,14 +69,14 @@ const fragmentKind = 0
 
 var extensionKinds = []extensionKind{
 	fragmentKind: {"frag", protoFragment, []byte{0, 0, 0, 0, 0, 0, 0, 1}},
-	{"hbh", protoHopByHop, []byte{0, 0, 1, 4, 0, 0, 0, 0}}, // with a PadN option
+	{"hbh", protoHopByHop, []byte{0, 0, 1, 4, 0, 0, 0, 0}}, // contains a PadN option
 	{"dst", protoDstOpts, []byte{0, 0, 1, 4, 0, 0, 0, 0}},
 	{"rh0", protoRouting, []byte{0, 0, routingType0, 0, 0, 0, 0, 0}},
-	{"rh2", protoRouting, append([]byte{0, 2, 2, 1}, make([]byte, 20)...)}, // of Mobile IPv6, RFC 6275
-	{"ah", protoAH, append([]byte{0, 4}, make([]byte, 22)...)},             // with a 96 bit check value
+	{"rh2", protoRouting, append([]byte{0, 2, 2, 1}, make([]byte, 20)...)}, // the header of Mobile IPv6 (RFC 6275)
+	{"ah", protoAH, append([]byte{0, 4}, make([]byte, 22)...)},             // contains a 96-bit integrity check value
 }
 
-// extensions are the extension headers of s: those given, and a fragment header when s is a fragment.
+// extensions returns the extension headers of s. If s is a fragment and has no fragment header, a fragment header is added.
 func (s *Spec) extensions() []int {
 	for _, i := range s.ext {
 		if i == fragmentKind {
@@ -89,7 +89,7 @@ func (s *Spec) extensions() []int {
 	return s.ext
 }
 
-// extensionChain looks up the headers, and finds the type of the first.
+// extensionChain returns the kinds of the headers at the given indices, and the type of the first header. If there is none, the type is proto.
 func extensionChain(indices []int, proto uint8) (next uint8, chain []extensionKind) {
 	for _, i := range indices {
 		chain = append(chain, extensionKinds[i])
@@ -97,7 +97,7 @@ func extensionChain(indices []int, proto uint8) (next uint8, chain []extensionKi
 	return nextHeader(chain, 0, proto), chain
 }
 
-// nextHeader is the type of header i of chain, or of the L4 header after it.
+// nextHeader returns the type of header i of the chain. After the last one it returns proto, the type of the L4 header.
 func nextHeader(chain []extensionKind, i int, proto uint8) uint8 {
 	if i < len(chain) {
 		return chain[i].proto

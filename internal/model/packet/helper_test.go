@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// seeded returns a source of random numbers whose seed a failing test has printed; FLOODWALL_SEED repeats it.
+// seeded returns a source of random numbers. A failing test prints its seed. FLOODWALL_SEED repeats the test with that seed.
 func seeded(t testing.TB) *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("FLOODWALL_SEED"); text != "" {
@@ -46,7 +46,7 @@ func failures(s CheckSet) string {
 	return strings.Join(names, " ")
 }
 
-// show writes a value as the tests do.
+// show returns a value in the notation of the tests.
 func show(f Field, v uint32) string {
 	switch {
 	case (f == DPort || f == SPort) && v == PortNone, f == ICMP && v == ICMPNone, f == Flags && v == FlagsNone,

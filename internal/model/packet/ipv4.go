@@ -11,7 +11,8 @@ const (
 	ipv4DF         = 0x4000 // do not fragment
 	ipv4OffsetMask = 0x1fff // of the fragment field, in units of 8 bytes
 
-	// minTCPBefore is how much of a TCP segment a later fragment must leave to the first one: the header (RFC 3128).
+	// minTCPBefore is the smallest allowed offset in bytes of a later fragment of a TCP segment. The first fragment then contains the TCP header (RFC
+	// 3128).
 	minTCPBefore = 20
 )
 
@@ -24,8 +25,8 @@ const (
 	optRouterAlert = 148
 )
 
-// ipv4 reads an IPv4 header (RFC 791). hasL4 is false when no L4 header follows: in a later fragment, or when the IP
-// header itself cannot be read, which Kind then says.
+// ipv4 parses an IPv4 header (RFC 791). hasL4 is false if no L4 header follows. That is so in a later fragment, or if the IP header cannot be read.
+// In the second case Kind is Malformed.
 func (p *Packet) ipv4(b []byte) (rest []byte, hasL4 bool) {
 	header, ok := p.ipv4Bounds(b)
 	if !ok {
@@ -50,7 +51,7 @@ func (p *Packet) ipv4(b []byte) (rest []byte, hasL4 bool) {
 	return rest, p.Value[Fragment] != FragmentLater
 }
 
-// ipv4Bounds returns the header with its options, when it is all there and does not contradict itself.
+// ipv4Bounds returns the header with its options. ok is false if the header is not complete or its lengths contradict each other.
 func (p *Packet) ipv4Bounds(b []byte) (header []byte, ok bool) {
 	if len(b) < ipv4Header {
 		p.malformed(Truncated)
@@ -72,8 +73,7 @@ func (p *Packet) ipv4Bounds(b []byte) (header []byte, ok bool) {
 	return b[:ihl], true
 }
 
-// ipv4Options reads the options. One whose length does not fit ends the loop and is nothing but an ip-options failure,
-// whatever its type.
+// ipv4Options parses the options. An option with an invalid length ends the loop. It only fails the check ip-options, regardless of its type.
 func (p *Packet) ipv4Options(b []byte) {
 	for len(b) > 0 && b[0] != optEnd {
 		if b[0] == optNop {
@@ -96,8 +96,8 @@ func (p *Packet) ipv4Options(b []byte) {
 	}
 }
 
-// optionLength reads the length byte of the IPv4 or TCP option at the start of b, which counts the type and itself. It
-// reports false when there is none, or when it does not fit.
+// optionLength returns the length byte of the IPv4 or TCP option at the start of b. The length includes the bytes of the type and of the length. ok
+// is false if there is no length byte, or if the length is invalid.
 func optionLength(b []byte) (n int, ok bool) {
 	if len(b) < 2 || b[1] < 2 || int(b[1]) > len(b) {
 		return 0, false
@@ -105,14 +105,14 @@ func optionLength(b []byte) (n int, ok bool) {
 	return int(b[1]), true
 }
 
-// ipv4Fragment reads the header's fragment field.
+// ipv4Fragment parses the header's fragment field.
 func (p *Packet) ipv4Fragment(field uint16, total int) {
 	offset := int(field&ipv4OffsetMask) * 8
 	p.fragment(offset, field&ipv4MF != 0, total)
 }
 
-// fragment records where in its datagram a fragment stands. size is what its header counts, in bytes, from which the
-// place of its end follows.
+// fragment records the position of a fragment within its datagram. size is the length in bytes that the header states. The end of the fragment is
+// computed from it.
 func (p *Packet) fragment(offset int, more bool, size int) {
 	switch {
 	case offset > 0:
@@ -127,8 +127,8 @@ func (p *Packet) fragment(offset int, more bool, size int) {
 	p.failIf(offset+size > maxLength, FragmentOverflow)
 }
 
-// checksum is the Internet checksum of b (RFC 1071), to which sum, that of a pseudo header, is added. Over bytes that
-// contain their checksum it is 0 when they are whole.
+// checksum returns the Internet checksum of b (RFC 1071). sum is the sum of a pseudo header, which is included. If b contains its own checksum and is
+// intact, the result is 0.
 func checksum(b []byte, sum uint32) uint16 {
 	for ; len(b) >= 2; b = b[2:] {
 		sum += uint32(binary.BigEndian.Uint16(b))

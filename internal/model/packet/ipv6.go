@@ -8,14 +8,14 @@ import (
 const (
 	ipv6Header     = 40 // bytes
 	extHeader      = 8  // bytes: the shortest extension header, and the size of a fragment header
-	maxExtHeaders  = 6  // as many as are read; the kernel's BPF verifier wants a bound
+	maxExtHeaders  = 6  // the largest number of headers that are read; the kernel's BPF verifier requires a bound
 	routingType0   = 0  // the routing header that RFC 5095 forbids
 	ipv6MF         = 1  // more fragments, in the fragment header's second 16 bits
-	ipv6OffsetBits = 3  // below the offset in that field
+	ipv6OffsetBits = 3  // number of bits below the offset in that field
 )
 
-// ipv6 reads an IPv6 header and its extension headers (RFC 8200). hasL4 is false when no L4 header follows, or none
-// that could be found, or when the IP header itself cannot be read, which Kind then says.
+// ipv6 parses an IPv6 header and its extension headers (RFC 8200). hasL4 is false if no L4 header follows, if the end of the extension headers was
+// not found, or if the IP header cannot be read. In the last case Kind is Malformed.
 func (p *Packet) ipv6(b []byte) (rest []byte, hasL4 bool) {
 	if len(b) < ipv6Header {
 		p.malformed(Truncated)
@@ -41,17 +41,17 @@ func (p *Packet) ipv6(b []byte) (rest []byte, hasL4 bool) {
 	return c.rest, hasL4
 }
 
-// chain is a place in a chain of extension headers.
+// chain is a position in a chain of extension headers.
 type chain struct {
-	next     byte   // the type of the header that comes
-	rest     []byte // what follows the headers that were read, to the end of the packet or of the frame
-	missing  int    // bytes that the IP header counts and the frame lacks
+	next     byte   // the type of the next header
+	rest     []byte // the bytes after the headers that were read, up to the end of the packet or of the frame
+	missing  int    // bytes that the IP header counts but the frame does not contain
 	count    int    // headers so far
-	fragment bool   // a fragment header was among them
+	fragment bool   // one of the headers was a fragment header
 }
 
-// extensions follows the chain to the L4 header, and reports whether there is one to read. Proto is the type of the
-// header at which it stopped.
+// extensions reads the extension headers up to the L4 header. hasL4 reports whether an L4 header follows. Proto becomes the type of the header at
+// which the search ended.
 func (p *Packet) extensions(c *chain) (hasL4 bool) {
 	for ; isExtension(c.next); c.count++ {
 		p.Value[Proto] = uint32(c.next)
@@ -67,8 +67,8 @@ func (p *Packet) extensions(c *chain) (hasL4 bool) {
 	return true
 }
 
-// isExtension reports whether a header is read here. AH (RFC 4302) is not, as in IPv4: what is behind it is for IPsec to
-// check, and netfilter stops there too (net/ipv6/exthdrs_core.c, IP6_FH_F_AUTH).
+// isExtension reports whether extension skips a header of this type. It does not skip AH (RFC 4302), as in IPv4. IPsec checks the data after an AH,
+// and netfilter also stops there (net/ipv6/exthdrs_core.c, IP6_FH_F_AUTH).
 func isExtension(next byte) bool {
 	switch next {
 	case protoHopByHop, protoRouting, protoFragment, protoDstOpts:
@@ -77,7 +77,7 @@ func isExtension(next byte) bool {
 	return false
 }
 
-// extension reads one extension header and steps over it. It reports false when nothing readable follows.
+// extension parses one extension header and moves c to the next header. It returns false if no readable header follows.
 func (p *Packet) extension(c *chain) bool {
 	if len(c.rest) < extHeader {
 		p.short()
@@ -105,7 +105,7 @@ func (p *Packet) extension(c *chain) bool {
 	return true
 }
 
-// extensionSize is the size in bytes of an extension header whose second byte is length.
+// extensionSize returns the size in bytes of an extension header whose second byte is length.
 func extensionSize(kind, length byte) int {
 	if kind == protoFragment {
 		return extHeader
@@ -113,7 +113,7 @@ func extensionSize(kind, length byte) int {
 	return (int(length) + 1) * 8
 }
 
-// ipv6Fragment reads the fragment header at the start of c.
+// ipv6Fragment parses the fragment header at the start of c.
 func (p *Packet) ipv6Fragment(c *chain) {
 	field := binary.BigEndian.Uint16(c.rest[2:])
 	offset, more := int(field>>ipv6OffsetBits)*8, field&ipv6MF != 0

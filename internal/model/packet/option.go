@@ -2,15 +2,15 @@ package packet
 
 import "strconv"
 
-// option is one key=value word of the notation, or one that stands without a value.
+// option is a word of the notation: key=value, or a word without a value.
 type option struct {
-	name   string // with its = if it has a value
+	name   string // includes the = if the option has a value
 	scope  scope
 	parse  func(s *Spec, value string) error
 	format func(s *Spec) (value string, given bool)
 }
 
-// scope says which packets can have an option.
+// scope defines which packets can have an option.
 type scope struct {
 	name string // for messages
 	has  func(s *Spec) bool
@@ -26,7 +26,7 @@ var (
 	onlyICMP = scope{"an icmp or icmpv6 packet", func(s *Spec) bool { return s.layer == layerICMP }}
 )
 
-// number is an option whose value is a number.
+// number is the index of an option whose value is a number.
 type number uint8
 
 const (
@@ -43,11 +43,11 @@ const (
 	numUDPLen               // the UDP length that the header states
 	numIHL                  // the IPv4 header length that the header states, in units of 4 bytes
 	numTotLen               // the IP length that the header states; for IPv6 that is 40 more than its field
-	numCut                  // bytes that are left of the frame
+	numCut                  // number of bytes to which the frame is cut
 	numNumbers
 )
 
-// options are all that can follow the addresses, in the order of String.
+// options are all options of the notation, in the order in which String writes them.
 var options = []option{
 	numeric("type", numType, 255, onlyICMP),
 	numeric("code", numCode, 255, onlyICMP),
@@ -76,7 +76,7 @@ var options = []option{
 	{"verified", onlyUDP, (*Spec).parseVerified, (*Spec).formatVerified},
 }
 
-// numeric is the option for n, a number up to most.
+// numeric returns the option for n. Its value is a number of at most most.
 func numeric(name string, n number, most uint32, has scope) option {
 	parse := func(s *Spec, value string) error {
 		v, err := parseNumber(value, most)

@@ -37,7 +37,7 @@ func TestDecodeAgainstGopacket(t *testing.T) {
 	}
 }
 
-// oracle compares one packet and counts what it could compare.
+// oracle compares packets, and counts the comparisons that were possible.
 type oracle struct {
 	t        *testing.T
 	line     string
@@ -60,7 +60,8 @@ func (o *oracle) addresses(src, dst []byte) {
 	}
 }
 
-// outer are the layers up to the L4 header: gopacket looks into tunnels, and finds all sorts of things in random bytes.
+// outer returns the layers up to the L4 header. It omits further layers, because gopacket also decodes tunnels, and finds arbitrary layers in random
+// bytes.
 func outer(p gopacket.Packet) []gopacket.Layer {
 	ips := 0
 	for i, l := range p.Layers() {
@@ -145,7 +146,7 @@ func (o *oracle) fragment(offset uint16, more bool) {
 	}
 }
 
-// transport compares the L4 header where gopacket reads one: it does not in fragments, nor behind AH.
+// transport compares the L4 header if gopacket decodes one. It does not do so in fragments, nor after AH.
 func (o *oracle) transport(p gopacket.Packet) {
 	if o.got.Failed.Has(ExtHeaders) || o.got.Value[Fragment] == FragmentLater {
 		o.equal(DPort, PortNone)
@@ -179,7 +180,7 @@ func (o *oracle) transport(p gopacket.Packet) {
 	}
 }
 
-// icmp compares an ICMP type and code; in packets of the other family they mean nothing.
+// icmp compares an ICMP type and code. In packets of the other family these have no meaning.
 func (o *oracle) icmp(want int, family uint32) {
 	o.t.Helper()
 	if o.got.Value[Family] != family {
@@ -188,7 +189,7 @@ func (o *oracle) icmp(want int, family uint32) {
 	o.equal(ICMP, want)
 }
 
-// checksums lets gopacket verify the checksums of the headers that Frame knows.
+// checksums verifies the checksums of the headers that Frame knows with gopacket.
 func (o *oracle) checksums(p gopacket.Packet) {
 	err, wrong := p.VerifyChecksums()
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestDecodePayload has for each shape of packet how many bytes L4 has, and its payload.
+// TestDecodePayload checks for each shape of packet the length of L4, and the payload.
 func TestDecodePayload(t *testing.T) {
 	const data = ` payload="data"`
 	for _, test := range []struct {
-		line, want string // bytes of L4, and the payload; "none" of each that is nil
+		line, want string // the length of L4, and the payload; "none" if it is nil
 	}{
 		{u4 + data, "12 data"},
 		{u6 + data + " ext=hbh,dst vlan=1,2", "12 data"},
@@ -47,7 +47,7 @@ func TestDecodePayload(t *testing.T) {
 		{"gre " + v6 + data + " frag=first", "4 data"},
 		{"gre " + v6 + data + " frag=later", "none none"},
 		{"esp " + v4, "0 "},
-		{"esp " + v6 + data + " ext=ah", "28 2|04" + strings.Repeat(" 00", 22) + "|data"}, // no header behind AH is read
+		{"esp " + v6 + data + " ext=ah", "28 2|04" + strings.Repeat(" 00", 22) + "|data"}, // Decode reads no header after AH
 		{"arp", "none none"},
 		{u4 + data + " cut=33", "none none"},
 	} {
@@ -69,7 +69,7 @@ func payloadWords(p Packet) string {
 	return l4 + " " + payload
 }
 
-// TestPayloadEndsWithPacket checks that what follows the packet in its frame is no part of it.
+// TestPayloadEndsWithPacket checks that bytes after the packet in its frame do not belong to the payload.
 func TestPayloadEndsWithPacket(t *testing.T) {
 	for _, line := range []string{u4, u6, t4 + " S", t6 + " .", "icmp " + v4, "gre " + v6} {
 		frame := mustParse(t, line+` payload="data"`).Frame()

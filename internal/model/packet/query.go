@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Query is the question of a DNS query (RFC 1035, 4.1.2), and what its OPT record says (RFC 6891).
+// Query is the question of a DNS query (RFC 1035, 4.1.2), and its OPT record (RFC 6891).
 type Query struct {
-	name []byte // as it stands in the packet
-	opt  []byte // the OPT record; nil when there is none
+	name []byte // in wire format
+	opt  []byte // nil if there is no OPT record
 }
 
-// Name is the name that is asked for, in lower case, its labels separated by dots, without the dot at the end; "" is the
-// root. Bytes that are not printable, and dots and backslashes inside of labels, are written \DDD in decimal (RFC 1035,
-// 5.1): no two names are written alike, and what stands behind a dot is a name above.
+// Name returns the name in the question, in lower case, with dots between labels, and without the dot at the end. The root is "". Bytes that are not
+// printable, and dots and backslashes within labels, become \DDD in decimal (RFC 1035, 5.1). So two different names never have the same text. The
+// text after each dot is a parent domain.
 func (q Query) Name() string {
 	if q.name == nil {
 		return ""
@@ -22,14 +22,14 @@ func (q Query) Name() string {
 	return strings.ToLower(nameText(q.name))
 }
 
-// Clone is a copy that does not stand in the packet. It has the name only.
+// Clone returns a copy of the query that does not share the memory of the packet. The copy has only the name.
 func (q Query) Clone() Query { return Query{name: bytes.Clone(q.name)} }
 
 // EDNS reports whether the query has an OPT record as its first additional record.
 func (q Query) EDNS() bool { return q.opt != nil }
 
-// UDPSize is the size in bytes of the largest response over UDP that the sender says it can take: that of the OPT
-// record, or 512 when there is none or it says less (RFC 6891, 6.2.3).
+// UDPSize returns the size in bytes of the largest response over UDP that the sender accepts. It is the size in the OPT record, or 512 if there is no
+// OPT record or it states less (RFC 6891, 6.2.3).
 func (q Query) UDPSize() uint16 {
 	if !q.EDNS() {
 		return minUDPSize
@@ -38,9 +38,9 @@ func (q Query) UDPSize() uint16 {
 }
 
 const (
-	minUDPSize = 512 // bytes of a DNS message that every client takes (RFC 1035, 2.3.4)
+	minUDPSize = 512 // bytes of a DNS message that every client accepts (RFC 1035, 2.3.4)
 
-	// dnsDO is where an OPT record has the flag for DNSSEC records: the first bit of the fourth byte on of its TTL.
+	// dnsDO is the flag for DNSSEC records in the lower 16 bits of an OPT record's TTL.
 	dnsDO = 0x8000
 )
 
@@ -51,15 +51,15 @@ const (
 	ednsOption    = 4  // bytes of an EDNS option before its data: code and length
 	ednsCookie    = 10 // code of the COOKIE option
 	clientCookie  = 8  // bytes (RFC 7873, 4)
-	leastCookies  = 16 // bytes of a client's cookie and the shortest server's
-	longestCookie = 40 // and with the longest
+	leastCookies  = 16 // bytes of a client cookie together with the shortest server cookie
+	longestCookie = 40 // bytes of a client cookie together with the longest server cookie
 
-	// maxEDNSOptions is how many options are looked at; the kernel's BPF verifier wants a bound.
+	// maxEDNSOptions is the number of options that are read. The kernel's BPF verifier requires a bound.
 	maxEDNSOptions = 8
 )
 
-// Cookie is the data of the first COOKIE option (RFC 7873): the client's cookie of 8 bytes, alone or with the server's of
-// 8 to 32 behind it. It is nil when none of the first 8 options is one, or when its length is none of these.
+// Cookie returns the data of the first COOKIE option (RFC 7873): the client cookie of 8 bytes, either alone or followed by a server cookie of 8 to 32
+// bytes. It returns nil if none of the first 8 options is a COOKIE option, or if the data has another length.
 func (q Query) Cookie() []byte {
 	if !q.EDNS() {
 		return nil

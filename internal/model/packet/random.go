@@ -7,21 +7,22 @@ import (
 	"net/netip"
 )
 
-// Hints are what a policy under test mentions, so that random packets meet its rules and their borders.
+// Hints has values that a policy under test mentions. Random packets use these values and their neighbors, so that they often match the policy's
+// rules.
 type Hints struct {
-	Addrs  []netip.Prefix      // addresses come from inside these, from their ends and from right beside them
-	Values [NumFields][]uint32 // values of the fields, coded as in Packet.Value; they and their neighbors are drawn
-	Names  []string            // as Query.Name writes them; DNS queries are for these, for names below, and for similar ones
-	Texts  [][]byte            // payloads have them somewhere, or most of them
+	Addrs  []netip.Prefix      // random addresses lie inside these prefixes, at their ends, and directly beside them
+	Values [NumFields][]uint32 // values of the fields, encoded as in Packet.Value; random fields have these values and their neighbors
+	Names  []string            // in the form of Query.Name; random DNS queries have these names, names below them, and similar names
+	Texts  [][]byte            // random payloads contain these texts, or parts of them
 }
 
-// maxRandom bounds the IP packets that Random makes, in bytes; longer ones only claim to be. BPF_PROG_TEST_RUN takes
-// no frame that does not fit into a page with its headroom.
+// maxRandom is the size in bytes of the largest IP packet that Random makes. A longer packet only has a header that states a larger length.
+// BPF_PROG_TEST_RUN accepts only frames that fit into a page together with their headroom.
 const maxRandom = 1500
 
-// Random makes a frame of at least 14 and at most about 1,600 bytes, of a kind that tests parsers and policies: both
-// families, VLAN tags, options, extension headers and fragments are frequent; a part has wrong lengths, is cut off
-// somewhere or has bits flipped. The same state of r gives the same frame.
+// Random returns a random frame of 14 to about 1,600 bytes. The frame is made for tests of parsers and policies: both families, VLAN tags, options,
+// extension headers and fragments are frequent. Some frames have wrong lengths, are truncated, or have flipped bits. The same state of r gives the
+// same frame.
 func Random(r *rand.Rand, hints Hints) []byte {
 	g := generator{r: r, hints: &hints}
 	if g.oneIn(50) {
@@ -30,8 +31,8 @@ func Random(r *rand.Rand, hints Hints) []byte {
 	return g.damage(g.randomSpec().Frame())
 }
 
-// RandomSpec makes a well-formed packet that the notation can express, of the kinds that Random makes, without wrong
-// lengths and wrong header values.
+// RandomSpec returns a random well-formed packet that the notation can express. It is like the packets of Random, but has no wrong lengths and no
+// wrong header values.
 func RandomSpec(r *rand.Rand, hints Hints) Spec {
 	g := generator{r: r, hints: &hints, wellFormed: true}
 	return g.randomSpec()
@@ -44,10 +45,10 @@ type generator struct {
 	spec       Spec
 }
 
-// oneIn is true once in n times.
+// oneIn returns true with the probability 1/n.
 func (g *generator) oneIn(n int) bool { return g.r.IntN(n) == 0 }
 
-// wrong is true once in n times, unless the packet shall be well-formed.
+// wrong returns true with the probability 1/n, but never if the packet must be well-formed.
 func (g *generator) wrong(n int) bool { return !g.wellFormed && g.oneIn(n) }
 
 func pick[T any](g *generator, list []T) T { return list[g.r.IntN(len(list))] }
@@ -60,7 +61,7 @@ func (g *generator) bytes(n int) []byte {
 	return b
 }
 
-// randomSpec draws all parts of a packet.
+// randomSpec chooses all parts of a packet at random.
 func (g *generator) randomSpec() Spec {
 	s := &g.spec
 	v4 := g.oneIn(2)
@@ -77,7 +78,7 @@ func (g *generator) randomSpec() Spec {
 	return *s
 }
 
-// link draws VLAN tags and the source address.
+// link chooses VLAN tags and the source address at random.
 func (g *generator) link() {
 	s := &g.spec
 	if n := len(g.hints.Values[VLAN]); n > 0 && g.oneIn(2) || g.oneIn(8) {
@@ -93,7 +94,7 @@ func (g *generator) link() {
 	}
 }
 
-// network draws what belongs to the IP header.
+// network chooses the fields of the IP header at random.
 func (g *generator) network(v4 bool) {
 	s := &g.spec
 	g.maybe(numTTL, TTL, 0, 1, 64, 255)
@@ -118,7 +119,7 @@ func (g *generator) network(v4 bool) {
 	}
 }
 
-// ipOptions draws IPv4 options: router alert, source routes, others, or noise.
+// ipOptions returns random IPv4 options: router alert, source routes, other options, or random bytes.
 func (g *generator) ipOptions() []byte {
 	if g.wrong(2) {
 		return g.bytes(1 + g.r.IntN(40))
@@ -129,7 +130,7 @@ func (g *generator) ipOptions() []byte {
 	})
 }
 
-// length draws the length of the packet, and what its header says of it.
+// length chooses the length of the packet, and the length that its header states.
 func (g *generator) length() {
 	if n := len(g.hints.Values[Length]); n > 0 && g.oneIn(2) || g.oneIn(6) {
 		want := g.value(Length, 46, 576, 1024, 1025, 1500)
@@ -144,21 +145,21 @@ func (g *generator) length() {
 	}
 }
 
-// maybe draws a value for f: often when the policy mentions the field, else seldom.
+// maybe sets n to a random value of the field f. It does so often if the policy mentions the field, and rarely otherwise.
 func (g *generator) maybe(n number, f Field, usual ...uint32) {
 	if len(g.hints.Values[f]) > 0 && g.oneIn(2) || g.oneIn(6) {
 		g.spec.put(n, g.value(f, usual...))
 	}
 }
 
-// value draws a value of f: one that the policy mentions or a neighbor, a usual one, or any.
+// value returns a random value of f: a value that the policy mentions, a neighbor of it, one of the values in usual, or any value.
 func (g *generator) value(f Field, usual ...uint32) uint32 {
 	hints := g.hints.Values[f]
 	switch n := g.r.IntN(8); {
 	case n < 6 && len(hints) > 0:
 		v := pick(g, hints)
 		if g.oneIn(4) {
-			v += g.r.Uint32N(3) - 1 // wraps below 0, and is taken for too large
+			v += g.r.Uint32N(3) - 1 // a value below 0 wraps around and counts as too large
 		}
 		return min(v, f.Size()-1)
 	case n < 7 && len(usual) > 0:
@@ -167,7 +168,7 @@ func (g *generator) value(f Field, usual ...uint32) uint32 {
 	return g.r.Uint32N(f.Size())
 }
 
-// notIP makes a frame of another protocol.
+// notIP returns a frame of another protocol than IP.
 func (g *generator) notIP() []byte {
 	if g.oneIn(2) {
 		return g.bytes(etherHeader + g.r.IntN(100))
@@ -175,7 +176,7 @@ func (g *generator) notIP() []byte {
 	return Spec{layer: layerARP, sourceMAC: defaultSource}.Frame()
 }
 
-// damage leaves most frames as they are, and cuts off, lengthens or distorts the others.
+// damage returns most frames unchanged. Others it truncates, lengthens or corrupts.
 func (g *generator) damage(b []byte) []byte {
 	switch g.r.IntN(8) {
 	case 0:
@@ -191,7 +192,7 @@ func (g *generator) damage(b []byte) []byte {
 	return b
 }
 
-// tcpOptionText draws TCP options in the notation; "" is the default.
+// tcpOptionText returns random TCP options in the notation. "" means the default options.
 func (g *generator) tcpOptionText() string {
 	if g.wrong(4) {
 		return hex.EncodeToString(g.bytes(1 + g.r.IntN(maxTCPOptions)))

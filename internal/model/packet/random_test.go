@@ -21,7 +21,7 @@ var testHints = Hints{
 
 func addrEqual(a, b netip.Addr) bool { return a == b }
 
-// TestRandomReaches checks that the generator finds every check, kind and value that the policy mentions.
+// TestRandomReaches checks that the generator produces packets for every check, kind and value that policies can mention.
 func TestRandomReaches(t *testing.T) {
 	r := seeded(t)
 	var failed CheckSet

@@ -2,7 +2,8 @@ package packet
 
 import "bytes"
 
-// maybePayload draws a payload: of UDP often a DNS message, else noise with a text in it that the policy mentions.
+// maybePayload chooses a random payload. A UDP payload is often a DNS message. Otherwise the payload is random bytes, often with a text in it that
+// the policy mentions.
 func (g *generator) maybePayload() {
 	s := &g.spec
 	hints := len(g.hints.Values[DNS])+len(g.hints.Names) > 0
@@ -16,7 +17,7 @@ func (g *generator) maybePayload() {
 	}
 }
 
-// around puts noise around a text, which is there in another case, cut short or with a byte changed at times.
+// around returns a text between random bytes. Sometimes the text has other upper and lower case, is truncated, or has one wrong bit.
 func (g *generator) around(text []byte) []byte {
 	b := append(g.bytes(g.r.IntN(1+g.r.IntN(40))), g.anyCase(text)...)
 	switch g.r.IntN(6) {
@@ -28,7 +29,7 @@ func (g *generator) around(text []byte) []byte {
 	return append(b, g.bytes(g.r.IntN(1+g.r.IntN(40)))...)
 }
 
-// anyCase gives ASCII letters another case at times.
+// anyCase returns a copy of text. In half of the copies, about half of the ASCII letters change between upper and lower case.
 func (g *generator) anyCase(text []byte) []byte {
 	b := bytes.Clone(text)
 	if g.oneIn(2) {
@@ -41,7 +42,7 @@ func (g *generator) anyCase(text []byte) []byte {
 	return b
 }
 
-// dns draws a DNS message, mostly to the port of DNS servers.
+// dns chooses a random DNS message. In half of the cases it goes to port 53.
 func (g *generator) dns() {
 	s := &g.spec
 	if g.oneIn(2) {
@@ -68,7 +69,7 @@ func (g *generator) dns() {
 	}
 }
 
-// name draws a name: one that the policy mentions, one below it, one that only ends like it, one above, or any.
+// name returns a random name: a name that the policy mentions, a subdomain of it, a name with only a similar end, its parent domain, or any name.
 func (g *generator) name() []byte {
 	if len(g.hints.Names) == 0 || g.oneIn(4) {
 		return g.anyName()
@@ -86,13 +87,13 @@ func (g *generator) name() []byte {
 	case g.oneIn(6):
 		name = listed[min(1+int(listed[0]), len(listed)-1):]
 	}
-	if _, _, ok := dnsName(name); !ok { // too long now
+	if _, _, ok := dnsName(name); !ok { // the name has become too long
 		name = listed
 	}
-	return g.anyCase(name) // leaves the lengths of labels alone, which are no letters
+	return g.anyCase(name) // does not change the length bytes of labels, because they are not letters
 }
 
-// anyName draws up to three labels of letters or of any bytes, or the longest name.
+// anyName returns up to three random labels of letters or of any bytes, or a name of the largest length.
 func (g *generator) anyName() (name []byte) {
 	labels := g.r.IntN(4)
 	if g.oneIn(16) {
@@ -113,16 +114,16 @@ func (g *generator) anyName() (name []byte) {
 	return append(name, 0)
 }
 
-// garble breaks a message in one place, or not at all.
+// garble damages a message in one place, or leaves it unchanged.
 func (g *generator) garble(b []byte) []byte {
 	switch g.r.IntN(5) {
 	case 0:
 		return b[:g.r.IntN(len(b)+1)]
 	case 1:
 		return append(b, g.bytes(1+g.r.IntN(16))...)
-	case 2: // a flag or a count
+	case 2: // flip a bit in the flags or the counts
 		b[2+g.r.IntN(dnsHeader-2)] ^= 1 << g.r.IntN(8)
-	case 3: // the length of a label, or what is taken for one
+	case 3: // change a byte near the start of the name, which may be the length of a label
 		b[dnsHeader+g.r.IntN(min(8, len(b)-dnsHeader))] = pick(g, []byte{0, 1, maxLabel, maxLabel + 1, 0x80, 0xc0, 0xff})
 	case 4:
 		b[g.r.IntN(len(b))] = byte(g.r.Uint32())

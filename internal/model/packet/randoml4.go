@@ -2,7 +2,7 @@ package packet
 
 import "net/netip"
 
-// protocol draws the protocol and the L4 header.
+// protocol chooses a random protocol and L4 header.
 func (g *generator) protocol(v4 bool) {
 	s := &g.spec
 	icmp := uint32(ProtoICMPv6)
@@ -36,14 +36,15 @@ func (g *generator) protocol(v4 bool) {
 	}
 }
 
-// ports draws both ports; base is 0 or PortUDP.
+// ports chooses both ports. base is 0 for TCP and PortUDP for UDP.
 func (g *generator) ports(base uint32) {
 	g.spec.ports = true
 	g.spec.sport = g.port(SPort, base, 1024, 40000, 53, 123, 1900, 11211)
 	g.spec.dport = g.port(DPort, base, 80, 443, 53, 22)
 }
 
-// port draws a port of the wanted protocol: among the policy's values are those of both.
+// port returns a random port of the protocol with this base. The policy's values of the field contain ports of both protocols, so values of the other
+// protocol are skipped.
 func (g *generator) port(f Field, base uint32, usual ...uint32) uint16 {
 	for range 4 {
 		if v := g.value(f, base+pick(g, usual)); v >= base && v < base+PortUDP {
@@ -56,7 +57,7 @@ func (g *generator) port(f Field, base uint32, usual ...uint32) uint16 {
 	return uint16(g.r.Uint32())
 }
 
-// tcp draws flags, options and what goes wrong in a TCP header.
+// tcp chooses random flags and options, and sometimes a wrong data offset.
 func (g *generator) tcp() {
 	s := &g.spec
 	s.flags = uint8(g.value(Flags, tcpSYN, tcpSYN, tcpSYN|tcpACK, tcpACK, tcpPSH|tcpACK, tcpFIN|tcpACK, tcpRST))
@@ -72,7 +73,7 @@ func (g *generator) tcp() {
 	}
 }
 
-// icmp draws type and code.
+// icmp chooses a random type and code.
 func (g *generator) icmp(v4 bool) {
 	base, usual := uint32(0), []uint32{8 << 8, 0, 3<<8 | 4, 5 << 8, 13 << 8}
 	if !v4 {
@@ -83,7 +84,7 @@ func (g *generator) icmp(v4 bool) {
 	g.spec.put(numCode, v&0xff)
 }
 
-// specialAddrs are addresses that checks ask for, and others of the same families.
+// specialAddrs are addresses that the checks test for, and ordinary addresses of the same family.
 var specialAddrs = map[bool][]netip.Addr{
 	true: addrs("0.0.0.0", "10.0.0.1", "127.0.0.1", "192.0.2.1", "224.0.0.1", "255.255.255.255", "8.8.8.8", "198.51.100.7"),
 	false: addrs("::", "::1", "::ffff:192.0.2.1", "64:ff9b:1::1", "2001:db8::1", "2606:4700::1", "3fff::1", "fe80::1",
@@ -98,7 +99,7 @@ func addrs(texts ...string) []netip.Addr {
 	return list
 }
 
-// addr draws an address: mostly one that the policy mentions, if it mentions any of the family.
+// addr returns a random address. If the policy mentions addresses of the family, the result is mostly near one of them.
 func (g *generator) addr(v4 bool) netip.Addr {
 	for range 4 {
 		if len(g.hints.Addrs) == 0 || g.oneIn(6) {
@@ -117,7 +118,7 @@ func (g *generator) addr(v4 bool) netip.Addr {
 	return netip.AddrFrom16([16]byte(g.bytes(16)))
 }
 
-// near draws an address in p, one of its ends, or one of the addresses right outside of it.
+// near returns a random address in p, one of the ends of p, or an address directly outside p.
 func (g *generator) near(p netip.Prefix) netip.Addr {
 	edge := g.r.IntN(6)
 	bytes := p.Masked().Addr().AsSlice()

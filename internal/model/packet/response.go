@@ -4,13 +4,13 @@ import "encoding/binary"
 
 const (
 	udpDNSAt        = udpHeader + dnsHeader
-	readOfResponse  = 512 // bytes of a response that are read, with the UDP header
-	mostAuthorities = 8   // authority records that are looked at for the SOA
+	readOfResponse  = 512 // the number of bytes of a response that are read, including the UDP header
+	mostAuthorities = 8   // the number of authority records that are searched for the SOA record
 	dnsRCode        = 0x000f
 	dnsTypeNS       = 2
 	dnsTypeSOA      = 6
 	dnsPointer      = 0xc0   // the first byte of a compression pointer (RFC 1035, 4.1.4)
-	dnsPointerTo    = 0x3fff // where it points to, from the header on
+	dnsPointerTo    = 0x3fff // the bits of the offset to which it points, counted from the DNS header
 )
 
 // Codes of responses (RFC 1035, 4.1.1).
@@ -29,19 +29,19 @@ const (
 // NoZone is the ZoneDepth of a response without a SOA.
 const NoZone = -1
 
-// Response is what a DNS response says of the name that was asked for: bpf/response.h reads the same.
+// Response is the content of a DNS response about the name in its question. bpf/response.h reads the same fields.
 type Response struct {
-	Query            // the question; it has no OPT record
-	Type      uint16 // that was asked for
-	Labels    int    // of the name, without the root
-	RCode     uint16 // the lower four bits of it
-	Answers   uint16 // records
-	ZoneDepth int    // labels of the owner of the first SOA in the authority section, 0 for the root; NoZone if none is found
-	Referral  bool   // there is no answer, and no SOA but an NS record in the authority section
+	Query            // the question; the OPT record is not set
+	Type      uint16 // the type in the question
+	Labels    int    // the number of labels of the name, without the root
+	RCode     uint16 // the lower four bits of the response code
+	Answers   uint16 // the number of answer records
+	ZoneDepth int    // the number of labels of the owner of the first SOA record in the authority section, 0 for the root; NoZone if no SOA record is found
+	Referral  bool   // the response has no answer, and its authority section has an NS record but no SOA record
 }
 
-// ReadResponse reads the response in a UDP datagram, header included. Behind its end there may be more, and it may be cut: it is read if the first 512 bytes are
-// there. It reports false unless this is a response to one question.
+// ReadResponse parses the response in a UDP datagram that includes its header. The slice may have more bytes behind the datagram. The datagram may be
+// truncated, but its first 512 bytes must be present. ok is false unless it is a response to exactly one question.
 func ReadResponse(datagram []byte) (r Response, ok bool) {
 	if len(datagram) < udpHeader {
 		return r, false
@@ -71,7 +71,8 @@ func ReadResponse(datagram []byte) (r Response, ok bool) {
 	return r, true
 }
 
-// authority is how many labels the owner of the SOA has among some records at an offset, or NoZone, and whether there is an NS record but no SOA.
+// authority searches some records at an offset for a SOA record. depth is the number of labels of its owner, or NoZone if there is none. delegates
+// reports whether there is an NS record but no SOA record.
 func authority(b []byte, at, records int) (depth int, delegates bool) {
 	for range min(records, mostAuthorities) {
 		labels, behind, ok := compressedName(b, at)
@@ -89,7 +90,8 @@ func authority(b []byte, at, records int) (depth int, delegates bool) {
 	return NoZone, delegates
 }
 
-// compressedName reads the name at an offset, which may end with pointers to names before it. It returns the number of its labels, and the offset behind it.
+// compressedName parses the name at an offset. The name may end with compression pointers to earlier names. It returns the number of labels, and the
+// offset after the name.
 func compressedName(b []byte, at int) (labels, behind int, ok bool) {
 	for range 128 {
 		if at < udpHeader || at+1 >= len(b) {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// canonical gives lines as String writes them, and other ways to write the same packet.
+// canonical has lines in the form of String, and other notations of the same packets.
 var canonical = []struct {
 	line string
 	same []string
@@ -77,7 +77,7 @@ func TestSpecString(t *testing.T) {
 	}
 }
 
-// TestSpecRandom checks that any well-formed packet survives being written down.
+// TestSpecRandom checks that String and Parse do not change random well-formed packets.
 func TestSpecRandom(t *testing.T) {
 	r := seeded(t)
 	for range 5000 {
@@ -92,7 +92,7 @@ func TestSpecRandom(t *testing.T) {
 	}
 }
 
-// TestPacketVerified checks that the sender of a DNS query may be verified, and no other.
+// TestPacketVerified checks that only the sender of a DNS query can be verified.
 func TestPacketVerified(t *testing.T) {
 	for message, want := range map[string]uint32{"dns=A,a.example": 1, "dns=A,a.example,response": 0, "dns=A,a.example,opcode:5": 0, "len=32": 0} {
 		line := "udp 10.0.0.1:1 > 10.0.0.2:53 " + message
@@ -107,8 +107,8 @@ func TestPacketVerified(t *testing.T) {
 	}
 }
 
-// TestPacketState checks that a packet's state is the one thing about it that its frame does not tell, but for a DNS
-// query's sender.
+// TestPacketState checks that two properties of a packet do not depend on its frame: its state, and whether the sender of a DNS query is verified.
+// All other properties depend only on the frame.
 func TestPacketState(t *testing.T) {
 	const line = "tcp 10.0.0.1:1 > 10.0.0.2:2 A"
 	frame := mustParse(t, line).Frame()
@@ -132,7 +132,7 @@ func TestPacketState(t *testing.T) {
 	}
 }
 
-// TestFrame gives frames byte by byte, made by hand from the RFCs.
+// TestFrame compares frames with bytes that were written by hand from the RFCs.
 func TestFrame(t *testing.T) {
 	ether := "020000000002 020000000001 "
 	for _, test := range []struct{ line, frame string }{
@@ -154,7 +154,7 @@ func TestFrame(t *testing.T) {
 	}
 }
 
-// TestParseErrors has one line for each mistake.
+// TestParseErrors tests one line for each mistake.
 func TestParseErrors(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
 		{"", `column 1: protocol "": want tcp, udp, icmp, icmpv6, gre, esp, arp or proto=NUMBER`},

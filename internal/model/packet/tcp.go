@@ -26,7 +26,7 @@ const (
 	tcpOptTimestamp = 8
 )
 
-// tcp reads a TCP header at the start of b.
+// tcp parses a TCP header at the start of b.
 func (p *Packet) tcp(b []byte) {
 	if len(b) < tcpHeader {
 		p.short()
@@ -52,7 +52,7 @@ func (p *Packet) tcp(b []byte) {
 	}
 }
 
-// tcpPastEnd records that the header goes on past the packet.
+// tcpPastEnd records that the header is longer than the packet.
 func (p *Packet) tcpPastEnd() {
 	if p.Value[Fragment] == FragmentFirst {
 		p.fail(TinyFragment)
@@ -61,8 +61,7 @@ func (p *Packet) tcpPastEnd() {
 	}
 }
 
-// ValidFlags reports whether some state of a connection sends these flags (tcp_valid_flags in the kernel's
-// net/netfilter/nf_conntrack_proto_tcp.c).
+// ValidFlags reports whether a TCP stack can send this combination of flags (tcp_valid_flags in the kernel's net/netfilter/nf_conntrack_proto_tcp.c).
 func ValidFlags(flags byte) bool {
 	switch flags &^ (tcpPSH | tcpECE | tcpCWR) {
 	case tcpSYN, tcpSYN | tcpURG, tcpSYN | tcpACK,
@@ -74,7 +73,7 @@ func ValidFlags(flags byte) bool {
 	return false
 }
 
-// syn makes the checks of a SYN without ACK. size is the length in bytes that the header states.
+// syn runs the checks of a SYN without ACK. size is the header length in bytes that the header states.
 func (p *Packet) syn(b []byte, size int) {
 	p.failIf(len(b) > size, SYNData)
 	p.failIf(p.Value[SPort] < 1024, SYNLowPort)
@@ -86,7 +85,7 @@ func (p *Packet) syn(b []byte, size int) {
 	}
 }
 
-// readTCPOptions reports whether an MSS option of any length was seen, and whether all lengths fit.
+// readTCPOptions parses TCP options. mss reports whether there is an MSS option, of any length. ok reports whether all lengths are valid.
 func readTCPOptions(b []byte) (mss, ok bool) {
 	for len(b) > 0 && b[0] != tcpOptEnd {
 		if b[0] == tcpOptNop {
@@ -103,8 +102,8 @@ func readTCPOptions(b []byte) (mss, ok bool) {
 	return mss, true
 }
 
-// mss is the size in the first option of TCP for it, MSSMissing when there is none. The options end at one whose length does not fit, and
-// those of a header that goes past the packet are not read. size is the length in bytes that the header states.
+// mss returns the value of the first MSS option, or MSSMissing if there is none. An option with an invalid length ends the options. If the header is
+// longer than the packet, no option is read. size is the header length in bytes that the header states.
 func mss(b []byte, size int) uint32 {
 	if size > len(b) {
 		return MSSMissing
@@ -125,7 +124,7 @@ func mss(b []byte, size int) uint32 {
 	return MSSMissing
 }
 
-// ports reads the two ports that TCP and UDP headers start with; base is 0 or PortUDP.
+// ports parses the two ports at the start of a TCP or UDP header. base is 0 for TCP and PortUDP for UDP.
 func (p *Packet) ports(b []byte, base uint32) {
 	p.Value[SPort] = base + uint32(binary.BigEndian.Uint16(b))
 	p.Value[DPort] = base + uint32(binary.BigEndian.Uint16(b[2:]))

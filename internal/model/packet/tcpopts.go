@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	defaultMSS    = 1460 // what Ethernet leaves beside IPv4 and TCP headers
-	maxTCPOptions = 40   // bytes: 15 units of 4, less the header
+	defaultMSS    = 1460 // bytes of an Ethernet frame without the IPv4 and TCP headers
+	maxTCPOptions = 40   // bytes: 15 units of 4, minus the header
 )
 
 func (s *Spec) parseTCPOptions(value string) error {
@@ -22,7 +22,7 @@ func (s *Spec) parseTCPOptions(value string) error {
 
 func (s *Spec) formatTCPOptions() (string, bool) { return s.tcpText, s.tcpText != "" }
 
-// tcpOptions reads names of TCP options, none, or hex digits.
+// tcpOptions parses names of TCP options, the word none, or hexadecimal digits.
 func tcpOptions(text string) (b []byte, err error) {
 	if text == "none" {
 		return nil, nil

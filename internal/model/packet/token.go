@@ -6,19 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// token is one word of a line, its quotes and escapes not yet resolved.
+// token is one word of a line. Its quotes and escapes are not resolved yet.
 type token struct {
 	text   string
-	column int // of its first character, from 1
+	column int // of the first character, from 1
 }
 
-// errorf makes an error that names the place of t.
+// errorf returns an error that contains the column of t.
 func (t token) errorf(format string, args ...any) error {
 	return fmt.Errorf("column %d: %w", t.column, fmt.Errorf(format, args...))
 }
 
-// tokenize splits a line at blanks that stand outside of double quotes. A word that starts with # and all after it is a
-// comment. end is the empty token at the place where more words could stand.
+// tokenize splits a line at blanks outside of double quotes. A word that starts with # begins a comment, which ends at the end of the line. end is an
+// empty token with the position behind the last word.
 func tokenize(line string) (tokens []token, end token, err error) {
 	end.column = 1
 	for i := 0; i < len(line); {
@@ -39,7 +39,7 @@ func tokenize(line string) (tokens []token, end token, err error) {
 	return tokens, end, nil
 }
 
-// wordLength is the length in bytes of the word that line starts with. closed is false when a quote is open at the end.
+// wordLength returns the length in bytes of the word at the start of line. closed is false if the word ends within quotes.
 func wordLength(line string) (n int, closed bool) {
 	quoted := false
 	for n < len(line) {
@@ -56,7 +56,7 @@ func wordLength(line string) (n int, closed bool) {
 	return n, !quoted
 }
 
-// unquote resolves a Go string literal in double quotes; other text stands for itself.
+// unquote returns the value of a Go string literal in double quotes. Other text is returned unchanged.
 func unquote(text string) (string, error) {
 	if len(text) == 0 || text[0] != '"' {
 		return text, nil

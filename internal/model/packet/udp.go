@@ -7,7 +7,7 @@ import (
 
 const udpHeader = 8 // bytes
 
-// udp reads a UDP header (RFC 768) at the start of b.
+// udp parses a UDP header (RFC 768) at the start of b.
 func (p *Packet) udp(b []byte) {
 	if len(b) < udpHeader {
 		p.short()
@@ -26,8 +26,8 @@ func (p *Packet) udp(b []byte) {
 	p.failIf(noChecksum && p.Value[Family] == FamilyIPv6, UDP6Checksum)
 }
 
-// ReflectorPorts are those of services that answer small forged questions with large replies (US-CERT TA14-017A, and those
-// found after it), ascending.
+// ReflectorPorts are the ports of services that answer small forged requests with large replies, in ascending order. They are the services of US-CERT
+// TA14-017A, and similar services that became known later.
 var ReflectorPorts = []uint16{
 	17,    // quote of the day
 	19,    // character generator

@@ -10,10 +10,11 @@ import (
 	"strings"
 )
 
-// flagLetters are tcpdump's letters of the TCP flags, from the lowest bit on, but for ACK's A, which is also a dot.
+// flagLetters are tcpdump's letters for the TCP flags, from the lowest bit up. For ACK, tcpdump writes a dot. The notation accepts both A and the
+// dot.
 const flagLetters = "FSRPAUEW"
 
-// parseFlags reads letters of flags, or none.
+// parseFlags parses letters of flags, or the word none.
 func parseFlags(text string) (flags uint8, ok bool) {
 	if text == "none" {
 		return 0, true
@@ -64,7 +65,7 @@ func (s *Spec) formatPayload() (string, bool) {
 	return strconv.Quote(ContentText(s.payload)), len(s.payload) > 0
 }
 
-// maxTags bounds what a line can ask for: one VLAN tag more than the decoder reads.
+// maxTags is the largest number of VLAN tags in a line: one more than the decoder reads.
 const maxTags = maxVLANs + 1
 
 func (s *Spec) parseVLANs(value string) error {
@@ -89,7 +90,7 @@ func (s *Spec) formatVLANs() (string, bool) {
 	return strings.Join(ids, ","), len(ids) > 0
 }
 
-// laterOffset is that of the second fragment of a datagram on a link with an MTU of 1500.
+// laterOffset is the offset in bytes of the second fragment of a datagram on a link with an MTU of 1500.
 const laterOffset = 1480
 
 func (s *Spec) parseFrag(value string) error {
@@ -165,13 +166,13 @@ func extensionNames() string {
 	return strings.Join(names, ",")
 }
 
-// checksumKind says whether a packet's checksums are right.
+// checksumKind is whether a packet's checksums are right.
 type checksumKind uint8
 
 const (
 	checksumRight checksumKind = iota
-	checksumBad                // all are wrong: the IPv4 header's and the L4 checksum
-	checksumZero               // the L4 checksum is 0, for UDP: there is none
+	checksumBad                // both the IPv4 header checksum and the L4 checksum are wrong
+	checksumZero               // the L4 checksum is 0; in UDP this means that there is no checksum
 )
 
 func (s *Spec) parseChecksum(value string) error {
@@ -203,7 +204,7 @@ func (s *Spec) formatSourceMAC() (string, bool) {
 	return net.HardwareAddr(s.sourceMAC[:]).String(), s.sourceMAC != defaultSource
 }
 
-// stateWords are the states of conntrack, by their value.
+// stateWords are the names of conntrack's states, indexed by their value.
 var stateWords = []string{"new", "established", "related", "invalid", "untracked"}
 
 func (s *Spec) parseState(value string) error {
@@ -227,7 +228,7 @@ func (s *Spec) parseVerified(value string) error {
 
 func (s *Spec) formatVerified() (string, bool) { return "", s.verified }
 
-// parseHex reads pairs of hex digits.
+// parseHex parses pairs of hexadecimal digits.
 func parseHex(text string) ([]byte, error) {
 	b, err := hex.DecodeString(strings.TrimPrefix(text, "0x"))
 	if err != nil || len(b) == 0 {

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Range is a range of values, both ends included.
+// Range is a range of values. Both ends are included.
 type Range struct{ First, Last uint32 }
 
-// Of are the ranges of one value.
+// Of returns a list with the single value v.
 func Of(v uint32) []Range { return []Range{{First: v, Last: v}} }
 
 // Normalize sorts ranges and joins those that overlap or touch.
@@ -41,12 +41,12 @@ func Complement(list []Range, size uint32) []Range {
 	return out
 }
 
-// Common are the values in both of two normalized lists of values below size.
+// Common returns the values that are in both lists. Both lists must be normalized, and all values must be less than size.
 func Common(a, b []Range, size uint32) []Range {
 	return Complement(Normalize(append(Complement(a, size), Complement(b, size)...)), size)
 }
 
-// Shift takes base off all values, of which none is less.
+// Shift subtracts base from all values. No value may be less than base.
 func Shift(list []Range, base uint32) []Range {
 	out := slices.Clone(list)
 	for i := range out {
@@ -71,7 +71,7 @@ func Overlap(a, b []Range) bool {
 	return false
 }
 
-// Within reports whether all values of a are among those of b; both are normalized.
+// Within reports whether all values of a are in b. Both lists must be normalized.
 func Within(a, b []Range) bool {
 	i := 0
 	for _, r := range a {
@@ -85,7 +85,8 @@ func Within(a, b []Range) bool {
 	return true
 }
 
-// Decrease takes n off all values that are at least n, and leaves out the others.
+// Decrease subtracts n from all values that are at least n, and drops the smaller values. A normalized list stays
+// normalized.
 func Decrease(values []Range, n uint32) (out []Range) {
 	for _, r := range values {
 		if r.Last >= n {
@@ -95,5 +96,5 @@ func Decrease(values []Range, n uint32) (out []Range) {
 	return out
 }
 
-// Span is the range of values from first to last.
+// Span returns the range of values from first to last.
 func Span(first, last uint32) Range { return Range{First: first, Last: last} }

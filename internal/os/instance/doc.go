@@ -1,5 +1,5 @@
-// Package instance names the files of an instance of Floodwall, of which a host may have several, and has the lock by
-// which an instance has one daemon at most. It keeps no state: that is engine/statedir.
+// Package instance has the names of the files of an instance of Floodwall, and the lock that limits an instance to one
+// daemon. A host may have several instances. The package stores no state: engine/statedir does.
 //
 //	release, err := instance.LockOf(bpffs).Acquire(state, sockets) // HeldError: a daemon runs
 //	defer release()

@@ -1,5 +1,5 @@
-// This file names the files and directories of an instance of Floodwall. Several run on a host, each in a directory of the BPF file
-// system; one of these directories is the standard one.
+// This file names the files and directories of an instance of Floodwall. A host may have several instances, each with a directory of the BPF file
+// system. One of these directories is the standard one.
 
 package instance
 
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Name is the path of the instance's directory with - in place of /, and "" for the standard instance.
+// Name returns the path of the instance's directory, with - in place of /. It returns "" for the standard instance.
 func Name(bpffs, standard string) string {
 	if bpffs = filepath.Clean(bpffs); bpffs == standard {
 		return ""
@@ -16,7 +16,7 @@ func Name(bpffs, standard string) string {
 	return strings.ReplaceAll(strings.Trim(bpffs, "/"), "/", "-")
 }
 
-// With is the base followed by - and the instance's name, and just the base for the standard instance.
+// With returns base, - and the instance's name. For the standard instance it returns only base.
 func With(base, bpffs, standard string) string {
 	if name := Name(bpffs, standard); name != "" {
 		return base + "-" + name

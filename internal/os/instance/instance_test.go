@@ -2,7 +2,7 @@ package instance
 
 import "testing"
 
-// TestNames names instances: state of earlier versions has these names.
+// TestNames checks the names of instances. They must not change, because the state of earlier versions has these names.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	const standard = "/sys/fs/bpf/floodwall"

@@ -1,5 +1,5 @@
-// This file is the lock by which an instance has one daemon at most, and by which others see that it has one. A lock
-// ends with the process that took it, however that ends.
+// This file has the lock that limits an instance to one daemon, and that shows other processes whether a daemon runs. When a process ends for any
+// reason, the kernel releases its lock.
 
 package instance
 
@@ -19,22 +19,22 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// DefaultDir has a file for each instance that has a daemon. Only root can write and open these: nobody else can take a lock,
-// and so keep a daemon from starting.
+// DefaultDir contains a file for each instance with a daemon. Only root can open these files. So no other user can take a lock and prevent the start
+// of a daemon.
 const DefaultDir = "/run/floodwall"
 
-// Lock is the lock of one instance in the network namespace of the thread that asks: instances of the same directory in other
-// namespaces have other locks.
+// Lock is the lock of one instance in the network namespace of the calling thread. The same directory of the BPF file system in another network
+// namespace is another instance, which has another lock.
 type Lock struct {
-	Dir      string // of the files that are locked
-	Instance string // the directory of the instance
+	Dir      string // the directory of the files that are locked
+	Instance string // the directory of the instance in the BPF file system
 }
 
-// LockOf is the lock of an instance, by its directory.
+// LockOf returns the lock of an instance. instance is the directory of the instance in the BPF file system.
 func LockOf(instance string) Lock { return Lock{DefaultDir, instance} }
 
-// HeldError says that another process has the lock.
-type HeldError struct{ Process int } // its number, 0 when that cannot be told
+// HeldError is the error that another process has the lock.
+type HeldError struct{ Process int } // its process ID, 0 if unknown
 
 func (e *HeldError) Error() string {
 	if e.Process == 0 {
@@ -43,12 +43,12 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("another daemon runs for this instance: process %d", e.Process)
 }
 
-// Hint is what to do.
+// Hint returns the remedy.
 func (e *HeldError) Hint() string {
 	return "one is enough; end it first if this one is to take its place"
 }
 
-// file is the file that the daemon of the instance has locked.
+// file returns the path of the file that the daemon of the instance locks.
 func (l Lock) file() (string, error) {
 	namespace, err := sockets.Namespace()
 	if err != nil {
@@ -59,8 +59,8 @@ func (l Lock) file() (string, error) {
 	return filepath.Join(l.Dir, fmt.Sprintf("%016x", h.Sum64())), nil
 }
 
-// Take takes the lock, until release is called or the process ends, however that happens. It returns a *HeldError when
-// another process has it. state and sockets are directories of the daemon, for State and Sockets; "" says nothing.
+// Acquire takes the lock until release is called or the process ends. If another process has the lock, it returns a *HeldError. state and sockets are
+// directories of the daemon, which State and Sockets return in other processes. "" means none.
 func (l Lock) Acquire(state, sockets string) (release func(), err error) {
 	name, err := l.file()
 	if err != nil {
@@ -81,13 +81,12 @@ func (l Lock) Acquire(state, sockets string) (release func(), err error) {
 	}
 	return func() {
 		os.Remove(name)
-		os.Remove(l.Dir) // unless there are others
+		os.Remove(l.Dir) // fails if other files are in it
 		f.Close()
 	}, nil
 }
 
-// TakeFile locks a file in the manner of Take. It makes the file and its directory if they are absent, and release removes the
-// file.
+// TakeFile locks a file in the same way as Acquire. It creates the file and its directory if they do not exist. release removes the file.
 func TakeFile(name string) (release func(), err error) {
 	f, err := lock(name, nil)
 	if err != nil {
@@ -108,15 +107,15 @@ func lock(name string, dirs []string) (*os.File, error) {
 	}
 }
 
-// A file is locked in two ranges: at its first byte by who has the lock, and at the second once it has written the file, which before may have
-// what a process has left that was killed. One that locks the file as a whole has both.
+// A lock file has two locked ranges of one byte. The holder of the lock locks the first byte. The file may still have the content of a killed
+// process, so the holder writes the file and then locks the second byte. A process that locks the whole file has both ranges.
 const (
 	rangeLock    = 0
 	rangeWritten = 1
 )
 
-// take locks a file, and writes the number of this process and directories into it, a line each. It returns nil when a process that ends has just removed
-// the file.
+// take locks a file, and writes the process ID and the directories of this process into it, one per line. If another process that ended has removed
+// the file, take returns nil.
 func take(name string, dirs []string) (*os.File, error) {
 	f, err := open(name)
 	if f == nil || err != nil {
@@ -138,7 +137,7 @@ func take(name string, dirs []string) (*os.File, error) {
 	return nil, lockError(err)
 }
 
-// lockRange locks one byte of a file, which may lie behind its end.
+// lockRange locks one byte of a file. The byte may be beyond the end of the file.
 func lockRange(f *os.File, at int64) error {
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1})
 }
@@ -150,7 +149,8 @@ func lockError(err error) error {
 	return err
 }
 
-// open makes the file and its directory if they are absent. It returns nil when a process that ends has just removed them.
+// open opens the file. It creates the file and its directory if they do not exist. If another process that ended has removed them meanwhile, open
+// returns nil.
 func open(name string) (*os.File, error) {
 	if err := MakeDir(filepath.Dir(name)); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func open(name string) (*os.File, error) {
 	return f, err
 }
 
-// isAt reports whether a file still has the name that it was opened by.
+// isAt reports whether an open file still has the given name.
 func isAt(f *os.File, name string) bool {
 	opened, err := f.Stat()
 	if err != nil {
@@ -180,7 +180,7 @@ func writeHolder(f *os.File, dirs []string) error {
 	return err
 }
 
-// processIn is the process that a lock file names, 0 when it names none.
+// processIn returns the process ID in a lock file. It returns 0 if there is none.
 func processIn(name string) int {
 	text, _ := os.ReadFile(name)
 	first, _, _ := strings.Cut(string(text), "\n")
@@ -188,8 +188,8 @@ func processIn(name string) int {
 	return process
 }
 
-// Held reports whether a process has the lock. It only asks, which flock(2) cannot do: to take the lock could keep a daemon
-// from starting.
+// Held reports whether a process has the lock. It only tests the lock, which flock(2) cannot do. If it took the lock instead, it could prevent the
+// start of a daemon.
 func (l Lock) Held() bool {
 	f := l.held(rangeLock)
 	if f == nil {
@@ -199,19 +199,21 @@ func (l Lock) Held() bool {
 	return true
 }
 
-// The process that has the lock writes its file at once. State waits for it so long, and looks so often.
+// The holder of the lock writes its file immediately. State waits at most writtenWait for that, and tests the file at intervals.
 const (
 	writtenWait  = time.Second
 	writtenAgain = time.Millisecond
 )
 
-// State is the state directory of the process that has the lock. It is "" when no process has it, and when it does not say.
+// State returns the state directory of the process that has the lock. It returns "" if no process has the lock, or if the file does not name the
+// directory.
 func (l Lock) State() string { return l.line(1) }
 
-// Sockets is the directory of the sockets of the process that has the lock. It is "" when no process has it, and when it does not say.
+// Sockets returns the directory of the sockets of the process that has the lock. It returns "" if no process has the lock, or if the file does not
+// name the directory.
 func (l Lock) Sockets() string { return l.line(2) }
 
-// line is a line of what the process that has the lock has written, the first of which is 0.
+// line returns a line of the lock file, if a process has the lock. The first line has number 0.
 func (l Lock) line(number int) string {
 	f := l.held(rangeWritten)
 	for end := time.Now().Add(writtenWait); f == nil; f = l.held(rangeWritten) {
@@ -224,12 +226,12 @@ func (l Lock) line(number int) string {
 	text, _ := io.ReadAll(f)
 	lines := strings.Split(string(text), "\n")
 	if number >= len(lines) {
-		return "" // a daemon of a version before
+		return "" // the file was written by an earlier version, which does not write this line
 	}
 	return lines[number]
 }
 
-// held opens the file of the lock, nil when no process has locked that range of it.
+// held opens the lock file. It returns nil if no process has locked the byte at the offset at.
 func (l Lock) held(at int64) *os.File {
 	name, err := l.file()
 	if err != nil {

@@ -12,12 +12,13 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// lockOf is the lock of an instance, in a directory of locks that is not there yet.
+// lockOf returns the lock of an instance. Its directory of locks does not exist yet.
 func lockOf(t *testing.T, instance string) Lock {
 	return Lock{filepath.Join(t.TempDir(), "floodwall"), instance}
 }
 
-// TestTake takes the place of the one that watches, and gives it back.
+// TestTake takes the lock of an instance and releases it. While the lock is taken, no other process can take it, and the lock shows the directories
+// of its holder.
 func TestTake(t *testing.T) {
 	l := lockOf(t, "/sys/fs/bpf/"+strings.Repeat("long/", 100))
 	if l.Held() {
@@ -55,7 +56,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestTakeAfterCrash has a file left by a process that was killed.
+// TestTakeAfterCrash takes a lock whose file was left by a killed process.
 func TestTakeAfterCrash(t *testing.T) {
 	l := lockOf(t, "/crashed")
 	name, err := l.file()
@@ -78,7 +79,7 @@ func TestTakeAfterCrash(t *testing.T) {
 	}
 }
 
-// TestStateWhileTaken has a process take the lock whose file another one has left that was killed: until it has written the file, State waits.
+// TestStateWhileTaken takes a lock whose file was left by a killed process. State must wait until the new holder has written the file.
 func TestStateWhileTaken(t *testing.T) {
 	l := lockOf(t, "/taken")
 	name, err := l.file()
@@ -111,11 +112,11 @@ func TestStateWhileTaken(t *testing.T) {
 	}
 }
 
-// TestTakeByOne has several begin and end at the same time, and others ask: never do two watch, and asking is in
-// nobody's way.
+// TestTakeByOne takes and releases a lock in several goroutines at once, while they also call Held. Two must never have the lock at the same time,
+// and Held must not prevent anyone from taking it.
 func TestTakeByOne(t *testing.T) {
 	l := lockOf(t, "/one")
-	var one sync.Mutex // held by who watches
+	var one sync.Mutex // held by the goroutine that has taken the lock
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -142,8 +143,8 @@ func TestTakeByOne(t *testing.T) {
 	all.Wait()
 }
 
-// TestMakeDir makes a directory whatever the umask. It leaves one alone that was there, and refuses one where another user could put
-// files or links.
+// TestMakeDir creates a directory. Its mode must not depend on the umask. MakeDir must not change an existing directory. It must reject a directory
+// in which another user could create files or links.
 func TestMakeDir(t *testing.T) {
 	made, private := filepath.Join(t.TempDir(), "made"), t.TempDir()
 	open, other, link := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "link")
@@ -168,7 +169,7 @@ func TestMakeDir(t *testing.T) {
 	})
 }
 
-// refusedDir checks that nothing is made in a directory, which is another's.
+// refusedDir checks that MakeDir rejects a directory, and that no file in it is locked.
 func refusedDir(t *testing.T, dir string) {
 	t.Helper()
 	var unsafe *DirError
@@ -180,7 +181,7 @@ func refusedDir(t *testing.T, dir string) {
 	}
 }
 
-// TestLockIsNoLink has a link in the place of a lock: what it leads to is left alone.
+// TestLockIsNoLink puts a symbolic link in the place of a lock file. The file to which it leads must not be changed.
 func TestLockIsNoLink(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "lock")

@@ -1,14 +1,14 @@
-// This file has tasks that look again and again do so at the same times, so that a daemon at rest wakes once for all of them.
+// This file aligns the times of periodic tasks, so that an idle daemon wakes up once for all of them.
 
 package periodic
 
 import "time"
 
-// start is when the beats of this process are counted from: those of other processes, and of other hosts, are at other times.
+// start is the time from which this process counts seconds. It differs between processes and hosts, so they wake up at different times.
 var start = time.Now()
 
-// Left is how long to wait instead of d, so that the wait ends at a whole second of this process. It is d at most and half of d at least. When
-// there is no such time between, it is the next one. A wait of less than a second stays as it is.
+// Left returns a duration to wait in place of d, so that the wait ends at a whole second of this process. The result is at least half of d and at
+// most d. If there is no whole second in that range, the wait ends at the next whole second. If d is less than a second, Left returns d.
 func Left(d time.Duration) time.Duration { return left(time.Since(start), d) }
 
 func left(now, d time.Duration) time.Duration {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestLeft waits from several times on.
+// TestLeft checks the waits from different times on.
 func TestLeft(t *testing.T) {
 	for _, c := range []struct{ now, d, want time.Duration }{
 		{0, time.Second, time.Second},
@@ -18,7 +18,7 @@ func TestLeft(t *testing.T) {
 		{300 * time.Millisecond, 10 * time.Second, 9700 * time.Millisecond},
 		{1234 * time.Millisecond, 200 * time.Millisecond, 200 * time.Millisecond},
 		{1234 * time.Millisecond, 0, 0},
-		{-300 * time.Millisecond, time.Second, 1300 * time.Millisecond}, // no process has such a time, but the clock of a test may
+		{-300 * time.Millisecond, time.Second, 1300 * time.Millisecond}, // such a time is possible only in a test, with its own clock
 	} {
 		if got := left(c.now, c.d); got != c.want {
 			t.Errorf("at %v, %v becomes %v, want %v", c.now, c.d, got, c.want)
@@ -26,7 +26,8 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestTogether starts tasks at different times, with different pauses and different work: a minute later the process wakes once a second.
+// TestTogether starts tasks at different times, with different pauses and work of different duration. After a minute, the process must wake only once
+// a second.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		woken, ends := map[time.Time]bool{}, time.Now().Add(2*time.Minute)
@@ -37,7 +38,7 @@ func TestTogether(t *testing.T) {
 				for time.Now().Before(ends) {
 					time.Sleep(Left(time.Duration(1+i%5) * time.Second))
 					wakes <- time.Now()
-					time.Sleep(time.Duration(i) * time.Millisecond) // its work
+					time.Sleep(time.Duration(i) * time.Millisecond) // stands for the task's work
 				}
 				wakes <- time.Time{}
 			}()

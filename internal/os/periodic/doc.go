@@ -1,6 +1,5 @@
-// Package periodic has what repeats and what waits: Run does a task again and again, tasks that look again and again do so at
-// the same times, an answer is shared by all who ask the same at nearly the same time, and Within waits for an answer no longer
-// than a context lasts. It has no task of its own.
+// Package periodic has functions for periodic tasks and for waiting. Run repeats a task. Periodic tasks wake at the same times. An Answer is shared
+// by callers that ask at nearly the same time. Within waits for an answer until a context ends. The package has no task of its own.
 //
 //	periodic.Run(ctx, time.Minute, look)
 //	answer, err := periodic.Within(ctx, ask)

@@ -1,4 +1,4 @@
-// This file shares an answer among those who ask the same at nearly the same time, and tells whether anything has changed since.
+// This file shares an answer among callers that ask at nearly the same time, and detects whether the answer may have changed since then.
 
 package periodic
 
@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Age is how old an answer may be: parts of the daemon look what the policy wants once a second.
+// Age is the largest age of a shared answer. Parts of the daemon read the policy's settings once a second.
 const Age = 900 * time.Millisecond
 
-// Answer is the last answer to a question. Its zero value has none. A nil *Answer keeps none.
+// Answer is the last answer to a question. Its zero value has no answer. A nil *Answer never keeps an answer.
 type Answer[T any] struct {
-	Marks *Marks // while the mark is the same, the answer is; nil: it is not known
+	Marks *Marks // the answer is valid while the mark is unchanged; nil: there is no mark
 
 	mu    sync.Mutex
-	at    time.Time // of the question, or of the last time when the mark was the same
+	at    time.Time // the time of the question, or the last time at which the mark was unchanged
 	value T
 	since Task
 }
 
-// Of returns an answer that is at most Age old, and asks if there is none. An error is no answer, and is not kept.
-// What the answer points to belongs to all who ask.
+// Of returns an answer that is at most Age old. If there is none, Of calls ask. Errors are not kept. All callers share the data to which the answer
+// points.
 func (a *Answer[T]) Of(ask func() (T, error)) (T, error) {
 	if a == nil {
 		return ask()

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestAnswer asks from several goroutines, again and again: an answer is asked for once in its age, and an error each time.
+// TestAnswer calls Of repeatedly from several goroutines. The question must be asked once for each age of an answer. After an error it must be asked
+// each time.
 func TestAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a Answer[int]

@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// Longest is how long an answer holds although nothing has changed, as far as a mark tells.
+// Longest is the time for which an answer stays valid while the mark is unchanged.
 const Longest = 10 * time.Second
 
-// Marks shares the looks at a mark, a text that stays the same while nothing changes. A nil *Marks has none.
+// Marks caches a mark. A mark is a text that stays the same while nothing changes. A nil *Marks has no mark.
 type Marks struct {
-	look func() string // "": it cannot be told whether anything has changed
+	look func() string // reads the mark; it returns "" if it is unknown whether anything has changed
 
 	mu   sync.Mutex
 	at   time.Time
 	mark string
 }
 
-// NewMarks makes Marks of a function that looks. It is not called by two at a time.
+// NewMarks returns Marks for the function look, which reads the mark. Calls of look do not overlap.
 func NewMarks(look func() string) *Marks { return &Marks{look: look} }
 
-// markAge is how old a mark may be that tasks share.
+// markAge is the largest age of a mark that tasks share.
 const markAge = Age / 2
 
 func (m *Marks) now() string {
@@ -36,16 +36,16 @@ func (m *Marks) now() string {
 	return m.mark
 }
 
-// Task is work that is done again and again, and has to be done only when something has changed, or Longest after the last time.
-// It is for one goroutine. A Task without Marks is done each time.
+// Task is periodic work that is necessary only if the mark has changed, or if Longest has passed since the work was last done. A Task must be used by
+// one goroutine only. A Task without Marks is done each time.
 type Task struct {
 	Marks *Marks
 
-	mark string // when it was done, and left nothing to do
+	mark string // the mark when the work was last completed
 	at   time.Time
 }
 
-// Due does the work if there can be any. done reports whether it has left nothing to do.
+// Due calls do if the work may be necessary. done tells whether do has completed the work.
 func (t *Task) Due(do func() (done bool)) {
 	mark, now := t.Marks.now(), time.Now()
 	if t.rests(mark, now) {
@@ -57,7 +57,7 @@ func (t *Task) Due(do func() (done bool)) {
 	}
 }
 
-// Forget has the work done the next time.
+// Forget makes the next call of Due do the work in any case.
 func (t *Task) Forget() { t.mark = "" }
 
 func (t *Task) rests(mark string, now time.Time) bool {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestTask has a task looked after each second: it is done when the mark changes, when there is none, when it has left something to do, and
-// after Longest all the same.
+// TestTask calls Due every second. The work must be done when the mark changes, when there is no mark, and when work was left to do. In any case it
+// must be done after Longest.
 func TestTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mark, looks, dones, calm := "a", 0, 0, true
@@ -47,7 +47,7 @@ func TestTask(t *testing.T) {
 	})
 }
 
-// TestAnswerAtRest asks each second: while the mark is the same, the answer is asked for again after Longest only.
+// TestAnswerAtRest calls Of every second. While the mark is unchanged, the question must be asked again only after Longest.
 func TestAnswerAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mark, asked := "a", 0

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sleep waits, and returns false when ctx has ended.
+// Sleep waits for d or until ctx ends. It returns false if ctx has ended.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -16,11 +16,11 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// Wait is Sleep for as long as Left says.
+// Wait waits for the duration that Left returns for d, or until ctx ends. It returns false if ctx has ended.
 func Wait(ctx context.Context, d time.Duration) bool { return Sleep(ctx, Left(d)) }
 
-// Run does a task at once, and again when a period is over after it, until ctx ends. A task that is to wait first is the body of a loop:
-// `for periodic.Wait(ctx, period)`.
+// Run runs a task at once, and repeats it until ctx ends. Between the end of a run and the next run, it waits for period. A task that must wait first
+// uses a loop instead: `for periodic.Wait(ctx, period)`.
 func Run(ctx context.Context, period time.Duration, task func()) {
 	RunPaced(ctx, func() time.Duration {
 		task()
@@ -28,14 +28,14 @@ func Run(ctx context.Context, period time.Duration, task func()) {
 	})
 }
 
-// RunPaced is Run for a task that returns how long to wait for the next time.
+// RunPaced does the same as Run, but the task returns the pause before its next run.
 func RunPaced(ctx context.Context, task func() (pause time.Duration)) {
 	for ctx.Err() == nil {
 		Wait(ctx, task())
 	}
 }
 
-// Within returns fn's result, or ctx's error as soon as ctx ends. fn must be harmless to abandon: it may go on after that.
+// Within returns the result of fn, or the error of ctx as soon as ctx ends. fn may continue to run after that, so it must be harmless to abandon fn.
 func Within[T any](ctx context.Context, fn func() (T, error)) (T, error) {
 	type result struct {
 		value T

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// TestRun has tasks that run at once, that wait first, and that say how long to wait: the last run is before ctx ends.
+// TestRun checks when tasks run: a task that runs at once, a task that waits first, and a task that returns its pause. No run may begin after ctx has
+// ended.
 func TestRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		run  func(ctx context.Context, note func())
-		want []int // seconds
+		want []int // times of the runs, in seconds
 	}{
 		"at once": {func(ctx context.Context, note func()) { Run(ctx, 2*time.Second, note) }, []int{0, 2, 4}},
 		"waits first": {func(ctx context.Context, note func()) {
@@ -32,7 +33,7 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				time.Sleep(left(time.Since(start), time.Second)) // to a whole second of this process
+				time.Sleep(left(time.Since(start), time.Second)) // wait for a whole second of this process
 				began := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), 5500*time.Millisecond)
 				defer cancel()
@@ -46,8 +47,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestWithin has a function that ends in time, and one that returns just as the context ends: its result is not written where the caller
-// reads.
+// TestWithin calls a function that returns in time, and a function that returns just when the context ends. The late result must not be written to
+// memory that the caller reads.
 func TestWithin(t *testing.T) {
 	failed := errors.New("no")
 	if n, err := Within(t.Context(), func() (int, error) { return 5, failed }); n != 5 || err != failed {

@@ -1,4 +1,5 @@
-// Package remote says in plain words how servers of others fail. No text of theirs steers a terminal or fills a log. It sends no request.
+// Package remote describes failures of remote servers in plain words. Text from a server cannot control a terminal or fill a log. The package sends
+// no requests.
 //
 //	if _, err := http.Get(url); err != nil {
 //		fmt.Print(remote.Why(err)) // in plain words, without control characters

@@ -13,11 +13,11 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// mostWhy is how many characters Why has at most of an error for which it has no words of its own.
+// mostWhy is the largest number of characters of an unknown error that Why returns.
 const mostWhy = 200
 
-// Why says why a request has no answer, without the method and the URL, which net/http writes before it: the URL may have a key. Errors about
-// certificates have words of our own, as those of crypto/x509 repeat names of a certificate that nobody has verified.
+// Why returns the reason why a request failed. It omits the method and the URL that net/http adds, because the URL may contain a key. For errors
+// about certificates it uses texts of its own, because those of crypto/x509 repeat names from a certificate that has not been verified.
 func Why(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "it took too long"
@@ -31,7 +31,7 @@ func Why(err error) string {
 	return fmt.Sprintf("%.*s", mostWhy, wording.Plain(err.Error()))
 }
 
-// certificate says why the certificate of a server is refused, "" when it is not.
+// certificate returns the reason why a server's certificate is rejected. It returns "" for other errors.
 func certificate(err error) string {
 	var (
 		name    x509.HostnameError
@@ -54,5 +54,5 @@ func certificate(err error) string {
 	return ""
 }
 
-// Status is a status of HTTP with the text of its standard, and not the server's.
+// Status returns an HTTP status code with its standard text. It does not use the text that the server has sent.
 func Status(code int) string { return strings.TrimSpace(fmt.Sprint(code, " ", http.StatusText(code))) }

@@ -24,10 +24,11 @@ import (
 	"github.com/floodwall/floodwall/internal/os/remote"
 )
 
-// hostile is a name in a certificate that would do something to a terminal.
+// hostile is a name in a certificate with control characters for a terminal.
 var hostile = "a\x1b[2Jb\x7fc\n" + strings.Repeat("evil", 20) + ".example"
 
-// show has a server show a certificate that it has signed itself, and asks it as list.example. believed: the client believes whoever signed it.
+// show starts a server with a self-signed certificate, and returns the error of a request to it under the name list.example. If believed is set, the
+// client trusts the signer of the certificate.
 func show(t *testing.T, cert *x509.Certificate, believed bool) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -63,7 +64,8 @@ func show(t *testing.T, cert *x509.Certificate, believed bool) error {
 	return err
 }
 
-// TestCertificates asks servers by name whose certificates have names and subjects that steer a terminal. The words are ours.
+// TestCertificates sends requests to servers by name. Their certificates contain names and subjects with control characters for a terminal. The
+// errors must have Floodwall's own texts.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -91,7 +93,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestWhy has errors with texts of servers in them.
+// TestWhy checks errors that contain texts from servers.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"malformed \x1b[2J", "\x00\x7f\u009b\xff", strings.Repeat("é\n", 5000)} {
@@ -102,7 +104,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestStatus writes codes that have a text, and one that has none.
+// TestStatus checks status codes with a standard text, and one without.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[int]string{404: "404 Not Found", 520: "520"} {

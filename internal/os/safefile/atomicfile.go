@@ -1,8 +1,8 @@
-// This file replaces files in one step: whenever the process or the machine stops, the disk has the whole of the old content or
-// the whole of the new one.
+// This file replaces files atomically: if the process or the machine stops at any time, the disk has the complete old content or the complete new
+// content.
 //
-// google/renameio does less: it does not sync the directory, so that a loss of power after its return can bring the old content back, and
-// the temporary files of killed writers stay for ever.
+// google/renameio does less. It does not sync the directory, so a loss of power after its return can restore the old content. It does not remove the
+// temporary files of killed writers.
 
 package safefile
 
@@ -19,19 +19,19 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// prefix begins the name of a temporary file. A number follows.
+// prefix is the beginning of the name of a temporary file. A number follows it.
 const prefix = ".floodwall-"
 
 var temporary = wording.Regexp("^" + regexp.QuoteMeta(prefix) + "[0-9]+$")
 
-// foreign says that another user can have written a file, or what is in a directory.
+// foreign returns the error that another user may have written a file, or files in a directory.
 func foreign(path, cause string) error {
 	return wording.Hinted(path+" "+cause, fmt.Sprintf("look at what is there, then remove it, or `chown -h %d %s` and `chmod go-w %s`; --state names another directory",
 		os.Geteuid(), path, path))
 }
 
-// Ours returns an error when a file or a directory belongs to a user who is neither this process's nor root, is a link, or can be
-// written by others. One that is not there is ours.
+// Ours returns an error if a file or directory is a link, belongs to a user other than root and this process's user, or is writable by others. It
+// returns nil if the path does not exist.
 func Ours(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,9 +49,9 @@ func Ours(path string) error {
 	return nil
 }
 
-// Replace replaces a file, or makes it. The file has the mode whatever the umask is, and belongs to this process's user. A link in the place
-// of the file is replaced, not followed. Several processes may replace a file at once: one of the contents stays, whole. With an error the
-// old content stays, unless just the sync of the directory failed. Nothing else is left. The error names the file.
+// Replace replaces a file, or creates it. The file gets the mode regardless of the umask, and belongs to this process's user. A symbolic link at the
+// path is replaced, not followed. If several processes replace a file at once, the file has the complete content of one of them. After an error the
+// old content stays, unless only the sync of the directory failed. No temporary file remains. The error names the file.
 func Replace(file string, content []byte, mode fs.FileMode) error {
 	return ReplaceWith(file, mode, func(f *os.File) error {
 		_, err := f.Write(content)
@@ -59,7 +59,7 @@ func Replace(file string, content []byte, mode fs.FileMode) error {
 	})
 }
 
-// ReplaceWith is Replace with the content that a function writes.
+// ReplaceWith does the same as Replace. The function write writes the content.
 func ReplaceWith(file string, mode fs.FileMode, write func(*os.File) error) error {
 	dir := filepath.Dir(file)
 	Sweep(dir)
@@ -70,7 +70,7 @@ func ReplaceWith(file string, mode fs.FileMode, write func(*os.File) error) erro
 	return about(file, err)
 }
 
-// about has an error name the file in place of the temporary file, which nobody knows.
+// about replaces the name of the temporary file in an error by the name of the file, which the user knows.
 func about(file string, err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -83,7 +83,7 @@ func about(file string, err error) error {
 	return err
 }
 
-// finish writes a temporary file and gives it its name. It ends the lock of the temporary file last, so that Sweep cannot remove it before.
+// finish writes a temporary file and renames it. It releases the lock of the temporary file last. Until then Sweep cannot remove the file.
 func finish(next *os.File, file string, mode fs.FileMode, write func(*os.File) error) (err error) {
 	defer func() {
 		if err != nil {
@@ -104,7 +104,7 @@ func finish(next *os.File, file string, mode fs.FileMode, write func(*os.File) e
 	return errors.Join(next.Close(), SyncDir(filepath.Dir(file)))
 }
 
-// create makes a temporary file for its owner only, and locks it: the lock says that its writer lives.
+// create creates a temporary file that only its owner can access, and locks it. The lock shows that the writer is alive.
 func create(dir string) (*os.File, error) {
 	for {
 		f, err := os.CreateTemp(dir, prefix+"*")
@@ -114,13 +114,13 @@ func create(dir string) (*os.File, error) {
 		var is unix.Stat_t
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if !errors.Is(err, unix.EWOULDBLOCK) && unix.Fstat(int(f.Fd()), &is) == nil && is.Nlink > 0 {
-			return f, nil // also on a file system without locks: there Sweep removes nothing
+			return f, nil // the file system may have no locks; Sweep then removes no files
 		}
-		f.Close() // a Sweep came between: it removes the file
+		f.Close() // a concurrent Sweep has locked the file, and removes it
 	}
 }
 
-// Sweep removes temporary files that killed writers have left in a directory. It leaves those of writers that live. Replace sweeps the
+// Sweep removes temporary files of killed writers from a directory. It keeps the temporary files of running writers. Replace calls Sweep for the
 // directory of its file.
 func Sweep(dir string) {
 	entries, _ := os.ReadDir(dir)
@@ -131,7 +131,7 @@ func Sweep(dir string) {
 	}
 }
 
-// removeUnlocked removes a file that nobody has locked.
+// removeUnlocked removes a file that no process has locked.
 func removeUnlocked(file string) {
 	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -143,8 +143,7 @@ func removeUnlocked(file string) {
 	}
 }
 
-// Create makes a file that must not be there: otherwise the error is fs.ErrExist. The umask applies to the mode. With another error the
-// file is not there.
+// Create creates a file. If the file exists, the error is fs.ErrExist. The umask applies to the mode. After any other error, the file does not exist.
 func Create(file string, content []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -160,14 +159,14 @@ func Create(file string, content []byte, mode fs.FileMode) error {
 	return err
 }
 
-// SyncDir waits until the disk has the names of a directory.
+// SyncDir waits until the entries of a directory are on the disk.
 func SyncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	err = f.Sync()
-	if errors.Is(err, unix.EINVAL) { // a file system that has nothing to sync, such as CIFS; fsync(2)
+	if errors.Is(err, unix.EINVAL) { // the file system does not support sync: CIFS, for example (fsync(2))
 		err = nil
 	}
 	return errors.Join(err, f.Close())

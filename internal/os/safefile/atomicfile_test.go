@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// holds fails the test unless a directory has just these files: the name, then the content.
+// holds fails the test unless a directory contains exactly these files, each as its name and its content.
 func holds(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	var got []string
@@ -52,7 +52,7 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// TestReplace makes a file, replaces it, and replaces a link without following it.
+// TestReplace creates a file and replaces it. It also replaces a symbolic link, which must not be followed.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -73,8 +73,8 @@ func TestReplace(t *testing.T) {
 	holds(t, filepath.Dir(victim), "victim whole")
 }
 
-// TestReplaceFails has a directory in the place of the file, no directory, a writer that fails, and no right to write: the error names the
-// file, and nothing is left.
+// TestReplaceFails checks four failures: a directory has the name of the file, the directory does not exist, the writer fails, and there is no
+// permission to write. The error must name the file, and no temporary file may remain.
 func TestReplaceFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -94,7 +94,7 @@ func TestReplaceFails(t *testing.T) {
 	holds(t, dir, "is/", "old old")
 }
 
-// unwritable names the error of a directory where nobody makes files, which some kernels call by another name.
+// unwritable returns one error for a directory in which no process can create files. Kernels return different errors for it.
 func unwritable(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
 		return errors.New("/proc/sys/version: operation not permitted")
@@ -102,7 +102,7 @@ func unwritable(err error) error {
 	return err
 }
 
-// TestFullDisk fills a disk: the old content stays, and the disk has as much space as before.
+// TestFullDisk writes a file that does not fit on the disk. The old content must stay. The failed write must not use up space on the disk.
 func TestFullDisk(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -122,17 +122,17 @@ func TestFullDisk(t *testing.T) {
 	must(t, Replace(file, large[:32<<10], 0o600))
 }
 
-// killVar names the file that a process of TestKill replaces until it is killed.
+// killVar is an environment variable of the process that TestKill kills. It names the file that the process replaces.
 const killVar = "FLOODWALL_TEST_KILL"
 
-// TestKill kills a writer between the two halves of its content: the old content stays. A temporary file of a writer that lives stays,
-// too, and that of a killed one is removed by the next writer.
+// TestKill kills a writer between the two halves of its content. The old content must stay. The temporary file of a running writer must also stay.
+// The temporary file of a killed writer must be removed by the next writer.
 func TestKill(t *testing.T) {
 	if file := os.Getenv(killVar); file != "" {
 		_ = ReplaceWith(file, 0o600, func(f *os.File) error {
 			_, err := f.WriteString("half")
-			fmt.Println("half")           // the test waits for it
-			io.Copy(io.Discard, os.Stdin) // ends with the process of the test
+			fmt.Println("half")           // tells the test that half is written
+			io.Copy(io.Discard, os.Stdin) // ends together with the process of the test
 			return errors.Join(err, fs.ErrClosed)
 		})
 		return
@@ -156,7 +156,7 @@ func TestKill(t *testing.T) {
 			t.Errorf("temporary files: %v, %v, want %d", all, err, want)
 		}
 	}
-	count(1) // its writer lives
+	count(1) // that of the running writer
 	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	if text, err := os.ReadFile(file); string(text) != "old" {
@@ -167,7 +167,8 @@ func TestKill(t *testing.T) {
 	holds(t, dir, prefix+"x ", "file new")
 }
 
-// TestManyWriters has writers replace a file at once, which sweep each other's directory: none fails, and one content stays, whole.
+// TestManyWriters replaces a file from several writers at once. Each writer also sweeps the directory. None may fail, and the file must have the
+// complete content of one writer.
 func TestManyWriters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -190,7 +191,7 @@ func TestManyWriters(t *testing.T) {
 	holds(t, dir, "file "+string(text))
 }
 
-// TestCreate makes a file once.
+// TestCreate creates a file. A second creation must fail.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,5 +1,5 @@
-// This file keeps processes apart that change a directory. The lock is on the directory itself, so that nothing is
-// left of it when that is removed.
+// This file has a lock for processes that change a directory. The locked file is the directory itself, so no lock file remains when the directory is
+// removed.
 
 package safefile
 
@@ -14,22 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrTaken is returned when others had the lock for as long as was waited.
+// ErrTaken is returned if the context ended while another process had the lock.
 var ErrTaken = errors.New("another process has the lock")
 
-// again is how soon a process that waits looks whether the directory is still the one of its name.
+// again is the interval at which a waiting process tests whether the directory still exists under its name.
 const again = 200 * time.Millisecond
 
-// turns has a place for each directory, for the one of this process that waits in the kernel. Others wait for the place, in the order in
-// which they came.
+// turns has a place for each directory. The goroutine that has the place waits for the lock in the kernel. All other goroutines of this process wait
+// for the place, in order of arrival.
 var turns sync.Map
 
-// errVanished says that the directory is not the one of its name any more.
+// errVanished is the error that the open directory no longer exists under its name.
 var errVanished = errors.New("the directory has been removed")
 
-// Lock keeps others from locking the directory until unlock is called, or this process ends. It waits for them until the
-// context is done. Who waits gets the lock before one who unlocks it and wants it again at once. A directory may vanish with a lock that
-// others had: before each try, prepare makes it, or says why that it is absent ends the wait.
+// Lock locks the directory until unlock is called or this process ends. It waits until other holders release the lock, or the context is done. If a
+// process releases the lock and takes it again at once, a waiting process gets the lock first. Another holder may remove the directory. So before
+// each attempt, Lock calls prepare, which creates the directory. If prepare returns an error, Lock returns it.
 func Lock(ctx context.Context, dir string, prepare func() error) (unlock func(), err error) {
 	leave := takeTurn(ctx, dir)
 	if leave == nil {
@@ -47,7 +47,7 @@ func Lock(ctx context.Context, dir string, prepare func() error) (unlock func(),
 	}
 }
 
-// takeTurn waits until nobody else of this process waits in the kernel. It returns nil when the context is done before.
+// takeTurn waits until no other goroutine of this process waits in the kernel. It returns nil if the context is done before that.
 func takeTurn(ctx context.Context, dir string) (leave func()) {
 	turn, _ := turns.LoadOrStore(dir, make(chan struct{}, 1))
 	place := turn.(chan struct{})
@@ -65,7 +65,7 @@ func takeTurn(ctx context.Context, dir string) (leave func()) {
 	}
 }
 
-// try waits for the lock of a directory that is there.
+// try waits for the lock of an existing directory.
 func try(ctx context.Context, dir string) (release func(), err error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -91,8 +91,8 @@ func try(ctx context.Context, dir string) (release func(), err error) {
 	return release, nil
 }
 
-// wait waits in the kernel, which hands the lock to one who waits. Nothing ends that wait but the lock: when the context ends before, the
-// lock is released as soon as it comes. release closes the file then.
+// wait waits for the lock in the kernel, which passes it to a waiting process. That wait cannot be interrupted. If the context ends first, the lock
+// is released as soon as the kernel has granted it. release closes the file.
 func wait(ctx context.Context, f *os.File, dir string) (release func(), err error) {
 	locked := make(chan error, 1)
 	go func() {
@@ -122,7 +122,7 @@ func wait(ctx context.Context, f *os.File, dir string) (release func(), err erro
 	}
 }
 
-// isStill reports whether an open directory is the one of that name: it may have been removed while we waited.
+// isStill reports whether an open directory still exists under its name. It may have been removed during the wait.
 func isStill(f *os.File, dir string) bool {
 	opened, err := f.Stat()
 	if err != nil {

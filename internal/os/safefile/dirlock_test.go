@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestLock has a second one wait for the first, in vain and then not.
+// TestLock takes a lock twice. The second call must fail if the context ends before the lock is released. It must succeed if the lock is released in
+// time.
 func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	there := func() error { return nil }
@@ -32,7 +33,7 @@ func TestLock(t *testing.T) {
 	second()
 }
 
-// TestRemoved has the directory be removed and made anew by who has the lock: the next one must lock the new one.
+// TestRemoved removes and recreates the directory while it is locked. The next Lock must lock the new directory.
 func TestRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "x")
 	tries := 0
@@ -64,12 +65,13 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestWaitingComesFirst has others wait for the lock all the time, so that it is never free for long: one more gets it all the same.
+// TestWaitingComesFirst keeps several goroutines waiting for the lock at all times, so that it is never free for long. Another caller must still get
+// it.
 func TestWaitingComesFirst(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	failed, locked := make(chan error, 3), make(chan struct{}, 1)
-	hold := func() error { // to the kernel each open file is another
+	hold := func() error { // uses an open file of its own, which the kernel treats like another process
 		f, err := os.Open(dir)
 		if err != nil {
 			return err
@@ -113,7 +115,7 @@ func TestWaitingComesFirst(t *testing.T) {
 	}
 }
 
-// TestGivesUp has one give up waiting: the lock that the kernel hands to it later is released at once.
+// TestGivesUp ends the context of a caller that waits in the kernel. If the kernel grants the lock later, it must be released at once.
 func TestGivesUp(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Open(dir)

@@ -1,5 +1,6 @@
-// Package safefile has what files need that must survive a crash and a second process: a file is replaced in one step, a
-// directory is locked, and a key is read only from a file that nobody else may read. It knows no format.
+// Package safefile handles files that must stay consistent after a crash and with concurrent processes. It replaces a
+// file atomically, locks a directory, and reads a key only from a file that other users cannot read. It knows no file
+// format.
 //
 //	unlock, err := safefile.Lock(ctx, dir, func() error { return os.MkdirAll(dir, 0o700) })
 //	err = safefile.Replace(file, text, 0o644)

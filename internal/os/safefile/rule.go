@@ -1,4 +1,4 @@
-// This file decides whose a file may be, and what other users may do with it.
+// This file checks the owner and the permissions of a file.
 
 package safefile
 
@@ -15,28 +15,28 @@ import (
 
 // Permission bits for Rule.Closed.
 const (
-	ToWriters fs.FileMode = 0o022 // of writers who are not the owner
-	ToAll     fs.FileMode = 0o077 // of everybody who is not the owner
+	ToWriters fs.FileMode = 0o022 // write permission for users other than the owner
+	ToAll     fs.FileMode = 0o077 // all permissions for users other than the owner
 )
 
-// Rule says whose a file or a directory may be, and what users other than its owner must not be able to do with it.
+// Rule has the allowed owners of a file or a directory, and the permissions that other users must not have.
 type Rule struct {
-	Owners []int       // the users it may belong to; nil: to any
-	Closed fs.FileMode // permission bits that it must not have
-	// Sticky allows others to write a directory with the sticky bit. They cannot rename or remove there what they do not own (rename(2),
-	// EPERM).
+	Owners []int       // the allowed owners; nil: any
+	Closed fs.FileMode // permission bits that must not be set
+	// Sticky allows a directory with the sticky bit to be writable by others. In such a directory, users cannot rename or remove files of other users
+	// (rename(2), EPERM).
 	Sticky bool
-	Pipe   bool // Read takes a pipe, too, as a shell makes for <(COMMAND)
+	Pipe   bool // Read also accepts a pipe, as a shell creates it for <(COMMAND)
 }
 
-// RootOrSelf are root and the user of this process, at the time of the call.
+// RootOrSelf returns the user IDs of root and of this process (the effective user).
 func RootOrSelf() []int { return []int{0, os.Geteuid()} }
 
-// Private is the rule for a secret: only root and the user of this process can read or write it.
+// Private returns the rule for a secret: only root and the user of this process can read or write the file.
 func Private() Rule { return Rule{Owners: RootOrSelf(), Closed: ToAll} }
 
-// Key is the rule for the file of a key: it may also belong to the owner of its directory, who can replace it anyway. So root can use the
-// keys of a process that has a user of its own.
+// Key returns the rule for the file of a key. The owner of the directory may also own the file, because that user can replace the file in any case.
+// So root can use the keys of a process that runs as a user of its own.
 func Key(file string) Rule {
 	r := Private()
 	if info, err := os.Stat(filepath.Dir(file)); err == nil {
@@ -45,11 +45,11 @@ func Key(file string) Rule {
 	return r
 }
 
-// Unshared is the rule for what only root and the user of this process can write. Everybody may read it.
+// Unshared returns the rule for a file that only root and the user of this process can write. All users may read it.
 func Unshared() Rule { return Rule{Owners: RootOrSelf(), Closed: ToWriters} }
 
-// Breach is how a file breaks the rule, "" when it keeps it. The text goes after the name of the file. What Stat says of an open file is
-// of that file; what it says of a path may be of another one than what is opened later.
+// Breach returns a text that describes how a file breaks the rule. It returns "" if the file does not. The text continues a message that begins with
+// the file's name. info must come from Stat of the open file. Stat of a path may describe another file than the one that is opened later.
 func (r Rule) Breach(info fs.FileInfo) string {
 	if r.stranger(info) {
 		return fmt.Sprintf("belongs to user %d, not to %s", Owner(info), named(r.Owners))
@@ -70,12 +70,12 @@ func (r Rule) Breach(info fs.FileInfo) string {
 	return fmt.Sprintf("can be %s by others: its mode is %04o", strings.Join(can, " and "), info.Mode().Perm())
 }
 
-// stranger reports whether a file belongs to none of the owners.
+// stranger reports whether the owner of a file is not among the allowed owners.
 func (r Rule) stranger(info fs.FileInfo) bool {
 	return r.Owners != nil && !slices.Contains(r.Owners, Owner(info))
 }
 
-// open are the permission bits of a file that it must not have.
+// open returns the permission bits of a file that must not be set.
 func (r Rule) open(info fs.FileInfo) fs.FileMode {
 	open := info.Mode().Perm() & r.Closed
 	if r.Sticky && info.IsDir() && info.Mode()&fs.ModeSticky != 0 {
@@ -84,7 +84,7 @@ func (r Rule) open(info fs.FileInfo) fs.FileMode {
 	return open
 }
 
-// named names users for a message.
+// named returns a text with the names of users, for messages.
 func named(users []int) string {
 	var list []string
 	for _, u := range users {
@@ -102,7 +102,7 @@ func named(users []int) string {
 	return strings.Join(list, " or ")
 }
 
-// Owner is the user to whom a file belongs, -1 when that is not known.
+// Owner returns the user ID of a file's owner. It returns -1 if the owner is unknown.
 func Owner(info fs.FileInfo) int {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(st.Uid)
@@ -110,17 +110,17 @@ func Owner(info fs.FileInfo) int {
 	return -1
 }
 
-// ExposedError says that a file with a secret breaks its rule: others may know the secret, or have chosen it.
+// ExposedError is the error that a file with a secret breaks its rule. Other users may know the secret, or may have chosen it.
 type ExposedError struct {
 	File, Cause string
 	rule        Rule
 	owner       bool // the file has a wrong owner
-	mode        bool // others can do with it what they must not
+	mode        bool // other users have forbidden permissions
 }
 
 func (e *ExposedError) Error() string { return e.File + " " + e.Cause }
 
-// Hint is the remedy, as a command.
+// Hint returns a command that is the remedy.
 func (e *ExposedError) Hint() string {
 	var all []string
 	if e.owner {
@@ -132,9 +132,10 @@ func (e *ExposedError) Hint() string {
 	return strings.Join(all, "; ")
 }
 
-// Read reads a regular file of up to 64 KiB, or with Pipe a pipe. One that breaks the rule is an *ExposedError. Any error names the file.
+// Read reads a regular file of up to 64 KiB or, if Pipe is set, a pipe. If the file breaks the rule, the error is an *ExposedError. Every error names
+// the file.
 func (r Rule) Read(file string) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody writes does not hang
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK: the call does not wait for a writer of a pipe
 	if err != nil {
 		return nil, err
 	}

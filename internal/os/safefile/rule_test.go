@@ -14,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestBreach compares what a rule says of a file with the rights that its owner and mode give.
+// TestBreach checks which breach of a rule is reported for the owner and the mode of a file.
 func TestBreach(t *testing.T) {
 	t.Parallel()
 	stranger := Rule{Owners: []int{os.Geteuid() + 1}}
@@ -31,7 +31,7 @@ func TestBreach(t *testing.T) {
 		{Private(), 0o611, "can be executed by others: its mode is 0611"},
 		{Unshared(), 0o644, ""},
 		{Unshared(), 0o664, "can be written by others: its mode is 0664"},
-		{Rule{Closed: ToWriters, Sticky: true}, 0o666 | os.ModeSticky, "can be written by others: its mode is 0666"}, // it is no directory
+		{Rule{Closed: ToWriters, Sticky: true}, 0o666 | os.ModeSticky, "can be written by others: its mode is 0666"}, // the sticky bit counts only for directories
 		{Rule{}, 0o666, ""},
 		{stranger, 0o600, "belongs to user "},
 	} {
@@ -56,7 +56,8 @@ func TestBreach(t *testing.T) {
 	}
 }
 
-// TestReadExposed reads a secret of another user and one that others can read: both are refused, with the command that helps.
+// TestReadExposed reads a secret of another user, and a secret that other users can read. Both must be rejected with a hint that contains the right
+// command.
 func TestReadExposed(t *testing.T) {
 	t.Parallel()
 	testutil.RequireRoot(t)
@@ -67,7 +68,7 @@ func TestReadExposed(t *testing.T) {
 		rule Rule
 		uid  int
 		mode os.FileMode
-		hint string // "": it is read
+		hint string // "": the file must be read
 	}{
 		{Private(), 0, 0o600, ""},
 		{Private(), 65534, 0o600, "chown 0 FILE"},
@@ -89,7 +90,7 @@ func TestReadExposed(t *testing.T) {
 	}
 }
 
-// TestKeyRule reads the key of a directory that another user owns, and a key from a pipe, as root does for a process with a user of its own.
+// TestKeyRule reads a key in a directory that another user owns, and a key from a pipe. Root does this for a process that runs as a user of its own.
 func TestKeyRule(t *testing.T) {
 	t.Parallel()
 	testutil.RequireRoot(t)
@@ -115,7 +116,7 @@ func TestKeyRule(t *testing.T) {
 	}
 }
 
-// TestReadNoFile reads what is no regular file, and a file that is too long: neither is waited for.
+// TestReadNoFile reads paths that are not regular files, and a file that is too long. The call must fail without waiting.
 func TestReadNoFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

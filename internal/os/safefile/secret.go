@@ -1,4 +1,4 @@
-// This file reads keys from files that nobody else may read.
+// This file reads keys from files that other users cannot read.
 
 package safefile
 
@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// How long a secret of one line, and a file of several lines, may be, in bytes.
+// The largest sizes, in bytes, of a secret of one line and of a file of several lines.
 const (
 	mostLine  = 4096
 	mostBytes = 64 << 10
 )
 
-// Read reads the secret that a file holds, without blanks around it. The file must be the superuser's or of who runs this, and neither its
-// group nor others may read it. An error names the file.
+// Read returns the secret in a file, without white space around it. The file must belong to root or to the user of this process. Its group and other
+// users must have no access. An error names the file.
 func Read(file string) (string, error) {
 	text, err := Private().Read(file)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package sockets has unix sockets and who is at their other end, the sockets that serve on this host, and the network
-// namespace that sockets of the calling thread are in. It speaks no protocol.
+// Package sockets creates Unix sockets and identifies their peers, lists the listening sockets of this host, and
+// identifies the network namespace of the calling thread. It implements no protocol.
 //
 //	list, err := sockets.Serving()
 //	l, err := sockets.Listen(path, 0o660, gid)

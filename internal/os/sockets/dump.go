@@ -10,7 +10,7 @@ import (
 
 // From include/uapi/linux/inet_diag.h and include/net/tcp_states.h.
 const (
-	// MessageSize is that of struct inet_diag_msg, with which each message begins, in bytes. Attributes follow it.
+	// MessageSize is the size in bytes of struct inet_diag_msg, the fixed start of each message. Attributes follow it.
 	MessageSize = 72
 
 	tcpClose  = 7 // the state of a UDP socket that is not connected
@@ -32,8 +32,8 @@ func (r *request) Serialize() []byte {
 	return b
 }
 
-// Dump asks the kernel for the sockets of TCP that listen, or those of UDP that are not connected, in both families. It returns a message
-// for each, of at least MessageSize bytes. extensions has a bit for each attribute that is wanted (INET_DIAG_*).
+// Dump asks the kernel for the listening TCP sockets, or the unconnected UDP sockets, of both address families. It returns one message
+// per socket, of at least MessageSize bytes. extensions has a bit for each requested attribute (INET_DIAG_*).
 func Dump(proto, extensions uint8) (all [][]byte, err error) {
 	states := uint32(1 << tcpListen)
 	if proto == unix.IPPROTO_UDP {

@@ -1,9 +1,9 @@
-// This file tells the network namespace of the calling thread, and where its files of /proc/net are.
+// This file identifies the network namespace of the calling thread, and finds that namespace's files of /proc/net.
 //
-// It stays away from /proc/thread-self where it can: a thread whose directory of /proc was looked at removes what the kernel remembers
-// of that directory when it ends, and as long as it waits for a CPU there, the process that waits for ours spins in the kernel
-// (proc_invalidate_siblings_dcache of fs/proc/inode.c, shrink_dcache_parent of fs/dcache.c): milliseconds for each command on a
-// busy machine.
+// It avoids /proc/thread-self where possible. If a thread's directory in /proc was used, the kernel must remove cached entries of this directory when
+// the thread ends. If the thread has to wait for a CPU during that work, the process that waits for its end spins in the kernel
+// (proc_invalidate_siblings_dcache of fs/proc/inode.c, shrink_dcache_parent of fs/dcache.c). On a busy machine this costs milliseconds for each
+// command.
 
 package sockets
 
@@ -13,25 +13,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespace is the inode number of the namespace, as /proc/thread-self/ns/net has it (namespaces(7)).
+// Namespace returns the inode number of the calling thread's network namespace. It is the number in the link /proc/thread-self/ns/net
+// (namespaces(7)).
 func Namespace() (uint64, error) {
 	if number, err := namespaceOfSocket(); err == nil {
 		return number, nil
 	}
-	return namespaceAt("/proc/thread-self/ns/net") // without CAP_NET_ADMIN
+	return namespaceAt("/proc/thread-self/ns/net") // does not need CAP_NET_ADMIN
 }
 
-// ProcFile is the path of a file of /proc/net as the namespace of the calling thread has it.
+// ProcFile returns the path of a file of /proc/net, in the namespace of the calling thread.
 func ProcFile(name string) string {
 	if ours, err := namespaceOfSocket(); err == nil {
 		if first, err := namespaceAt("/proc/self/ns/net"); err == nil && first == ours {
-			return "/proc/self/net/" + name // of the first thread of the process
+			return "/proc/self/net/" + name // /proc/self/net belongs to the first thread of the process
 		}
 	}
 	return "/proc/thread-self/net/" + name
 }
 
-// namespaceOfSocket is the namespace of a new socket (SIOCGSKNS, sock_ioctl of net/socket.c). It takes CAP_NET_ADMIN.
+// namespaceOfSocket returns the network namespace of a new socket (SIOCGSKNS, sock_ioctl of net/socket.c). It requires CAP_NET_ADMIN.
 func namespaceOfSocket() (uint64, error) {
 	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -50,7 +51,7 @@ func namespaceOfSocket() (uint64, error) {
 	return s.Ino, nil
 }
 
-// namespaceAt is the namespace that a file of /proc stands for.
+// namespaceAt returns the namespace to which a file of /proc refers.
 func namespaceAt(path string) (uint64, error) {
 	var s unix.Stat_t
 	if err := unix.Stat(path, &s); err != nil {

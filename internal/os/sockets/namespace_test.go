@@ -11,7 +11,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestNamespace asks on the first thread's namespace, and on a thread that has gone to another one: there only the loopback device is.
+// TestNamespace checks the namespace of the first thread, and that of a thread that has moved to another network namespace. The other namespace has
+// only the loopback device.
 func TestNamespace(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -39,7 +40,7 @@ func TestNamespace(t *testing.T) {
 	done := make(chan uint64)
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // never unlocked: the thread ends here
+		runtime.LockOSThread() // never unlocked, so the thread ends with this function
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			t.Error(err)
 			return

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exact is struct inet_diag_req_v2 for one connection of TCP.
+// exact is struct inet_diag_req_v2 for a single TCP connection.
 type exact struct {
 	request
 	local, remote netip.AddrPort
@@ -21,13 +21,13 @@ func (e *exact) Serialize() []byte {
 	copy(b[12:28], e.local.Addr().AsSlice())
 	copy(b[28:44], e.remote.Addr().AsSlice())
 	for i := 48; i < len(b); i++ {
-		b[i] = 0xff // any cookie: INET_DIAG_NOCOOKIE
+		b[i] = 0xff // any cookie matches: INET_DIAG_NOCOOKIE
 	}
 	return b
 }
 
-// Owner is the user who made the socket at one end of a connection of TCP. It is not known when that socket is not in the thread's network
-// namespace, or when its program has closed it. The kernel looks the connection up; it lists none. It takes no rights.
+// Owner returns the user ID of the owner of the local socket of a TCP connection. known is false if the socket is not in the thread's network
+// namespace, or if the program has closed the socket. The kernel looks up only this connection. No privileges are needed.
 func Owner(local, remote netip.AddrPort) (uid uint32, known bool) {
 	local = netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
 	remote = netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())
@@ -45,6 +45,6 @@ func Owner(local, remote netip.AddrPort) (uid uint32, known bool) {
 		return 0, false
 	}
 	m := messages[0]
-	listens, closed := m[1] == tcpListen, binary.NativeEndian.Uint32(m[68:]) == 0 // without an inode, the kernel may name root
+	listens, closed := m[1] == tcpListen, binary.NativeEndian.Uint32(m[68:]) == 0 // the kernel may report root as the owner of a socket without an inode
 	return binary.NativeEndian.Uint32(m[64:]), !listens && !closed
 }

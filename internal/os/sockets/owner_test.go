@@ -12,12 +12,12 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// as connects to an address as a user, when this process may.
+// as connects to an address as another user. If this process may not become that user, it connects as its own user.
 func as(t *testing.T, uid int, address string) *net.TCPConn {
 	t.Helper()
 	made := make(chan net.Conn)
 	go func() {
-		runtime.LockOSThread() // the thread keeps the user, and ends with this function
+		runtime.LockOSThread() // the thread keeps the user, and is never unlocked, so it ends with this function
 		unix.Setfsuid(uid)
 		c, err := net.Dial("tcp", address)
 		if err != nil {
@@ -37,8 +37,8 @@ func ends(c net.Conn) (local, remote netip.AddrPort) {
 	return c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()
 }
 
-// TestOwner connects as several users, over both families and to a socket for both. Nobody has an end that is closed, that never was, or
-// whose port only listens.
+// TestOwner connects as several users, over both families, and to a socket for both families. The owner must be unknown if the end is
+// closed, if it never existed, or if its port only listens.
 func TestOwner(t *testing.T) {
 	t.Run("itself", func(t *testing.T) { owners(t, os.Geteuid()) })
 	t.Run("others", func(t *testing.T) {
@@ -75,7 +75,7 @@ func owners(t *testing.T, users ...int) {
 					t.Errorf("%s: %s, which is not connected, is user %d", listen, end, uid)
 				}
 			}
-			client.Close() // the server has not: the kernel keeps the client's half
+			client.Close() // the server's end is open, so the kernel keeps the client's half
 			if uid, known := Owner(remote, local); known {
 				t.Errorf("%s: a client that has closed is user %d", listen, uid)
 			}

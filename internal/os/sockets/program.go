@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Programs names the programs that have sockets open, by the numbers of /proc/PID/fd. Programs that this process may not look at are
-// left out.
+// Programs returns the names of the programs that have sockets open. The keys are the sockets' inode numbers from /proc/PID/fd. Programs that this
+// process may not inspect are missing.
 func Programs() Owners {
 	o := Owners{}
 	each("[0-9]*", func(process string, inode uint32) {
@@ -20,7 +20,7 @@ func Programs() Owners {
 	return o
 }
 
-// Inodes are those of the sockets that a process has open.
+// Inodes returns the inode numbers of the sockets that a process has open.
 func Inodes(pid int) (list []uint32) {
 	each(strconv.Itoa(pid), func(_ string, inode uint32) { list = append(list, inode) })
 	return list
@@ -29,7 +29,7 @@ func Inodes(pid int) (list []uint32) {
 // HeldBy reports whether a process has the socket open.
 func (s Socket) HeldBy(pid int) bool { return slices.Contains(Inodes(pid), s.inode) }
 
-// each calls fn for the sockets of processes, whose numbers match a pattern.
+// each calls fn for each open socket of the processes whose PIDs match a glob pattern.
 func each(pattern string, fn func(process string, inode uint32)) {
 	files, _ := filepath.Glob("/proc/" + pattern + "/fd/*")
 	for _, file := range files {
@@ -44,8 +44,8 @@ func each(pattern string, fn func(process string, inode uint32)) {
 	}
 }
 
-// Owners are names of programs by the inodes of their sockets.
+// Owners maps the inode numbers of sockets to the names of the programs that have them open.
 type Owners map[uint32]string
 
-// Of is the program that has a socket, "" when it is not known.
+// Of returns the name of the program that has a socket open, "" if it is unknown.
 func (o Owners) Of(s Socket) string { return o[s.inode] }

@@ -1,5 +1,5 @@
-// This file lists the sockets that serve in the thread's network namespace, and the programs that have them, and says whose a
-// connection is. It asks the kernel by sock_diag, and /proc.
+// This file lists the serving sockets in the thread's network namespace. It finds the programs that have them open, and the owners of connections. It
+// uses sock_diag and /proc.
 
 package sockets
 
@@ -12,22 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is one that serves TCP or UDP.
+// Socket is a listening TCP socket, or a UDP socket that is not connected.
 type Socket struct {
 	Service
-	Addr    netip.Addr // :: and 0.0.0.0 for all of the host
+	Addr    netip.Addr // :: or 0.0.0.0 if it is bound to all addresses of the host
 	Queued  uint32     // TCP: connections that wait to be accepted
-	Backlog uint32     // TCP: how many may wait
+	Backlog uint32     // TCP: the limit of Queued
 	inode   uint32
 }
 
-// Same reports whether two looks saw the same socket.
+// Same reports whether s and other are readings of the same socket at different times.
 func (s Socket) Same(other Socket) bool {
 	return s.Service == other.Service && s.Addr == other.Addr && s.inode == other.inode
 }
 
-// Serving lists the sockets that listen for connections of TCP, and those of UDP that are not connected, by protocol and port.
-// The kernel is not asked for connections, however many there are. It takes no rights.
+// Serving returns the listening TCP sockets and the unconnected UDP sockets, sorted by protocol and port. It does not ask the kernel for connections,
+// so a large number of connections does not slow it down. It needs no privileges.
 func Serving() (list []Socket, err error) {
 	for _, proto := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
 		messages, err := Dump(proto, 0)
@@ -44,7 +44,7 @@ func Serving() (list []Socket, err error) {
 	return list, nil
 }
 
-// decode reads struct inet_diag_msg. Ports and addresses are in network byte order, the rest in that of the host.
+// decode converts a struct inet_diag_msg. Ports and addresses are in network byte order. All other fields are in the host's byte order.
 func decode(proto uint8, message []byte) Socket {
 	addr := netip.AddrFrom4([4]byte(message[8:]))
 	if message[0] == unix.AF_INET6 {

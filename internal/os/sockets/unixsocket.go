@@ -1,4 +1,4 @@
-// This file makes unix sockets of files, and says which process is at their other end.
+// This file creates Unix sockets with a path, and identifies the process at their other end.
 
 package sockets
 
@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suffix ends the name of a socket that is being made.
+// suffix is appended to the name of a new socket until it is ready.
 const suffix = ".new"
 
-// LongestPath is how many bytes the path of a socket may have: sun_path in unix(7), less its final zero and the end of the name of a socket
-// that is being made.
+// LongestPath is the largest length of a socket's path in bytes: the size of sun_path in unix(7), minus the final zero and the suffix.
 const LongestPath = 107 - len(suffix)
 
-// Listen makes a socket of a group, -1 for this process's own. The socket has its rights before it has its name, and replaces in one step
-// what has the name, such as the socket of a killed process. Two processes must not make the same socket at once. Closing the listener
-// leaves the file.
+// Listen creates a Unix socket that belongs to a group. The gid -1 means this process's own group. The socket gets its permissions under a temporary
+// name. Then it is renamed, which atomically replaces an existing file, such as the socket of a killed process. Two processes must not create the
+// same socket at the same time. Closing the listener does not remove the file.
 func Listen(path string, mode os.FileMode, gid int) (net.Listener, error) {
 	next := path + suffix
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -30,7 +29,7 @@ func Listen(path string, mode os.FileMode, gid int) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
-	l.SetUnlinkOnClose(false) // it has another name then
+	l.SetUnlinkOnClose(false) // the file has been renamed by then
 	err = os.Chmod(next, mode)
 	if err == nil && gid >= 0 {
 		err = os.Lchown(next, -1, gid)
@@ -46,8 +45,8 @@ func Listen(path string, mode os.FileMode, gid int) (net.Listener, error) {
 	return l, nil
 }
 
-// Peer is the user and the process at the other end of a unix socket (SO_PEERCRED in unix(7)): who connected, or for who connected, the
-// process that listens. With an error, as for other sockets, they are -1 and 0.
+// Peer returns the user ID and the PID of the process at the other end of a Unix socket (SO_PEERCRED in unix(7)). A server gets the process that has
+// connected. A client gets the process that listens. For other kinds of sockets, Peer returns an error, and -1 and 0.
 func Peer(c net.Conn) (uid, pid int, err error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// TestListen makes a socket where a killed process has left one, with its mode, and asks both ends who the other is.
+// TestListen creates a socket at a path where a killed process has left one. It checks the mode, and the peer at each end.
 func TestListen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
-	for range 2 { // the second replaces the socket that the first has left, and what it was about to make
+	for range 2 { // the second call replaces the socket and the unfinished file that the first has left
 		if err := os.WriteFile(path+suffix, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestListenFails has a directory in the place of the socket, no directory, and a path that is too long: nothing is left.
+// TestListenFails creates sockets at the path of an existing directory, in a missing directory, and at a path that is too long. No file may remain.
 func TestListenFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -67,7 +67,7 @@ func TestListenFails(t *testing.T) {
 	}
 }
 
-// TestPeerOfTCP asks for the process at the other end of a socket that has no such thing.
+// TestPeerOfTCP calls Peer on a TCP socket, which has no peer credentials.
 func TestPeerOfTCP(t *testing.T) {
 	t.Parallel()
 	a, b := net.Pipe()

@@ -14,35 +14,35 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// Copy is what is known of a list that was fetched.
+// Copy has the metadata of a fetched list.
 type Copy struct {
 	Set      string    `json:"set"`
 	URL      string    `json:"url"`
 	Fetched  time.Time `json:"fetched"`
 	Format   Format    `json:"format"`
 	ETag     string    `json:"etag,omitempty"`
-	Modified string    `json:"modified,omitempty"` // as the server wrote it
+	Modified string    `json:"modified,omitempty"` // the server's Last-Modified header, unchanged
 	SHA256   string    `json:"sha256"`             // of the body
-	Entries  int       `json:"entries"`            // prefixes, after what was removed
-	Read     int       `json:"read"`               // entries of the list, before that
+	Entries  int       `json:"entries"`            // the number of prefixes, without the removed ones
+	Read     int       `json:"read"`               // the number of entries of the list before prefixes were removed
 	Bad      int       `json:"unreadable,omitempty"`
 	Removed  []Removed `json:"removed,omitempty"`
 	More     int       `json:"more_removed,omitempty"`
 	Content  uint32    `json:"content"` // a checksum of the lines below
 
-	File string `json:"-"` // that it was read from
+	File string `json:"-"` // the file from which the copy was read
 }
 
-// screened are what was removed of it.
+// screened returns the prefixes that were removed from the list.
 func (c *Copy) screened() *Screened { return &Screened{Removed: c.Removed, More: c.More} }
 
-// Reasons says what was removed of the list and why, "" when nothing was.
+// Reasons returns a text about the prefixes that were removed from the list, and why. It returns "" if none was removed.
 func (c *Copy) Reasons() string { return c.screened().Reasons() }
 
-// copyMark begins the first line of a copy, which is a comment to all who read lists.
+// copyMark is the beginning of the first line of a copy. To readers of lists, that line is a comment.
 const copyMark = "# floodwall feed "
 
-// write makes the text of a copy: its first line, and a prefix on each line after that.
+// write returns the text of a copy: the first line with the metadata, and then one prefix per line.
 func (c *Copy) write(set *addrs.Set) ([]byte, error) {
 	var lines []byte
 	c.Entries = 0
@@ -59,10 +59,10 @@ func (c *Copy) write(set *addrs.Set) ([]byte, error) {
 	return bytes.Join([][]byte{append([]byte(copyMark), head...), lines}, []byte("\n")), nil
 }
 
-// errDamaged says that a copy is not as it was written.
+// errDamaged is the error that a copy has changed since it was written.
 var errDamaged = errors.New("is damaged")
 
-// readHead reads what is known of a copy, without its content. It is nil when there is no copy.
+// readHead reads the metadata of a copy without its content. It returns nil if there is no copy.
 func readHead(file string) (*Copy, error) {
 	f, err := os.Open(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -88,7 +88,7 @@ func parseHead(file, line string) (*Copy, error) {
 	return c, nil
 }
 
-// readCopy reads a copy. It is nil when there is none.
+// readCopy reads a copy. It returns nil if there is none.
 func readCopy(file string) (*Copy, *addrs.Set, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {

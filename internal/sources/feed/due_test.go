@@ -14,15 +14,15 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
-// A process that dies while it fetches, of the list perhaps, does not fetch again at once when it is started again, and waits
-// longer each time.
+// TestDiesFetching kills a process while it fetches, perhaps because of the list. When it is started again, it must not fetch at once. With each
+// further death, it must wait longer.
 func TestDiesFetching(t *testing.T) {
 	s := newScene(t)
 	s.text(good)
 	s.refresh(feed.Changed, "")
 	for _, least := range []time.Duration{5 * time.Minute, 10 * time.Minute} {
 		var next time.Time
-		s.serve(func(w http.ResponseWriter, _ *http.Request) { // what the next process would find
+		s.serve(func(w http.ResponseWriter, _ *http.Request) { // copies the state that the next process would find
 			if at := s.store.Status(s.source).Next; at != nil {
 				next = *at
 			}
@@ -52,7 +52,7 @@ func copyDir(s *scene, from, to string) {
 	}
 }
 
-// A state that was written while the clock was wrong stops no list: it is fetched, and until then it is stale.
+// TestWrongClock uses a state that was written while the clock was wrong. The list must still be fetched. Until then, the copy is stale.
 func TestWrongClock(t *testing.T) {
 	const years = 20 * 365 * 24 * time.Hour
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ func TestWrongClock(t *testing.T) {
 			at := time.Now().Add(c.ahead).UTC().Format(time.RFC3339)
 			text := strings.ReplaceAll(fmt.Sprintf(c.state, at), "NEXT", time.Now().Add(c.ahead+12*time.Hour).UTC().Format(time.RFC3339))
 			s.rewrite("state", func(string) string { return text })
-			if c.stands == feed.StateStale { // the copy, too, is of that time
+			if c.stands == feed.StateStale { // the copy was also written at that time
 				s.rewrite("copy", func(was string) string {
 					return regexp.MustCompile(`"fetched":"[^"]*"`).ReplaceAllString(was, `"fetched":"`+at+`"`)
 				})

@@ -27,10 +27,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// inside stands for an address that is not of the Internet; all other addresses of the loopback device stand for some that are.
+// inside is an address that the test treats as internal. All other addresses of the loopback device count as addresses of the Internet.
 var inside = netip.MustParseAddr("127.0.0.2")
 
-// scene is a server that answers as a test says, and a store.
+// scene is a server whose answers a test chooses, and a store.
 type scene struct {
 	*testing.T
 	answer  atomic.Value // http.HandlerFunc
@@ -55,12 +55,12 @@ func newScene(t *testing.T) *scene {
 
 func (s *scene) serve(answer http.HandlerFunc) { s.answer.Store(answer) }
 
-// text serves a body.
+// text makes the server answer with a body.
 func (s *scene) text(body string) {
 	s.serve(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, body) })
 }
 
-// refresh fetches now, and compares the outcome, or what the error says.
+// refresh fetches the list. It compares the outcome, or the text of the error, with the expected one.
 func (s *scene) refresh(outcome feed.Outcome, says string) {
 	s.Helper()
 	got, err := s.store.Refresh(s.Context(), &s.fetcher, s.source, true)
@@ -74,7 +74,7 @@ func (s *scene) refresh(outcome feed.Outcome, says string) {
 	}
 }
 
-// holds compares the copy.
+// holds fails the test if the prefixes of the stored copy differ from want.
 func (s *scene) holds(want string) {
 	s.Helper()
 	c, set, err := s.store.Copy(s.source)
@@ -90,7 +90,7 @@ func (s *scene) holds(want string) {
 	}
 }
 
-// stands compares how the source stands.
+// stands compares the state of the source with the expected one, and returns the status.
 func (s *scene) stands(want feed.State) feed.Status {
 	s.Helper()
 	status := s.store.Status(s.source)
@@ -102,7 +102,7 @@ func (s *scene) stands(want feed.State) feed.Status {
 
 const good = "# a list\n1.2.3.4\n5.6.0.0/16 ; SBL1\n2a00:1::/32\n"
 
-// Whatever a server does wrong, the copy stays, and the error says in a short text what was wrong.
+// TestMisbehaving checks servers that violate the rules in many ways. The copy must stay, and a short error must state the cause.
 func TestMisbehaving(t *testing.T) {
 	gzipped := func(n int) []byte {
 		var b bytes.Buffer
@@ -174,7 +174,7 @@ func TestMisbehaving(t *testing.T) {
 			s := newScene(t)
 			s.text(good)
 			s.refresh(feed.Changed, "")
-			s.source.Shrink = 0 // so that the list is not held for what it has lost
+			s.source.Shrink = 0 // the list must not be held because it has shrunk
 			switch c.name {
 			case "slow":
 				s.fetcher.Time = 300 * time.Millisecond
@@ -182,7 +182,7 @@ func TestMisbehaving(t *testing.T) {
 				s.source.Max = 5
 			case "a range of too many prefixes":
 				s.source.Max = 20
-			case "another body than the hash says", "nothing left": // of another source, which has no copy
+			case "another body than the hash says", "nothing left": // these are other sources, which have no copy
 				if c.name[0] == 'a' {
 					s.source.SHA256 = strings.Repeat("0", 64)
 				}
@@ -212,7 +212,7 @@ func TestMisbehaving(t *testing.T) {
 	}
 }
 
-// A list that has not changed is not sent again, by its ETag or by its time.
+// TestConditional checks that an unchanged list is not sent again. The server recognizes it by its ETag or its modification time.
 func TestConditional(t *testing.T) {
 	s := newScene(t)
 	bodies := 0
@@ -243,7 +243,7 @@ func TestConditional(t *testing.T) {
 	}
 }
 
-// A server that asks to wait is left alone, also when somebody asks for a fetch.
+// TestRetryAfter checks that a server that asks for a wait is not contacted before its end, even if a user asks for a fetch.
 func TestRetryAfter(t *testing.T) {
 	s := newScene(t)
 	s.serve(func(w http.ResponseWriter, _ *http.Request) {
@@ -261,7 +261,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// The wait after a failure doubles, up to the period.
+// TestBackoff checks that the wait after failures doubles, up to the period.
 func TestBackoff(t *testing.T) {
 	s := newScene(t)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -279,7 +279,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// What no list from outside may name is removed, and it is said why.
+// TestScreen checks that addresses that no external list may contain are removed, and that the reasons are reported.
 func TestScreen(t *testing.T) {
 	s := newScene(t)
 	s.text("10.0.0.6\n192.168.1.30\n127.0.0.1\n38.0.0.0/7\n2000::/3\n9.0.0.0/8\n::ffff:8.8.8.8\n1.2.3.4/24\n203.0.112.0/22\n")
@@ -291,7 +291,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// A list that shrinks to less than half, or to more than three times, is held until it is accepted.
+// TestHeld checks that a list is held until it is accepted if it shrinks to less than half or grows to more than three times its size.
 func TestHeld(t *testing.T) {
 	list := func(n int) (text string) {
 		for i := range n {
@@ -325,7 +325,7 @@ func TestHeld(t *testing.T) {
 	s.refresh(feed.Changed, "")
 	s.text(list(3))
 	s.refresh(feed.Held, "")
-	s.text(list(17)) // it is well again: nothing waits any more
+	s.text(list(17)) // the list has its usual size again, so no list may be held
 	s.refresh(feed.Changed, "")
 	s.stands(feed.StateOK)
 }
@@ -356,7 +356,7 @@ func TestSHA256(t *testing.T) {
 	s.refresh(feed.Changed, "")
 }
 
-// A list whose signature is not that of the policy's key is refused, and so is one without a signature.
+// TestMinisign checks that a list is rejected if its signature is not from the policy's key, or if it has no signature.
 func TestMinisign(t *testing.T) {
 	s := newScene(t)
 	public, private, err := minisign.GenerateKey(nil)
@@ -390,7 +390,7 @@ func TestMinisign(t *testing.T) {
 	s.holds("1.2.3.4 5.6.0.0/16 2a00:1::/32")
 }
 
-// A copy that the disk has damaged counts as none: the list is fetched as a whole again.
+// TestDamaged damages a copy on the disk. It must count as missing, and the complete list must be fetched again.
 func TestDamaged(t *testing.T) {
 	s := newScene(t)
 	s.serve(func(w http.ResponseWriter, r *http.Request) {
@@ -417,10 +417,10 @@ func TestDamaged(t *testing.T) {
 	s.holds("1.2.3.4 5.6.0.0/16 2a00:1::/32")
 }
 
-// killVar names, in the environment of a process that is to be killed, the URL that it fetches and its store.
+// killVar is an environment variable of the process that TestKilled kills. It has the URL and the directory of the store.
 const killVar = "FLOODWALL_TEST_FEED"
 
-// A process that is killed at any moment leaves the copy of before or the new one, whole.
+// TestKilled kills a process at random moments of a fetch. The store must contain the complete old copy or the complete new one.
 func TestKilled(t *testing.T) {
 	if where := os.Getenv(killVar); where != "" {
 		address, dir, _ := strings.Cut(where, " ")
@@ -479,7 +479,7 @@ func refreshForever(t *testing.T, s feed.Source, store feed.Store) {
 	}
 }
 
-// A copy that was not confirmed for three periods is stale, whether or not somebody tried.
+// TestStale checks that a copy is stale if it has not been confirmed for three periods, whether fetches failed or there were none.
 func TestStale(t *testing.T) {
 	s := newScene(t)
 	s.text(good)

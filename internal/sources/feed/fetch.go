@@ -22,51 +22,51 @@ import (
 
 // The limits of a fetch.
 const (
-	fetchTime    = time.Minute      // for all of it
-	headTime     = 20 * time.Second // until the server answers
-	mostBytes    = 128 << 20        // of a body, also of what it unpacks to
+	fetchTime    = time.Minute      // for the whole fetch
+	headTime     = 20 * time.Second // until the server begins to answer
+	mostBytes    = 128 << 20        // of a body, before and after decompression
 	mostSigned   = 16 << 10         // of a signature
 	mostRedirect = 5
-	longestWait  = 7 * 24 * time.Hour // that a server can ask for
-	wholeAfter   = 7 * 24 * time.Hour // in which a copy may be confirmed without its body
+	longestWait  = 7 * 24 * time.Hour // the longest wait that a server can ask for
+	wholeAfter   = 7 * 24 * time.Hour // the time in which a server may confirm a copy without sending its body
 	mostTag      = 256                // bytes of an entity tag
 )
 
-// agent says who asks, so that those who publish lists can tell whom to write to.
+// agent identifies the client, so that publishers of lists know whom to contact.
 const agent = "floodwall (+https://github.com/floodwall/floodwall)"
 
 // Fetcher fetches lists. Its zero value has the limits above.
 type Fetcher struct {
-	Agent string        // of the User-Agent header; "" is floodwall and the address of the project
-	Time  time.Duration // for all of a fetch; 0 is a minute
-	Bytes int64         // of a body; 0 is 128 MiB
+	Agent string        // the User-Agent header; "" is floodwall and the address of the project
+	Time  time.Duration // for the whole fetch; 0 is a minute
+	Bytes int64         // the largest size of a body; 0 is 128 MiB
 
-	// Inside reports whether an address is one that no redirect from outside may lead to; nil: all that are not routed on the
-	// Internet.
+	// Inside reports whether an address is internal. A redirect from a public server must not lead to an internal address. If Inside is nil, all
+	// addresses that are not routed on the Internet are internal.
 	Inside func(netip.Addr) bool
 
-	// Drops says by which rule this host itself drops a packet, "" when by none; nil: nobody knows. It is asked about the answer of a server
-	// that does not answer.
+	// Drops returns the name of the rule by which this host itself drops a packet. It returns "" if no rule does. get calls it with the expected
+	// answer of a server that has not answered. nil: it is unknown whether this host drops the packet.
 	Drops func(ctx context.Context, answer packet.Spec) (rule string)
 }
 
-// body is what a server has sent.
+// body is the answer of a server.
 type body struct {
-	data           []byte // as it was sent, but for the encoding of the transport
+	data           []byte // the content, after removal of the transfer encoding
 	etag, modified string
-	fresh          bool // what was known already is still it; the rest is empty
+	fresh          bool // the known copy is still current; the other fields are empty
 }
 
-// A FetchError says why a list was not fetched.
+// A FetchError is the reason why a list was not fetched.
 type FetchError struct {
-	URL, Why string        // the URL as Shown has it
-	Answered bool          // the server was reached and has answered
-	Wait     time.Duration // that it asks for
+	URL, Why string        // URL is in the form that Shown returns
+	Answered bool          // the server has answered
+	Wait     time.Duration // the time for which the server asks the client to wait
 }
 
 func (e *FetchError) Error() string { return fmt.Sprintf("%s: %s", e.URL, e.Why) }
 
-// get fetches a URL, unless what was known of it by these headers has not changed.
+// get fetches a URL. If the server answers that the content with this entity tag or modification time is unchanged, fresh is set in the result.
 func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most int64) (*body, error) {
 	ctx, cancel := context.WithTimeout(ctx, orDefault(f.Time, fetchTime))
 	defer cancel()
@@ -111,7 +111,7 @@ func (f *Fetcher) get(ctx context.Context, address, etag, modified string, most 
 	return &body{data: data, etag: entityTag(answer.Header), modified: lastModified(answer.Header)}, nil
 }
 
-// entityTag is the tag of an answer (RFC 9110, 8.8.3), "" when it is so long that servers would refuse every request with it.
+// entityTag returns the entity tag of an answer (RFC 9110, 8.8.3). It returns "" if the tag is so long that servers would reject requests with it.
 func entityTag(h http.Header) string {
 	if tag := h.Get("ETag"); len(tag) <= mostTag {
 		return tag
@@ -119,8 +119,8 @@ func entityTag(h http.Header) string {
 	return ""
 }
 
-// lastModified is the time of an answer (RFC 9110, 8.8.2), "" when it has none, or one to come: servers that only compare would answer until
-// then that nothing has changed.
+// lastModified returns the Last-Modified time of an answer (RFC 9110, 8.8.2). It returns "" if there is none, or if the time is in the future. With a
+// future time, a server that only compares times would answer until then that nothing has changed.
 func lastModified(h http.Header) string {
 	text := h.Get("Last-Modified")
 	if at, err := http.ParseTime(text); err != nil || ahead(at, time.Now()) {
@@ -137,7 +137,8 @@ func orDefault[T comparable](value, otherwise T) T {
 	return value
 }
 
-// retryAfter is what a server asks to wait (RFC 9110, 10.2.3), 0 when it asks for nothing that can be read.
+// retryAfter returns the time for which a server asks the client to wait (RFC 9110, 10.2.3). It returns 0 if the server does not ask, or if the value
+// cannot be parsed.
 func retryAfter(h http.Header) (wait time.Duration) {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.Atoi(text); err == nil && seconds > 0 {
@@ -148,21 +149,22 @@ func retryAfter(h http.Header) (wait time.Duration) {
 	return max(0, min(wait, longestWait))
 }
 
-// An insideError says that a redirect leads to an address which is not for the public.
+// An insideError is the error that a redirect leads to an internal address.
 type insideError struct{ addr netip.Addr }
 
 func (e *insideError) Error() string {
 	return fmt.Sprintf("it redirects to %s, an address that is not routed on the Internet", e.addr)
 }
 
-// client is a client for one fetch. It connects to the addresses that it has looked up and checked: a name cannot mean
-// another one in between. Once it was at a public address, it does not connect to any other. asked becomes the address that it connects to.
+// client returns an HTTP client for one fetch. It connects only to addresses that it has resolved and checked. So a name cannot get another address
+// between the check and the connection. After a connection to a public address, the client does not connect to an internal address. It stores the
+// address of each connection in asked.
 func (f *Fetcher) client(asked *netip.AddrPort) *http.Client {
 	inside := f.Inside
 	if inside == nil {
 		inside = notRouted
 	}
-	outside := false // a fetch makes one connection after the other
+	outside := false // needs no mutex, because a fetch makes one connection after the other
 	dialer := &net.Dialer{Timeout: headTime, FallbackDelay: -1, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)
 		if err != nil {
@@ -185,7 +187,7 @@ func (f *Fetcher) client(asked *netip.AddrPort) *http.Client {
 			MaxResponseHeaderBytes: 64 << 10, DisableKeepAlives: true,
 		},
 		CheckRedirect: func(to *http.Request, via []*http.Request) error {
-			to.Header.Del("Referer") // it has the whole address before, and perhaps a key in it
+			to.Header.Del("Referer") // it contains the complete previous URL, perhaps with a key
 			switch {
 			case len(via) > mostRedirect:
 				return fmt.Errorf("it redirects more than %d times", mostRedirect)
@@ -197,7 +199,7 @@ func (f *Fetcher) client(asked *netip.AddrPort) *http.Client {
 	}
 }
 
-// notRouted reports whether an address is not one of the Internet.
+// notRouted reports whether an address is not routed on the Internet.
 func notRouted(a netip.Addr) bool {
 	for _, p := range packet.Bogons {
 		if p.Contains(a) {
@@ -207,7 +209,7 @@ func notRouted(a netip.Addr) bool {
 	return false
 }
 
-// unpack unpacks a body that is a gzip file: transports unpack only what they packed.
+// unpack decompresses a body that is a gzip file. An HTTP transport only undoes the compression of the transfer.
 func unpack(data []byte, most int64) ([]byte, error) {
 	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		return data, nil
@@ -225,7 +227,7 @@ func unpack(data []byte, most int64) ([]byte, error) {
 	return data, nil
 }
 
-// Shown is a URL for messages and for other users of the host: without its query, which often holds a key.
+// Shown returns a URL without its query, which often contains a key. Messages and other users of the host get this form.
 func Shown(address string) string {
 	if before, _, found := strings.Cut(address, "?"); found {
 		return before + "?…"
@@ -233,7 +235,7 @@ func Shown(address string) string {
 	return address
 }
 
-// hostOf is the host of a URL, for messages.
+// hostOf returns the host of a URL, for messages.
 func hostOf(address string) string {
 	if u, err := url.Parse(address); err == nil {
 		return strings.TrimPrefix(u.Hostname(), "www.")

@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// Whatever a body holds, reading it ends without a panic, and no set has an address that is not routed on the Internet.
+// FuzzRead parses arbitrary bodies. It must not panic, and no set may contain an address that is not routed on the Internet.
 func FuzzRead(f *testing.F) {
 	for _, body := range []string{"1.2.3.4\n", "1.1.1.0,1.1.1.9\n", `{"cidr":"1.1.1.0/24"}`, "\"1.1.1.1\";\"1.1.1.7\"\n", "0.0.0.0/0\n9.9.9.9-9.9.9.1\n",
 		"2001:db8::/32,x\n::/0\n", "{\"type\":\"metadata\"}\n", "<html>", "1.1.1.1 - 255.255.255.255", "::ffff:1.2.3.4/100"} {

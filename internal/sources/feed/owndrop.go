@@ -11,11 +11,11 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// askTime is how long to ask by which rule this host drops an answer.
+// askTime is the largest time for finding out by which rule this host drops an answer.
 const askTime = 10 * time.Second
 
-// ownDrop says that this host itself drops the answers of a server, or of the name server, that did not answer in time. It is "" when this is not
-// so, and when nobody knows. asked is the server.
+// ownDrop returns a text if this host itself drops the answers of the server at asked, or those of the name server. The server did not answer in
+// time. It returns "" if this host does not drop them, or if this is unknown.
 func (f *Fetcher) ownDrop(ctx context.Context, err error, asked netip.AddrPort) string {
 	var timeout net.Error
 	if f.Drops == nil || !errors.As(err, &timeout) || !timeout.Timeout() {
@@ -45,7 +45,7 @@ func (f *Fetcher) ownDrop(ctx context.Context, err error, asked netip.AddrPort) 
 	return fmt.Sprintf("; the policy that runs drops its answers by %s: a rule must pass packets such as %q", rule, line)
 }
 
-// sourceFor is an address and port that this host sends from to a server. Nothing is sent.
+// sourceFor returns the source address and port that this host would use for packets to a server. It sends no packet.
 func sourceFor(server netip.AddrPort) (netip.AddrPort, error) {
 	c, err := net.Dial("udp", server.String())
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 
 const longest = 64 << 10 // bytes of a line
 
-// A BodyError says why a body is not taken for a list.
+// A BodyError is the reason why a body is not a valid list.
 type BodyError struct{ Why, Remedy string }
 
 func (e *BodyError) Error() string { return e.Why }
 
-// Hint is the remedy.
+// Hint returns the remedy.
 func (e *BodyError) Hint() string { return e.Remedy }
 
-// read reads a body in a format, "" for the one that it looks like. bad is how many lines were not understood.
+// read parses a body in the format f. If f is "", the format is detected from the content. bad is the number of invalid lines.
 func read(body []byte, f Format, most int) (s *screen, format Format, bad int, err error) {
 	body, err = unzipped(body)
 	if err != nil {
@@ -51,7 +51,7 @@ func read(body []byte, f Format, most int) (s *screen, format Format, bad int, e
 		data++
 		prefixes, err := f.line(text)
 		switch {
-		case err != nil && f == CSV && data == 1: // the names of the columns
+		case err != nil && f == CSV && data == 1: // the line has the names of the columns
 		case err != nil:
 			bad++
 			if firstBad == nil {
@@ -77,7 +77,7 @@ func read(body []byte, f Format, most int) (s *screen, format Format, bad int, e
 	return s, f, bad, nil
 }
 
-// mostUnzipped is the most bytes that a compressed body may have: more than those of ten million lines.
+// mostUnzipped is the largest size of a body after decompression, in bytes. It is enough for ten million lines.
 const mostUnzipped = 256 << 20
 
 func unzipped(body []byte) ([]byte, error) {
@@ -96,7 +96,7 @@ func tooMany(most int) error {
 	return &BodyError{fmt.Sprintf("the list has more than %d entries (a range counts as its prefixes)", most), "raise max: of the set, if it is meant to"}
 }
 
-// detect tells the format by the first line that is neither empty nor a comment.
+// detect returns the format of a list. It is determined by the first line that is neither empty nor a comment.
 func detect(body []byte) Format {
 	for line := range bytes.Lines(body) {
 		text := strings.TrimSpace(string(line[:min(len(line), longest)]))
@@ -113,7 +113,7 @@ func detect(body []byte) Format {
 	return List
 }
 
-// line reads an entry. It is none when the line has none and needs none.
+// line parses the entry of a line. It returns nil for a line that may have no entry.
 func (f Format) line(text string) ([]netip.Prefix, error) {
 	switch f {
 	case CSV:
@@ -124,7 +124,7 @@ func (f Format) line(text string) ([]netip.Prefix, error) {
 	return entry(text)
 }
 
-// csvLine reads a line of CSV. No address has a comma or a quote, so of quoted fields the quotes are cut.
+// csvLine parses a line of CSV. Addresses contain neither commas nor quotes, so it is enough to remove the quotes of quoted fields.
 func csvLine(text string) ([]netip.Prefix, error) {
 	fields := strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ';' || c == '\t' })
 	for i := range fields {
@@ -136,7 +136,7 @@ func csvLine(text string) ([]netip.Prefix, error) {
 	return entry(strings.Join(fields, ","))
 }
 
-// jsonLine reads an object. The last line of Spamhaus's lists describes the list.
+// jsonLine parses an object. It returns nil for an object without an address, such as the last line of Spamhaus's lists, which describes the list.
 func jsonLine(text string) ([]netip.Prefix, error) {
 	var line struct{ Type, CIDR, Prefix, Network, Range, IP string }
 	if err := json.Unmarshal([]byte(text), &line); err != nil {
@@ -153,7 +153,7 @@ func jsonLine(text string) ([]netip.Prefix, error) {
 	return nil, errors.New("the object has none of cidr, prefix, network, range and ip")
 }
 
-// entry reads the entry at the begin of a line. Bits behind the length of a prefix are ignored.
+// entry parses the entry at the beginning of a line. Host bits that are set in a prefix are ignored.
 func entry(text string) ([]netip.Prefix, error) {
 	list, err := addrs.ParseLine([]byte(text))
 	if err == nil {

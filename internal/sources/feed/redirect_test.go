@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
-// raw answers with bytes of its own, the second text without an end.
+// raw returns a handler that answers with raw bytes: first with the text once, and then with the text again, repeated without end.
 func raw(once, again string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := w.(http.Hijacker).Hijack()
@@ -35,7 +35,7 @@ func raw(once, again string) http.HandlerFunc {
 	}
 }
 
-// A server that redirects elsewhere does not hand on what the address of the list has: a key may be in it.
+// TestRedirectElsewhere checks a redirect to another server. That server must not receive the query of the list's URL, because it may contain a key.
 func TestRedirectElsewhere(t *testing.T) {
 	s := newScene(t)
 	var got []string
@@ -55,8 +55,8 @@ func TestRedirectElsewhere(t *testing.T) {
 	}
 }
 
-// TestNamesOfCertificates redirects to a server, by a name, whose certificate has names that would do something to a terminal. Neither the error
-// nor the state of the list repeats them.
+// TestNamesOfCertificates redirects to a server by its host name. The server's certificate has other names, with control characters for a terminal.
+// Neither the error nor the state of the list may repeat these names.
 func TestNamesOfCertificates(t *testing.T) {
 	s := newScene(t)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// Outcome is what became of a fetch.
+// Outcome is the result of a fetch.
 type Outcome string
 
 // The outcomes.
@@ -24,12 +24,12 @@ const (
 	Held      Outcome = "held"
 )
 
-// How soon a fetch is tried again that failed: one that no server has answered after retryLost, one that was answered after
-// LeastEvery, and with each further failure after twice that time, up to the period of the list.
+// retryLost is the wait before a failed fetch is repeated, if no server has answered. If a server has answered, the wait is LeastEvery. The wait
+// doubles with each further failure, up to the period of the list.
 const retryLost = 5 * time.Minute
 
-// Refresh fetches a source if it is due, or now. When it fails, the copy before stays, and the error is also in what
-// Status says. A server that asked to wait is left alone until then, now or not.
+// Refresh fetches a source if it is due, or if now is set. If the fetch fails, the previous copy stays, and the result of Status includes the error.
+// If a server has asked for a wait, Refresh does not contact the server before its end, even if now is set.
 func (st Store) Refresh(ctx context.Context, f *Fetcher, s Source, now bool) (Outcome, error) {
 	unlock, err := st.lock(ctx, s)
 	if err != nil {
@@ -51,7 +51,7 @@ func (st Store) Refresh(ctx context.Context, f *Fetcher, s Source, now bool) (Ou
 		return "", err
 	}
 	outcome, err := st.fetch(ctx, f, s)
-	if ctx.Err() != nil { // says nothing of the source
+	if ctx.Err() != nil { // the context has ended, so the source did not fail
 		return "", errors.Join(ctx.Err(), st.writeState(s, known))
 	}
 	known.Wait, known.Error = time.Time{}, ""
@@ -63,7 +63,7 @@ func (st Store) Refresh(ctx context.Context, f *Fetcher, s Source, now bool) (Ou
 	return outcome, st.writeState(s, known)
 }
 
-// A WaitError says that a server asked to be left alone.
+// A WaitError is the error that the wait that a server has asked for is not over.
 type WaitError struct {
 	Set, Host string
 	Left      time.Duration
@@ -73,7 +73,7 @@ func (e *WaitError) Error() string {
 	return fmt.Sprintf("set %q: %s asked to be left alone for another %s", e.Set, e.Host, e.Left.Round(time.Second))
 }
 
-// failed notes a failure, and when to try again.
+// failed records a failure, and the time of the next attempt.
 func (known *state) failed(s Source, err error, now time.Time) {
 	known.Failures++
 	known.Error = err.Error()
@@ -90,15 +90,16 @@ func (known *state) failed(s Source, err error, now time.Time) {
 	known.Next = now.Add(wait).UTC()
 }
 
-// died is the state for a process that does not outlive the fetch, of this list perhaps: it counts as one more failure. Without it
-// a daemon that is started again would fetch again at once.
+// died returns the state that is stored before a fetch. It counts as one more failure, in case the process dies during the fetch, perhaps because of
+// this list. Otherwise a restarted daemon would fetch the list again at once.
 func (known state) died(s Source, now time.Time) state {
 	known.Failures++
 	known.Next = now.Add(known.backoff(s, retryLost)).UTC()
 	return known
 }
 
-// backoff doubles the wait after the first failure for each further one, up to the period of the list.
+// backoff returns the wait before the next attempt. wait is the wait after the first failure. It doubles with each further failure, up to the period
+// of the list.
 func (known *state) backoff(s Source, wait time.Duration) time.Duration {
 	for range min(known.Failures-1, 12) {
 		wait *= 2
@@ -106,10 +107,10 @@ func (known *state) backoff(s Source, wait time.Duration) time.Duration {
 	return jittered(min(wait, s.Every))
 }
 
-// jittered is a time and up to a tenth more: machines that began together do not ask together.
+// jittered returns a duration that is up to a tenth longer than d. So machines that start at the same time do not fetch at the same time.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/10+1) }
 
-// fetch fetches a source, and keeps what is good.
+// fetch fetches a source. If the list is valid, it is stored.
 func (st Store) fetch(ctx context.Context, f *Fetcher, s Source) (Outcome, error) {
 	before, _, err := st.Copy(s)
 	if err != nil {
@@ -158,19 +159,19 @@ func (st Store) fetch(ctx context.Context, f *Fetcher, s Source) (Outcome, error
 	switch {
 	case err != nil:
 		return "", err
-	case c.Entries > s.entries(): // a prefix that has lost a part is several
+	case c.Entries > s.entries(): // a prefix from which a part was removed becomes several prefixes
 		return "", tooMany(s.entries())
 	}
 	return st.place(s, before, c, content)
 }
 
-// young reports whether a server may confirm a copy without its body. One that was taken over for a while can have sent another body with
-// the tag of the true one.
+// young reports whether a server may confirm a copy without sending the body again. It may not if the copy is old. An attacker who controlled the
+// server for some time could have sent a false body with the tag of the true one.
 func (c *Copy) young(now time.Time) bool {
 	return now.Sub(c.Fetched) < wholeAfter && !ahead(c.Fetched, now)
 }
 
-// place puts a list into the place of the copy, or holds it.
+// place replaces the copy by a list, or holds the list for an operator.
 func (st Store) place(s Source, before, c *Copy, content []byte) (Outcome, error) {
 	if c.Entries == 0 {
 		return "", &BodyError{"nothing is left of the list: " + c.Reasons(), "look at the list: it may be of another kind"}
@@ -190,7 +191,8 @@ func (st Store) place(s Source, before, c *Copy, content []byte) (Outcome, error
 	return Changed, nil
 }
 
-// holds says why a list of so many entries is held, where there were so many before; "" when it is not.
+// holds returns the reason why a list must be held. before and now are the previous and the present number of entries. It returns "" if the list need
+// not be held.
 func (s Source) holds(before, now int) string {
 	switch {
 	case now*100 < before*s.Shrink:

@@ -10,29 +10,29 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Removed is what was taken out of a list, and why.
+// Removed is a prefix that was removed from a list, with the reason.
 type Removed struct {
 	Prefix netip.Prefix `json:"prefix"`
 	Why    string       `json:"why"`
 }
 
-// Screened is what is left of a list, and what is not.
+// Screened has the set of the prefixes that remain in a list, and the removed prefixes.
 type Screened struct {
 	Set     *addrs.Set `json:"-"`
 	Removed []Removed  `json:"removed,omitempty"` // the first MostNamed
-	More    int        `json:"more,omitempty"`    // that were removed beyond them
+	More    int        `json:"more,omitempty"`    // the number of further removed prefixes
 }
 
-// MostNamed is how many prefixes that were removed are kept by name.
+// MostNamed is the largest number of removed prefixes in Removed.
 const MostNamed = 100
 
-// AllowEntry is addresses that must not be in a list, and why.
+// AllowEntry is a set of addresses that a list must not contain, with the reason.
 type AllowEntry struct {
 	Prefix netip.Prefix
 	Why    string
 }
 
-// Allow takes addresses out of the set.
+// Allow removes the addresses of these entries from the set.
 func (s *Screened) Allow(list []AllowEntry) {
 	byWhy := map[string]*addrs.Builder{}
 	var order []string
@@ -41,7 +41,7 @@ func (s *Screened) Allow(list []AllowEntry) {
 			byWhy[one.Why], order = &addrs.Builder{}, append(order, one.Why)
 		}
 		if byWhy[one.Why].Add(one.Prefix) != nil {
-			continue // no prefix, so no address
+			continue // the entry has no prefix, so there is nothing to remove
 		}
 	}
 	for _, why := range order {
@@ -64,10 +64,10 @@ func (s *Screened) note(p netip.Prefix, why string) {
 	s.Removed = append(s.Removed, Removed{p, why})
 }
 
-// Count is how many prefixes were removed.
+// Count returns the number of removed prefixes.
 func (s *Screened) Count() int { return len(s.Removed) + s.More }
 
-// Reasons says how many prefixes were removed for which reason, and names one of each; "" when none was.
+// Reasons returns a text with the number of removed prefixes for each reason, and an example. It returns "" if none was removed.
 func (s *Screened) Reasons() (text string) {
 	counts := map[string]int{}
 	first := map[string]netip.Prefix{}
@@ -97,7 +97,7 @@ func (s *Screened) Reasons() (text string) {
 	return text
 }
 
-// Reasons for which prefixes of any list are removed.
+// Reasons why prefixes are removed from any list.
 const (
 	whyWide  = "too large"
 	whyBogon = "not routed on the Internet"
@@ -107,14 +107,14 @@ const (
 type screen struct {
 	Screened
 	builder addrs.Builder
-	entries int // that were read, also those that are removed
+	entries int // number of parsed entries, including removed ones
 }
 
-// larger reports whether more entries, or more prefixes of them, were read than a list may have. The memory of the builder is in
-// proportion to the prefixes, and a range of IPv6 addresses can have more than two hundred.
+// larger reports whether a list has too many entries, or too many prefixes in its entries. The memory of the builder is proportional to the number of
+// prefixes, and a range of IPv6 addresses can have more than two hundred.
 func (s *screen) larger(most int) bool { return s.entries > most || s.builder.Entries() > most }
 
-// take takes an entry, which a range can have several prefixes of.
+// take adds an entry. An entry that is a range can have several prefixes.
 func (s *screen) take(entry []netip.Prefix) {
 	s.entries++
 	wide := func(p netip.Prefix) bool {
@@ -126,18 +126,18 @@ func (s *screen) take(entry []netip.Prefix) {
 	}
 	for _, p := range entry {
 		if s.builder.Add(p) != nil {
-			return // ParseLine returns valid prefixes
+			return // cannot happen, because ParseLine returns valid prefixes
 		}
 	}
 }
 
-// done is what is left of all entries.
+// done returns the remaining set and the removed prefixes.
 func (s *screen) done() *Screened {
 	s.Set = s.builder.Set()
 	var bogons addrs.Builder
 	for _, p := range packet.Bogons {
 		if bogons.Add(p) != nil {
-			continue // all of them are valid
+			continue // cannot happen, because all prefixes are valid
 		}
 	}
 	s.allowSet(bogons.Set(), whyBogon)

@@ -2,39 +2,39 @@ package feed
 
 import "time"
 
-// State says how a source stands.
+// State is the state of a source.
 type State string
 
 // The states, the worst first.
 const (
 	StateNone    State = "none"    // there is no copy
-	StateStale   State = "stale"   // the copy was not confirmed for three periods
-	StateHeld    State = "held"    // a newer list waits to be accepted
+	StateStale   State = "stale"   // the copy has not been confirmed for three periods
+	StateHeld    State = "held"    // a newer list must be accepted by an operator
 	StateFailing State = "failing" // the last fetch failed
 	StateOK      State = "ok"
 )
 
-// stalePeriods is after how many periods a copy that was not confirmed is an alert.
+// stalePeriods is the number of periods after which an unconfirmed copy causes an alert.
 const stalePeriods = 3
 
-// Status is how a source stands.
+// Status is the status of a source.
 type Status struct {
 	Source
 	State    State      `json:"state"`
-	Why      string     `json:"why,omitempty"`     // it is not ok
-	Entries  int        `json:"entries"`           // of the copy
-	Fetched  *time.Time `json:"fetched,omitempty"` // the copy
-	Checked  *time.Time `json:"checked,omitempty"` // that it is the newest; nil: not known, as the clock was wrong
-	Age      float64    `json:"age,omitempty"`     // seconds since then
+	Why      string     `json:"why,omitempty"`     // the reason for any state other than ok
+	Entries  int        `json:"entries"`           // the number of entries of the copy
+	Fetched  *time.Time `json:"fetched,omitempty"` // the time at which the copy was fetched
+	Checked  *time.Time `json:"checked,omitempty"` // the last time at which the copy was known to be the newest; nil: unknown, because the clock was wrong
+	Age      float64    `json:"age,omitempty"`     // seconds since Checked
 	Next     *time.Time `json:"next,omitempty"`
 	Removed  []Removed  `json:"removed,omitempty"`
 	More     int        `json:"more_removed,omitempty"`
 	Reasons  string     `json:"-"`
 	HeldSize int        `json:"held_entries,omitempty"`
-	SHA      string     `json:"copy_sha256,omitempty"` // of the body that the copy was made of
+	SHA      string     `json:"copy_sha256,omitempty"` // the checksum of the body from which the copy was made
 }
 
-// Status reads how a source stands. What cannot be read is missing from it.
+// Status returns the status of a source. Data that cannot be read are missing in the result.
 func (st Store) Status(s Source) Status {
 	now := time.Now()
 	out := Status{Source: s, State: StateOK}

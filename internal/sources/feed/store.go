@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// Store is the directory in which the copies are, each in a directory of its own:
+// Store is the directory of the copies. Each source has a directory of its own:
 //
 //	copy    the last good copy
 //	held    a list that shrank or grew too much, until Accept
@@ -22,28 +22,28 @@ import (
 // Each file is replaced as a whole. A process that dies leaves the old one or the new one.
 type Store struct{ Dir string }
 
-// The files.
+// The names of the files.
 const (
 	copyFile  = "copy"
 	heldFile  = "held"
 	stateFile = "state"
 )
 
-// InState is the store in a state directory of Floodwall.
+// InState returns the store in a state directory of Floodwall.
 func InState(dir string) Store { return Store{filepath.Join(dir, "feeds")} }
 
 func (st Store) file(s Source, name string) string { return filepath.Join(st.Dir, s.key(), name) }
 
-// state is what is kept of a source beside its copies.
+// state is the stored state of a source, apart from its copies.
 type state struct {
-	Checked  time.Time `json:"checked"`            // that the copy is the newest; zero: never
-	Next     time.Time `json:"next"`               // fetch
-	Failures int       `json:"failures,omitempty"` // in a row
+	Checked  time.Time `json:"checked"`            // when the copy was last known to be the newest; zero: never
+	Next     time.Time `json:"next"`               // the time of the next fetch
+	Failures int       `json:"failures,omitempty"` // consecutive ones
 	Error    string    `json:"error,omitempty"`    // of the last fetch
-	Wait     time.Time `json:"wait"`               // until which the server asked to be left alone
+	Wait     time.Time `json:"wait"`               // the end of the wait that the server asked for
 }
 
-// readState reads the state; one that cannot be read is that of a source that was never fetched.
+// readState reads the state. If it cannot be read, readState returns the state of a source that was never fetched.
 func (st Store) readState(s Source) (known state) {
 	text, err := os.ReadFile(st.file(s, stateFile))
 	if err != nil || json.Unmarshal(text, &known) != nil {
@@ -53,14 +53,14 @@ func (st Store) readState(s Source) (known state) {
 	return known
 }
 
-// clockSlack is how far ahead a time of the past may be: clocks are set back a little.
+// clockSlack is the largest time by which a recorded time may be in the future, because clocks are sometimes set back a little.
 const clockSlack = time.Minute
 
-// ahead reports whether a time that should be past is not: the clock was wrong then, or is wrong now.
+// ahead reports whether a recorded time is in the future. Then the clock was wrong when the time was recorded, or is wrong now.
 func ahead(t, now time.Time) bool { return t.After(now.Add(clockSlack)) }
 
-// plausible forgets the times that Refresh would not write now. They were written while the clock was wrong, or for a longer
-// period, and would stop the list until then.
+// plausible clears times that are too far in the future. They were recorded while the clock was wrong, or while the period was longer. If they
+// stayed, the list would not be fetched until then.
 func (known *state) plausible(s Source, now time.Time) {
 	if known.Wait.After(now.Add(longestWait + clockSlack)) {
 		known.Wait = time.Time{}
@@ -85,7 +85,7 @@ func (st Store) writeState(s Source, known state) error {
 	return st.about(s, err)
 }
 
-// about says which set an error is about.
+// about adds the name of the set to an error.
 func (st Store) about(s Source, err error) error {
 	if err == nil {
 		return nil
@@ -93,7 +93,7 @@ func (st Store) about(s Source, err error) error {
 	return fmt.Errorf("set %q: %w", s.Set, err)
 }
 
-// check makes sure that nobody else can have written what is kept of a source: copies decide what is dropped.
+// check returns an error if another user may have written a file of a source, because copies decide which packets are dropped.
 func (st Store) check(s Source) error {
 	for _, path := range []string{st.Dir, filepath.Dir(st.file(s, copyFile)), st.file(s, copyFile), st.file(s, heldFile), st.file(s, stateFile)} {
 		if err := safefile.Ours(path); err != nil {
@@ -103,8 +103,8 @@ func (st Store) check(s Source) error {
 	return nil
 }
 
-// Copy is the last good copy of a source, nil when there is none. One that is damaged counts as none. One that another user can have
-// written is an error.
+// Copy returns the last good copy of a source. It returns nil if there is none, or if the copy is damaged. If another user may have written the copy,
+// Copy returns an error.
 func (st Store) Copy(s Source) (*Copy, *addrs.Set, error) {
 	if err := st.check(s); err != nil {
 		return nil, nil, err
@@ -116,7 +116,7 @@ func (st Store) Copy(s Source) (*Copy, *addrs.Set, error) {
 	return c, set, st.about(s, err)
 }
 
-// lock keeps other processes from changing what is kept of a source.
+// lock prevents other processes from changing the files of a source, until unlock is called.
 func (st Store) lock(ctx context.Context, s Source) (unlock func(), err error) {
 	if err := st.check(s); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (st Store) lock(ctx context.Context, s Source) (unlock func(), err error) {
 	return unlock, st.about(s, err)
 }
 
-// Accept puts the list that is held into the place of the copy. It returns false when none is held.
+// Accept replaces the copy by the held list. accepted is false if no list is held.
 func (st Store) Accept(ctx context.Context, s Source) (accepted bool, err error) {
 	unlock, err := st.lock(ctx, s)
 	if err != nil {
@@ -144,7 +144,7 @@ func (st Store) Accept(ctx context.Context, s Source) (accepted bool, err error)
 	return err == nil, st.about(s, err)
 }
 
-// Mark tells the copy of a source from those before and after it; "" when there is none.
+// Mark returns a text that identifies the present copy of a source. It returns "" if there is no copy.
 func (st Store) Mark(s Source) (string, error) {
 	if err := st.check(s); err != nil {
 		return "", err

@@ -13,13 +13,13 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/feed"
 )
 
-// A server that was taken over for a while cannot keep the list of after that away: not by a tag that is too long for
-// servers, not by a time to come, and by the tag of the true list for a week at most.
+// TestTakenOver checks lists of a server that an attacker controlled for some time. The attacker must not be able to suppress later lists: neither by
+// a tag that is too long for servers, nor by a modification time in the future. By the tag of the true list, he can suppress it for at most a week.
 func TestTakenOver(t *testing.T) {
 	const genuine = `"the true list"`
 	for name, c := range map[string]struct {
 		header, value string
-		age           time.Duration // of the copy, when the true server is back
+		age           time.Duration // of the copy, at the time when the true server answers again
 	}{
 		"long":         {"ETag", `"` + strings.Repeat("x", 60_000) + `"`, 0},
 		"to come":      {"Last-Modified", "Mon, 22 Nov 2106 10:00:00 GMT", 0},
@@ -51,7 +51,7 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestForeign keeps copies where another user can write: nothing is read from there, and nothing is fetched to it.
+// TestForeign uses a store in which another user can write. No copy may be read from it, and no list may be fetched into it.
 func TestForeign(t *testing.T) {
 	s := newScene(t)
 	s.text("9.9.9.9\n")

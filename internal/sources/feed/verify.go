@@ -10,10 +10,10 @@ import (
 	"aead.dev/minisign"
 )
 
-// signatureEnding is what minisign puts behind the name of a file for that of its signature.
+// signatureEnding is the suffix that minisign appends to a file's name for its signature.
 const signatureEnding = ".minisig"
 
-// verify returns an error when a body is not what the source says that it is.
+// verify returns an error if a body does not have the checksum or the signature that the source requires.
 func (f *Fetcher) verify(ctx context.Context, s Source, data []byte) error {
 	if s.SHA256 != "" {
 		sum := sha256.Sum256(data)

@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
-// database is a database of IPv4 or IPv6 by its nodes, each with the records for bit 0 and bit 1, and its data, as the format of MaxMind
-// (version 2.0) has them. Record len(nodes)+16 is the first byte of the data.
+// database returns a database of IPv4 or IPv6 in MaxMind's format (version 2.0). Each node has the records for bit 0 and for bit 1. Record
+// len(nodes)+16 is the first byte of the data.
 func database(version byte, nodes [][2]int, data []byte) []byte {
 	var b bytes.Buffer
 	for _, n := range nodes {
@@ -33,7 +33,7 @@ func database(version byte, nodes [][2]int, data []byte) []byte {
 
 const ofXX = "\xe1\x47country\xe1\x48iso_code\x42XX"
 
-// shared is a tree whose nodes have the same node below both records: each doubles the networks.
+// shared returns a tree in which both records of each node lead to the same node. So each level doubles the number of networks.
 func shared(depth, leaf int) (nodes [][2]int) {
 	for i := range depth {
 		nodes = append(nodes, [2]int{i + 1, i + 1})
@@ -42,8 +42,8 @@ func shared(depth, leaf int) (nodes [][2]int) {
 	return nodes
 }
 
-// TestShared has small databases that stand for 2^32 networks and more, by nodes that several nodes lead to. They are refused at once; a few
-// nodes that are shared, as writers may do it, are read.
+// TestShared checks small databases that represent 2^32 networks and more, because several nodes lead to the same node. They must be rejected at
+// once. A database with a few shared nodes must be accepted, because some writers produce it.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	cycle := shared(32, 32+16)

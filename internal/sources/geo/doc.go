@@ -1,5 +1,5 @@
-// Package geo reads which addresses a database in MaxMind's format gives to countries and to autonomous systems. It does not
-// matter who made the database: the fields are those that MaxMind's own have, or those of the public ones that are common. It fetches none.
+// Package geo reads the addresses of countries and of autonomous systems from a database in MaxMind's format. It supports the fields of MaxMind's
+// databases and of the common public ones. It does not fetch databases.
 //
 //	set, networks, err := geo.Read("country.mmdb", geo.Wanted{Countries: []string{"NL"}})
 package geo

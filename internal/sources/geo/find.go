@@ -10,10 +10,10 @@ import (
 	"github.com/oschwald/maxminddb-golang/v2"
 )
 
-// mostFound is the largest database that is kept in memory to find addresses in.
+// mostFound is the largest database, in bytes, that is kept in memory for lookups.
 const mostFound = 256 << 20
 
-// Finder keeps databases in memory, each until its file changes or it is not asked for any more.
+// Finder keeps databases in memory. It keeps each one until its file changes, or until it is no longer used.
 type Finder struct {
 	mu   sync.Mutex
 	open map[string]*opened
@@ -22,13 +22,13 @@ type Finder struct {
 type opened struct {
 	changed time.Time
 	size    int64
-	db      *maxminddb.Reader // nil when the file cannot be used
+	db      *maxminddb.Reader // nil if the file cannot be used
 }
 
-// Databases are those that addresses are found in, nil for none.
+// Databases are open databases for lookups; nil: none.
 type Databases []*maxminddb.Reader
 
-// Open has these files ready. One that cannot be used is left out: whoever makes sets of it says why.
+// Open returns the databases in the files. It omits files that cannot be used. The code that makes sets from such a file reports the reason.
 func (f *Finder) Open(files []string) (list Databases) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *Finder) Open(files []string) (list Databases) {
 	return list
 }
 
-// read reads a database as a whole, as its file may change. It is nil when that cannot be used.
+// read reads a whole database into memory, because its file may change. It returns nil if the file cannot be used.
 func read(file string, info os.FileInfo) *maxminddb.Reader {
 	if !info.Mode().IsRegular() || info.Size() > mostFound {
 		return nil
@@ -67,7 +67,7 @@ func read(file string, info os.FileInfo) *maxminddb.Reader {
 	return db
 }
 
-// Find is the country of an address, a code of ISO 3166-1, and its autonomous system, as AS64500; "" for what no database says.
+// Find returns the country of an address as a code of ISO 3166-1, and its autonomous system in the form AS64500; "" for unknown values.
 func (d Databases) Find(a netip.Addr) (country, asn string) {
 	for _, db := range d {
 		var of record

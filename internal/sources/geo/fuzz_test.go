@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
-// FuzzRead reads any bytes as a database. It ends, and what it gives are networks of what is wanted.
+// FuzzRead reads arbitrary bytes as a database. It must end, and all returned networks must be wanted ones.
 func FuzzRead(f *testing.F) {
 	f.Add(database(4, shared(8, 8+16), []byte(ofXX)))
 	f.Add(database(6, shared(32, 32+16), []byte(ofXX)))

@@ -12,15 +12,15 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// Wanted is what a set takes from a database.
+// Wanted selects the addresses that a set takes from a database.
 type Wanted struct {
 	Countries []string `json:"countries,omitempty"` // codes of ISO 3166-1, in upper case
 	ASNs      []uint32 `json:"asns,omitempty"`
 }
 
-// record is what databases say of a network. Those of MaxMind have country.iso_code, and of who registered it where nobody
-// knows the country; others have country_code, or country as a text. ASNs are in autonomous_system_number or asn, as a number
-// or as a text such as AS64500.
+// record has the data of a network in a database. MaxMind's databases have the country in country.iso_code. If the country is unknown, they have the
+// country of registration. Other databases have country_code, or country as a text. The number of the AS is in autonomous_system_number or asn, as a
+// number or as a text such as AS64500.
 type record struct {
 	Country     any    `maxminddb:"country"`
 	Registered  iso    `maxminddb:"registered_country"`
@@ -33,19 +33,19 @@ type iso struct {
 	Code string `maxminddb:"iso_code"`
 }
 
-// A DBError says why a database cannot be used.
+// A DBError is the reason why a database cannot be used.
 type DBError struct{ File, Why, Remedy string }
 
 func (e *DBError) Error() string { return e.File + ": " + e.Why }
 
-// Hint is the remedy.
+// Hint returns the remedy.
 func (e *DBError) Hint() string { return e.Remedy }
 
-// mostBytes is the largest database that is read. MaxMind's largest have less than half a gigabyte.
+// mostBytes is the largest database that is read, in bytes. MaxMind's largest databases have less than half a gigabyte.
 const mostBytes = 2 << 30
 
-// Read reads the addresses that a database gives to what is wanted, and how many networks these were. It verifies the database
-// first: one that is broken, or made to exhaust its reader, is an error. Something wanted of which it has no network is one, too.
+// Read returns the wanted addresses of a database, and the number of their networks. It verifies the database first. If the database is broken, or is
+// made to exhaust its reader, Read returns an error. It also returns an error if the database has no network of a wanted country or AS.
 func Read(file string, w Wanted) (*addrs.Set, int, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -54,7 +54,7 @@ func Read(file string, w Wanted) (*addrs.Set, int, error) {
 	if !info.Mode().IsRegular() || info.Size() > mostBytes {
 		return nil, 0, &DBError{file, "it is no regular file of 2 GiB at most", ""}
 	}
-	content, err := os.ReadFile(file) // not mapped: the file may change meanwhile
+	content, err := os.ReadFile(file) // reads the file and does not map it, because the file may change meanwhile
 	if err != nil {
 		return nil, 0, err
 	}
@@ -108,7 +108,7 @@ func (r *reader) network(n maxminddb.Result) error {
 	return r.builder.Add(prefix)
 }
 
-// wants reports whether a record is of something wanted, and of what.
+// wants reports whether a record has a wanted country or AS. name is the country or the AS.
 func (r *reader) wants(of record) (name string, ok bool) {
 	if len(r.wanted.Countries) > 0 {
 		code := of.country()
@@ -146,7 +146,7 @@ func (of *record) asn() uint32 {
 	return number
 }
 
-// missing is what is wanted and was not found.
+// missing returns the wanted countries and ASNs that were not found.
 func (r *reader) missing() (list []string) {
 	for _, code := range r.wanted.Countries {
 		if !r.found[code] {

@@ -51,7 +51,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A database that is cut short, or that is something else, is refused.
+// TestBroken checks that truncated databases and files of another kind are rejected.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a.mmdb")
@@ -72,7 +72,7 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestFinder finds addresses, also after the file has changed, and leaves a file out that is no database.
+// TestFinder looks up addresses, also after the file has changed. A file that is not a database must be left out.
 func TestFinder(t *testing.T) {
 	dir := t.TempDir()
 	file, bad := filepath.Join(dir, "a.mmdb"), filepath.Join(dir, "bad.mmdb")

@@ -7,24 +7,24 @@ import (
 	"github.com/oschwald/maxminddb-golang/v2"
 )
 
-// How many nodes are passed on the way to all networks, beside perNode for each node of the database. A tree has each node once; the nodes of
-// IPv4 are below several others in databases of both families (2002::/16, ::ffff:0:0/96, …).
+// The paths from the root to all networks may together have at most freeNodes nodes, plus perNode for each node of the database. In a tree each node
+// has one parent. In databases of both families, the nodes of IPv4 have several parents (2002::/16, ::ffff:0:0/96, …).
 const (
 	freeNodes = 1 << 20
 	perNode   = 16
 )
 
-// sized refuses a database in which so many nodes lead to the same ones that it stands for far more networks than it has nodes: with 32 nodes
-// these can be 2^32. The database was verified.
+// sized rejects a database in which many nodes share the same child nodes, so that it represents far more networks than it has nodes. For example, 32
+// nodes can represent 2^32 networks. The database must have been verified.
 func sized(db *maxminddb.Reader, content []byte) error {
 	most := freeNodes + perNode*db.Metadata.NodeCount
 	passed := uint(0)
-	open := []uint{0} // at most one for each bit of an address
+	open := []uint{0} // a stack of nodes, at most one for each bit of an address
 	for len(open) > 0 {
 		node := open[len(open)-1]
 		open = open[:len(open)-1]
 		if node >= db.Metadata.NodeCount {
-			continue // a network, or none
+			continue // not a node: a network, or no data
 		}
 		if passed++; passed > most {
 			return fmt.Errorf("its %d nodes stand for more networks than a database of that size has", db.Metadata.NodeCount)
@@ -35,7 +35,8 @@ func sized(db *maxminddb.Reader, content []byte) error {
 	return nil
 }
 
-// records are those of a node: what follows where the next bit of an address is 0, and 1. They have 24, 28 or 32 bits.
+// records returns both records of a node. left is the next node if the next bit of an address is 0. right is the next node if the bit is 1. A record
+// has 24, 28 or 32 bits.
 func records(content []byte, node, size uint) (left, right uint) {
 	of := content[node*size/4:][:size/4]
 	switch size {

@@ -1,6 +1,6 @@
-// Package wording has parts of messages: quotes, enumerations, the known word that is nearest to a misspelt one, errors with a
-// remedy, and the errors about arguments and flags. It writes figures, times and tables as people read them. It has no message
-// of its own: a message is where its error is found. Regexp compiles a pattern when it is first used.
+// Package wording has parts of messages: quotes, enumerations, the nearest known word for a misspelt one, errors with a remedy, and errors about
+// arguments and flags. It formats figures, times and tables for people. It has no messages of its own: each message is in the code that detects its
+// error. Regexp compiles a pattern at its first use.
 //
 //	err := wording.Errorf("name one of them: "+wording.Either(known), "set %s is not there", wording.Quote(name))
 package wording

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Count writes a number with separators: 1,234,567.
+// Count returns a number with thousands separators: 1,234,567.
 func Count[T int | uint64](n T) string {
 	digits := strconv.FormatUint(uint64(n), 10)
 	var out strings.Builder
@@ -21,7 +21,7 @@ func Count[T int | uint64](n T) string {
 	return out.String()
 }
 
-// Things is a count of something: 1 rule, 2 rules.
+// Things returns a number with its noun: 1 rule, 2 rules.
 func Things(n int, singular, plural string) string {
 	if n == 1 {
 		return "1 " + singular
@@ -29,7 +29,7 @@ func Things(n int, singular, plural string) string {
 	return Count(n) + " " + plural
 }
 
-// Bytes writes an amount of data in powers of 1000, as networks are measured.
+// Bytes returns an amount of data as text. Units are powers of 1000, as in networks.
 func Bytes(n uint64) string {
 	value, unit := float64(n), ""
 	for _, unit = range []string{"B", "kB", "MB", "GB", "TB", "PB"} {
@@ -44,7 +44,7 @@ func Bytes(n uint64) string {
 	return fmt.Sprintf("%.1f %s", value, unit)
 }
 
-// Span writes a time in its two largest units: 3d4h, 59m12s.
+// Span returns a duration as text, in its two largest units: 3d4h, 59m12s.
 func Span(d time.Duration) string {
 	parts := []struct {
 		unit string
@@ -65,7 +65,7 @@ func Span(d time.Duration) string {
 	return "0s"
 }
 
-// Rate writes a rate with three digits at least: 12,345, 1.23M, 4.56G.
+// Rate returns a rate as text, with at least three digits: 12,345, 1.23M, 4.56G.
 func Rate(v float64) string {
 	for _, unit := range []struct {
 		size float64
@@ -81,7 +81,7 @@ func Rate(v float64) string {
 	return Count(int(math.Round(v)))
 }
 
-// Wrapped breaks a text between words into lines of at most width bytes. A word that is longer than a line has one of its own.
+// Wrapped breaks a text between words into lines of at most width bytes. A word that is longer than width has a line of its own.
 func Wrapped(text string, width int) []string {
 	lines := []string{""}
 	for word := range strings.FieldsSeq(text) {

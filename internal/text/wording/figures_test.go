@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestFigures has numbers, and how people read them: at the bounds where units change, too.
+// TestFigures checks the text of numbers, also of those at which the unit changes.
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ got, want string }{
@@ -37,7 +37,7 @@ func TestWrapped(t *testing.T) {
 	}
 }
 
-// TestTable aligns columns of characters, not of bytes, and lets no cell steer the terminal.
+// TestTable checks that columns are aligned by characters, not by bytes, and that cells cannot contain control characters.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	table := NewTable("name", ">packets", "why")

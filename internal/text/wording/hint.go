@@ -2,22 +2,22 @@ package wording
 
 import "errors"
 
-// HintError is an error with its remedy. Code that has to tell errors apart has types of its own.
+// HintError is an error with a remedy. Code that must distinguish errors uses types of its own.
 type HintError struct {
 	Err    error
 	Remedy string
 }
 
-// Hinted makes a HintError of a text.
+// Hinted returns an error with a remedy.
 func Hinted(problem, remedy string) *HintError { return WithHint(errors.New(problem), remedy) }
 
-// WithHint is an error with a remedy.
+// WithHint adds a remedy to an error.
 func WithHint(err error, remedy string) *HintError { return &HintError{err, remedy} }
 
 func (e *HintError) Error() string { return e.Err.Error() }
 
-// Unwrap is the error alone.
+// Unwrap returns the error without the remedy.
 func (e *HintError) Unwrap() error { return e.Err }
 
-// Hint is the remedy.
+// Hint returns the remedy.
 func (e *HintError) Hint() string { return e.Remedy }

@@ -1,4 +1,4 @@
-// This file makes values when they are first used, as most commands need few of those that a package has.
+// This file creates values at their first use, because most commands need few of a package's values.
 
 package wording
 
@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Regexp is a regular expression (regexp/syntax) that is compiled when it is first asked for: to compile all of the program takes a
-// millisecond of each start. It panics then when the pattern is wrong; a test compiles those of the program.
+// Regexp returns a function that compiles a regular expression (regexp/syntax) at its first call. The compilation of all patterns of the program
+// would take a millisecond of every start. The call panics if the pattern is invalid. A test compiles all patterns of the program.
 func Regexp(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

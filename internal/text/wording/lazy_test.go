@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// TestPatterns compiles each pattern that the program gives to Regexp, as a wrong one panics only when it is first used.
+// TestPatterns compiles every pattern that the program passes to Regexp. Otherwise an invalid pattern would panic only at its first use.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -64,7 +64,7 @@ func nameOf(e ast.Expr) string {
 	return ""
 }
 
-// textOf is the value of an expression of literals, constants of the same file, + and regexp.QuoteMeta.
+// textOf returns the value of an expression that consists of literals, constants of the same file, + and regexp.QuoteMeta.
 func textOf(f *ast.File, e ast.Expr) (string, error) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -2,7 +2,7 @@ package wording
 
 import "strings"
 
-// synonyms are words of other firewalls, with ours. They are too far apart for a spelling distance.
+// synonyms maps words of other firewalls to Floodwall's words, if their spelling differs so much that distance does not find them.
 var synonyms = map[string]string{
 	"accept": "pass", "allow": "pass", "permit": "pass", "return": "pass",
 	"deny": "drop", "block": "drop", "discard": "drop", "blackhole": "drop",
@@ -28,7 +28,7 @@ var synonyms = map[string]string{
 	"notrack": "untracked", "conntrack": "track", "lo": "loopback", "localhost": "loopback",
 }
 
-// Nearest is the word of known that is likely meant by text, or "". A third of the letters may be wrong.
+// Nearest returns the word in known that text probably means, or "" if there is none. Up to a third of the letters may be wrong.
 func Nearest(text string, known []string) string {
 	text = strings.ToLower(text)
 	best, least := "", max(1, len([]rune(text))/3)+1
@@ -43,8 +43,8 @@ func Nearest(text string, known []string) string {
 	return best
 }
 
-// distance is the number of letters to insert, remove, change or swap with their neighbor that make a into b (F. J.
-// Damerau, 1964; each place edited once), or limit when it is not below it.
+// distance returns the number of edits that turn a into b, or limit if the number is at least limit. An edit inserts, removes or changes a letter, or
+// swaps it with its neighbor (F. J. Damerau, 1964; each place is edited once).
 func distance(a, b string, limit int) int {
 	s, t := []rune(a), []rune(b)
 	if len(s)-len(t) >= limit || len(t)-len(s) >= limit {

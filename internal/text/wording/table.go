@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// Table is rows of cells under a head, aligned when it is printed.
+// Table has rows of cells, with a head. Lines aligns its columns.
 type Table struct {
 	head  []string
-	right []bool // columns of numbers
+	right []bool // the columns that are aligned to the right
 	rows  [][]string
 }
 
-// NewTable makes a table; columns whose head begins with > are aligned to the right.
+// NewTable returns a table with this head. A column whose head begins with > is aligned to the right.
 func NewTable(head ...string) *Table {
 	t := &Table{right: make([]bool, len(head))}
 	for i, h := range head {
@@ -25,10 +25,10 @@ func NewTable(head ...string) *Table {
 // Row adds a row, with a cell for each column.
 func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
 
-// Len is the number of rows, without the head.
+// Len returns the number of rows, without the head.
 func (t *Table) Len() int { return len(t.rows) }
 
-// Lines are the head and the rows, aligned.
+// Lines returns the head and the rows as lines with aligned columns.
 func (t *Table) Lines() (lines []string) {
 	width := make([]int, len(t.head))
 	all := append([][]string{t.head}, t.rows...)

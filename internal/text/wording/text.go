@@ -1,5 +1,4 @@
-// This file has parts of messages about words that people write: quotes, enumerations, and the known word that a misspelt one
-// means.
+// This file has parts of messages about words in a user's input: quotes, enumerations, and removal of control characters.
 
 package wording
 
@@ -10,12 +9,12 @@ import (
 	"unicode/utf8"
 )
 
-// Plain is Printable without tabs: the text of others within a message.
+// Plain replaces each control character, including tabs, by U+FFFD. It is for text from other sources within a message.
 func Plain(text string) string {
 	return strings.ReplaceAll(Printable(text), "\t", string(unicode.ReplacementChar))
 }
 
-// Printable is text with U+FFFD for each control character except tabs, so that it can go to a terminal.
+// Printable replaces each control character except tabs by U+FFFD, so that a terminal can show the text safely.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\t' {
@@ -25,7 +24,7 @@ func Printable(text string) string {
 	}, text)
 }
 
-// Quote is text in quotes on one line, cut when it is long.
+// Quote returns text in quotes on one line. A long text is truncated.
 func Quote(text string) string {
 	const most = 80
 	if utf8.RuneCountInString(text) <= most {
@@ -34,7 +33,7 @@ func Quote(text string) string {
 	return fmt.Sprintf("%q…", string([]rune(text)[:most]))
 }
 
-// Either joins words for reading: `a, b or c`.
+// Either returns words as an enumeration: `a, b or c`.
 func Either(words []string) string {
 	last := len(words) - 1
 	if last < 1 {

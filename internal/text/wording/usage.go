@@ -1,19 +1,18 @@
-// This file has the error for an argument or a flag that is not understood. Packages that read what a person wrote for a command
-// return it, and know no command.
+// This file has the error for an invalid argument or flag. Packages that parse arguments return it without knowing the command.
 
 package wording
 
 import "fmt"
 
-// Error is what is wrong with an argument or a flag.
+// Error is an error in an argument or a flag.
 type Error struct {
-	Text string // names the argument or the flag
-	Hint string // what to write in its place; "" for the help of the command
+	Text string // the message, which names the argument or the flag
+	Hint string // the remedy; "": the help of the command is the remedy
 }
 
 func (e *Error) Error() string { return e.Text }
 
-// Errorf makes an Error.
+// Errorf returns an Error.
 func Errorf(hint, format string, args ...any) error {
 	return &Error{Text: fmt.Sprintf(format, args...), Hint: hint}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// TestNearest has words of other firewalls, swapped and missing letters, and words that are too far from all.
+// TestNearest checks words of other firewalls, swapped and missing letters, and words that are too different from all known ones.
 func TestNearest(t *testing.T) {
 	known := []string{"pass", "drop", "reject", "devices", "untracked"}
 	for text, want := range map[string]string{
@@ -19,7 +19,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestText has the forms of words in messages.
+// TestText checks the forms of words in messages.
 func TestText(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{wording.Quote("a\n\"b"), `"a\n\"b"`},

@@ -1,5 +1,5 @@
-// Command agent runs in a machine in QEMU and does what the test outside asks for: it runs commands, and receives at ports as
-// an application does. Its arguments are ports at which it receives from its start.
+// Command agent runs in a virtual machine and executes the requests of a test outside of the machine. It runs commands, and receives packets at ports
+// as an application does. Its arguments are the ports at which it receives from its start.
 package main
 
 import (
@@ -35,7 +35,7 @@ func serve(ports []string) error {
 	if err != nil {
 		return err
 	}
-	// The boot before may have left half a line.
+	// The previous boot may have left an incomplete line.
 	if _, err := port.WriteString("\n"); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func serve(ports []string) error {
 		}
 		var request guest.Request
 		if json.Unmarshal(line, &request) != nil {
-			continue // the rest of what was meant for the boot before
+			continue // the rest of a request to the previous boot
 		}
 		if err := out.Encode(sockets.answer(request)); err != nil {
 			return err
@@ -59,7 +59,7 @@ func serve(ports []string) error {
 	}
 }
 
-// openPort waits for the channel, which the kernel finds after the agent may have started.
+// openPort waits until the channel to the test exists, and opens it. The agent may start before the kernel has found the channel.
 func openPort() (*os.File, error) {
 	for {
 		port, err := os.OpenFile(guest.Port, os.O_RDWR, 0)
@@ -70,7 +70,7 @@ func openPort() (*os.File, error) {
 	}
 }
 
-// answer does what a request asks for.
+// answer executes a request and returns the response.
 func (s *sockets) answer(request guest.Request) guest.Response {
 	response := guest.Response{ID: request.ID}
 	switch {

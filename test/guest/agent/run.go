@@ -15,7 +15,7 @@ import (
 func run(request guest.Request, response *guest.Response) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(request.Seconds)*time.Second)
 	cmd := exec.CommandContext(ctx, request.Run[0], request.Run[1:]...)
-	cmd.WaitDelay = time.Second // a process that it left behind may hold its output open
+	cmd.WaitDelay = time.Second // a child process of the command may hold its output open
 	if request.Detached {
 		if err := cmd.Start(); err != nil {
 			response.Error = err.Error()

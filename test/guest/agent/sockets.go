@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sockets receive as an application does, at any address of the machine and in both families.
+// sockets receive as an application does, at any address of the machine, over IPv4 and IPv6.
 type sockets struct {
 	mu       sync.Mutex
 	received map[string]int // by port and text
@@ -26,14 +26,14 @@ func (s *sockets) counts() map[string]int {
 	return maps.Clone(s.received)
 }
 
-// count notes what was received at a port. Zeros are what a short frame is filled up with.
+// count counts a text that was received at a port. It first removes trailing zeros, because short frames are padded with zeros.
 func (s *sockets) count(port string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.received[port+" "+string(bytes.TrimRight(data, "\x00"))]++
 }
 
-// listen opens sockets at ports: "udp/53", "tcp/80".
+// listen opens sockets at ports such as "udp/53" and "tcp/80".
 func (s *sockets) listen(ports []string) error {
 	for _, port := range ports {
 		proto, number, _ := strings.Cut(port, "/")
@@ -50,8 +50,8 @@ func (s *sockets) listen(ports []string) error {
 	return nil
 }
 
-// config has space for what comes while the machine is slow. A socket that takes MPTCP is given no connection that a program
-// has proved.
+// config sets a large receive buffer, because packets may arrive while the machine is slow. It turns MPTCP off, because the kernel does not give a
+// connection that an XDP program has verified to an MPTCP socket.
 var config = func() (c net.ListenConfig) {
 	c.SetMultipathTCP(false)
 	c.Control = func(_, _ string, conn syscall.RawConn) (err error) {
@@ -79,7 +79,7 @@ func (s *sockets) listenUDP(port, address string) error {
 	return nil
 }
 
-// listenTCP counts the connections, as text "", and what each sends first, which it sends back.
+// listenTCP counts each connection with the text "". It also counts the first text on the connection, and returns this text.
 func (s *sockets) listenTCP(port, address string) error {
 	socket, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {

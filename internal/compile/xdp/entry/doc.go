@@ -1,7 +1,7 @@
 // Package entry generates the entry of the XDP program for a policy: a parser for usual frames that reads the headers
 // that the policy needs, and the policy's rules, specialized for each kind of frame. Frames of other shapes, and
-// decisions beyond pass and drop, go to general() of bpf/floodwall.c, which decides every frame. It is no second
-// compiler: package xdp generates the rules for all other frames, and the content of maps.
+// decisions other than pass and drop, go to general() of bpf/floodwall.c, which can decide every frame. The package is
+// not a second compiler: package xdp generates the rules for all other frames, and the content of maps.
 //
 // Usual frames are Ethernet with at most one VLAN tag, IPv4 without options or IPv6 without extension headers, not a
 // fragment, and TCP, UDP, ICMP or ICMPv6. Each kind has a section of code: first checks, in the order in which they are

@@ -2,12 +2,12 @@ package entry
 
 import "slices"
 
-// index finds the rules that sources of a class may match, without a test of every rule: a policy may have as many
-// classes as rules.
+// index finds the rules that sources of a class may match, without a test of each rule. This is necessary because a policy may have as many classes
+// as rules.
 type index struct {
 	rules  []rule
-	others []int         // the rules that no class alone rules out
-	held   map[int][]int // by expression, the rules that ask for it first
+	others []int         // the rules that may match sources of every class
+	held   map[int][]int // for each expression, the rules whose first test is this expression
 }
 
 func newIndex(rules []rule) *index {
@@ -24,7 +24,7 @@ func newIndex(rules []rule) *index {
 	return x
 }
 
-// left returns the rules that remain for a source of a class, in order, up to the first that matches every packet.
+// left returns the rules that remain for a source of a class, in order. It ends with the first rule that matches every packet.
 func (x *index) left(s *section, class int) (left []rule) {
 	numbers := slices.Clone(x.others)
 	for _, expr := range s.Classes.Held(class) {

@@ -6,10 +6,10 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// mostAsks is the largest number of rules for general() behind a limit with which the entry still charges the limit.
+// mostAsks is a number of rules. If more of the later rules may be decided by general(), the entry leaves a rule with limits to general(), too.
 const mostAsks = 8
 
-// generals are the rules that general() may decide, without limits that are left to it, of which there are too many.
+// generals returns the rules that general() may decide. It does not include rules with limits that are left to general() only because of mostAsks.
 func generals(rules []rule) (list []rule) {
 	for _, r := range rules {
 		if r.general || r.mss != nil || r.flood || r.protect && len(r.over) > 0 {
@@ -19,9 +19,9 @@ func generals(rules []rule) (list []rule) {
 	return list
 }
 
-// exceeds jumps to next unless the packet exceeds one of the rule's limits, and charges it to the limits that it does
-// not exceed. A packet must not be charged twice. So a packet that a later rule may leave to general() goes there
-// first, and so does a question, which is not charged.
+// exceeds jumps to next unless the packet exceeds one of the rule's limits. It charges the packet to the limits that the packet does not exceed. A
+// packet must not be charged twice. So a packet that a later rule may leave to general() goes to general() before it is charged. The same applies to
+// a packet with a question, which must not be charged.
 func (s *section) exceeds(r *rule, asks []rule, next string) {
 	if len(r.dynamic) > 0 {
 		s.loadPorts()
@@ -44,7 +44,7 @@ func (s *section) exceeds(r *rule, asks []rule, next string) {
 	s.Mark(over)
 }
 
-// charge calls charge_hash() of bpf/limit.h, which sets r0 to whether a limit is exceeded.
+// charge adds a call of charge_hash() of bpf/limit.h. Then r0 is not 0 if the limit is exceeded.
 func (s *section) charge(number int) {
 	l := &s.Limits[number]
 	s.hashPrefixes(l)
@@ -65,14 +65,14 @@ func (s *section) charge(number int) {
 	s.Add(asm.LoadImm(asm.R4, int64(l.Fresh), asm.DWord), asm.Call.Label(image.ChargeHash))
 }
 
-// sureOfPackets is the largest debt with which a packet may still be within a limit of packets, by the coarse clock, or
-// ~0 to skip that test: surely_exceeded() of bpf/limit.h.
+// sureOfPackets returns the largest debt with which a packet may still be within a limit of packets, if the time is that of the coarse clock. It
+// returns ~0 if this test must be skipped: surely_exceeded() of bpf/limit.h.
 func sureOfPackets(l *image.LimitInfo) int64 {
 	sure := l.Units(image.LimitSureDebt)
 	if l.Most <= sure {
 		return -1
 	}
-	cost := l.Cost >> image.LimitFraction // without a remainder
+	cost := l.Cost >> image.LimitFraction // without the fraction
 	most := l.Most
 	if cost > sure {
 		most += sure
@@ -80,7 +80,8 @@ func sureOfPackets(l *image.LimitInfo) int64 {
 	return max(int64(most)-int64(cost), int64(sure))
 }
 
-// sureOfBits computes the same for a limit of bits into r3, and adds the length to r5. It changes r0 and r4.
+// sureOfBits adds code that computes the same as sureOfPackets for a limit of bits, into r3. The code also adds the length to r5. It changes r0 and
+// r4.
 func (s *section) sureOfBits(l *image.LimitInfo) {
 	const lengthShift = 16
 	sure, small, done := l.Units(image.LimitSureDebt), s.newLabel(), s.newLabel()
@@ -90,7 +91,7 @@ func (s *section) sureOfBits(l *image.LimitInfo) {
 		s.Add(asm.LoadImm(asm.R3, -1, asm.DWord))
 		return
 	}
-	s.Add( // the cost, as cost_of() of bpf/limit.h
+	s.Add( // the cost of the packet, as in cost_of() of bpf/limit.h
 		asm.LoadImm(asm.R4, int64(8*l.Cost), asm.DWord), asm.Mul.Reg(asm.R0, asm.R4),
 		asm.Add.Imm(asm.R0, 1<<image.LimitFraction-1), asm.RSh.Imm(asm.R0, image.LimitFraction),
 		asm.LoadImm(asm.R3, int64(l.Most), asm.DWord), asm.LoadImm(asm.R4, int64(sure), asm.DWord),

@@ -9,12 +9,12 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// hash is the register of the hash of a limit's prefixes. It shares the register of the remaining bytes, which rules do
-// not need.
+// hash is the register with the hash of the packet's prefixes for a limit. It is the register of the number of remaining bytes, which rules do not
+// need.
 const hash = remaining
 
-// hashPrefixes is hash_prefixes() of bpf/limit.h. Its keys are secret: they stand in the map of constants until the program is loaded.
-// It changes r1 to r3.
+// hashPrefixes adds the code of hash_prefixes() of bpf/limit.h. The keys are secret, so the code reads them from the map of constants. They are
+// inserted when the program is loaded. The code changes r1 to r3.
 func (s *section) hashPrefixes(l *image.LimitInfo) {
 	s.Add(asm.Mov.Imm(hash, int32(s.family.value)*int32(l.Prefixes)))
 	s.sum(s.family.source, l.Src[s.family.value], 0)
@@ -29,14 +29,14 @@ func (s *section) hashPrefixes(l *image.LimitInfo) {
 	}
 }
 
-// foldHash is hash ^= hash >> shift.
+// foldHash adds code for hash ^= hash >> shift.
 func (s *section) foldHash(shift int32) {
 	s.Add(asm.Mov.Reg(asm.R1, hash), asm.RSh.Imm(asm.R1, shift), asm.Xor.Reg(hash, asm.R1))
 }
 
-// sum adds sum_address() of a masked address to the hash. key is the index of the first of its four keys.
+// sum adds code that adds sum_address() of a masked address to the hash. key is the index of the first of the four keys.
 func (s *section) sum(at int16, mask image.AddressMask, key int) {
-	if s.family.value == packet.FamilyIPv4 { // in its mapped form
+	if s.family.value == packet.FamilyIPv4 { // the address is in its IPv4-mapped form
 		s.product(0, 0, key, func() {})
 		s.product(uint32(0xffff&(mask.Lo>>32)), uint32(mask.Lo), key+2, func() {
 			s.Add(asm.LoadMem(asm.R2, base, at, asm.Word), asm.HostTo(asm.BE, asm.R2, asm.Word))
@@ -48,8 +48,8 @@ func (s *section) sum(at int16, mask image.AddressMask, key int) {
 	}
 }
 
-// product adds the product of two 32-bit numbers, each plus its key: a constant, and one that load puts into r2 and
-// that is masked.
+// product adds code that adds a product of two 32-bit numbers to the hash. Each factor is a number plus its key. The first number is the constant
+// known. load adds code that loads the second number into r2, which is then masked.
 func (s *section) product(known, mask uint32, key int, load func()) {
 	s.constant(asm.R1, "limit_keys", 4*key, asm.Word)
 	if known != 0 {
@@ -66,7 +66,7 @@ func (s *section) product(known, mask uint32, key int, load func()) {
 	s.Add(asm.Mul.Reg(asm.R1, asm.R3), asm.Add.Reg(hash, asm.R1))
 }
 
-// product6 adds the product of the two halves of 64 bits of an address, masked, each plus its key.
+// product6 adds code that adds a product of the two halves of 64 bits of an address to the hash. Each half is masked, and its key is added.
 func (s *section) product6(at int16, mask uint64, key int) {
 	if mask == 0 {
 		s.product(0, 0, key, nil)
@@ -82,7 +82,7 @@ func (s *section) product6(at int16, mask uint64, key int) {
 	s.Add(asm.Add.Reg32(asm.R3, asm.R2), asm.Mul.Reg(asm.R1, asm.R3), asm.Add.Reg(hash, asm.R1))
 }
 
-// constant loads a constant of the C program, at an offset in bytes from its start.
+// constant adds code that loads a constant of the C program. at is an offset in bytes from the start of the constant.
 func (s *section) constant(to asm.Register, name string, at int, size asm.Size) {
 	s.Add(
 		asm.LoadMapValue(to, 0, s.Constants[name]+uint32(at)).WithReference(image.Constants),

@@ -11,16 +11,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// mostStraight is the number of rules with a test of the key that are tested in sequence. More of them are found by
-// binary search.
+// mostStraight is the largest number of rules with a test of the key that are tested in sequence. If there are more, a binary search finds the
+// matching ones.
 const mostStraight = 8
 
-// list tests rules in order, and jumps to next if none decides. The ports are in their registers, and stay there.
+// list adds code that tests rules in order. If no rule decides the packet, the code jumps to next. The ports are in their registers before and after
+// it.
 func (s *section) list(rules []rule, next string) {
 	s.search(rules, ir.Range{First: 0, Last: 1<<16 - 1}, next)
 }
 
-// search tests the rules for packets whose key is in a range.
+// search adds code that tests rules, for packets whose key is in the range in.
 func (s *section) search(rules []rule, in ir.Range, next string) {
 	rules = s.clip(rules, in)
 	bounds := s.bounds(rules, in)
@@ -35,7 +36,7 @@ func (s *section) search(rules []rule, in ir.Range, next string) {
 	s.search(rules, ir.Range{First: middle, Last: in.Last}, next)
 }
 
-// keyed is the number of rules that test the key.
+// keyed returns the number of rules that test the key.
 func (s *section) keyed(rules []rule) (n int) {
 	for i := range rules {
 		if s.key(&rules[i]) != nil {
@@ -45,7 +46,7 @@ func (s *section) keyed(rules []rule) (n int) {
 	return n
 }
 
-// key returns the values of the key that a rule matches, nil if it does not test the key.
+// key returns the values of the key that a rule matches. It returns nil if the rule does not test the key.
 func (s *section) key(r *rule) []ir.Range {
 	for _, m := range r.match {
 		if m.Field == s.proto.field {
@@ -55,7 +56,7 @@ func (s *section) key(r *rule) []ir.Range {
 	return nil
 }
 
-// bounds are the values within a range, ascending, at which the set of rules that match the key changes.
+// bounds returns the values within a range at which the set of matching rules changes, in ascending order.
 func (s *section) bounds(rules []rule, in ir.Range) (at []uint32) {
 	for i := range rules {
 		for _, v := range s.key(&rules[i]) {
@@ -70,7 +71,7 @@ func (s *section) bounds(rules []rule, in ir.Range) (at []uint32) {
 	return slices.Compact(at)
 }
 
-// straight tests rules in sequence.
+// straight adds code that tests rules in sequence.
 func (s *section) straight(rules []rule, next string) {
 	other := ""
 	for i := range rules {
@@ -95,9 +96,9 @@ func sameMatch(a, b *rule) bool {
 	})
 }
 
-// rule tests a rule, and reports whether it decides every packet that comes so far. later are the rules behind it. If a
-// rule repeats the tests of fields of the rule before it, they are left out: a packet that failed them has jumped to
-// next, behind both.
+// rule generates the code of a rule. It reports whether the rule decides every packet that reaches it. later are the rules after it. If repeats is
+// set, the field tests are the same as those of the previous rule, and they are left out. A packet that fails them has already jumped to next, behind
+// both rules.
 func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final bool) {
 	source := &s.Program.Rules[r.number]
 	s.Say("rule " + source.Name + ": " + source.Verdict.String())
@@ -114,7 +115,7 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 	if len(r.over) > 0 {
 		asks = generals(later)
 	}
-	if r.general || len(r.over) > 0 && r.protect || len(asks) > mostAsks { // general() asks the rest, too
+	if r.general || len(r.over) > 0 && r.protect || len(asks) > mostAsks { // general() also makes the other tests
 		s.Add(asm.Ja.Label(toGeneral))
 		if r.mss != nil {
 			s.Mark(moved)
@@ -122,7 +123,7 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 		return len(r.match)+len(r.mss) == 0
 	}
 	if r.protect {
-		s.notQuestion(toGeneral) // which may have a time of its own
+		s.notQuestion(toGeneral) // a question may set another time
 	}
 	for _, t := range r.dynamic {
 		s.member(t, moved)
@@ -135,7 +136,7 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 		s.Mark(moved)
 	case r.flood:
 		s.askFlood(source, later, s.Decisions[r.number])
-	case len(r.over) > 0: // it has been asked whether the packet carries a question
+	case len(r.over) > 0: // the packet is known to carry no question
 		s.exceeds(r, asks, moved)
 		s.decideAs(s.Decisions[r.number], notAsked)
 	default:
@@ -151,7 +152,7 @@ func (s *section) rule(r *rule, later []rule, repeats bool, next string) (final 
 	return len(r.match)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.reply && (!r.flood || source.Asks == ir.AsksSpent)
 }
 
-// test jumps to next unless a value is in one of some ranges. It changes r2.
+// test adds code that jumps to next unless a value is in one of the ranges. The code changes r2.
 func (s *section) test(value asm.Register, in []ir.Range, next string) {
 	last := len(in) - 1
 	found := ""
@@ -170,7 +171,7 @@ func (s *section) test(value asm.Register, in []ir.Range, next string) {
 	}
 }
 
-// within jumps if a value is in a range.
+// within adds code that jumps to the label to if a value is in a range.
 func (s *section) within(value asm.Register, v ir.Range, to string) {
 	if v.First == v.Last {
 		s.Add(asm.JEq.Imm(value, int32(v.First), to))
@@ -179,7 +180,7 @@ func (s *section) within(value asm.Register, v ir.Range, to string) {
 	s.Add(asm.Mov.Reg(asm.R2, value), asm.Sub.Imm(asm.R2, int32(v.First)), asm.JLE.Imm(asm.R2, int32(v.Last-v.First), to))
 }
 
-// notWithin jumps if it is not.
+// notWithin adds code that jumps to the label to if a value is outside of a range.
 func (s *section) notWithin(value asm.Register, v ir.Range, to string) {
 	if v.First == v.Last {
 		s.Add(asm.JNE.Imm(value, int32(v.First), to))
@@ -191,7 +192,7 @@ func (s *section) notWithin(value asm.Register, v ir.Range, to string) {
 	s.Add(asm.JGT.Imm(value, int32(v.Last), to))
 }
 
-// value is the register that has the value of a field; r1 for a field that is loaded here.
+// value returns the register that has the value of a field. If the field is in no register, value adds code that loads it into r1.
 func (s *section) value(f packet.Field) asm.Register {
 	const value = asm.R1
 	switch f {
@@ -218,7 +219,8 @@ func (s *section) value(f packet.Field) asm.Register {
 	return value
 }
 
-// member jumps to next unless an address is in one of the sets or, with not, in none of them. It changes r0 to r5.
+// member adds code that jumps to next unless an address is in one of the sets. If not is set, it jumps unless the address is in none of the sets. The
+// code changes r0 to r5.
 func (s *section) member(t dynamicTest, next string) {
 	in := next
 	if !t.not {
@@ -238,11 +240,12 @@ func (s *section) member(t dynamicTest, next string) {
 	}
 }
 
-// MarksOffset is the offset of addrs.DynamicMemory.Marks in the map xdp.DynamicInfo, after Own.
+// MarksOffset is the offset of addrs.DynamicMemory.Marks in the map image.DynamicInfo, after that of Own.
 const MarksOffset = image.OwnOffset + addrs.OwnBytes
 
-// has jumps if a dynamic set has the source or the destination. The mark of most addresses says that no set has them. The code for the
-// others stands apart, so that the usual packet runs straight on. It changes r0 to r5, except those that restore loads again.
+// has adds code that jumps to the label in if a dynamic set contains the source, or the destination. For most addresses, a mark shows that no set
+// contains them. The code for other addresses is outside of the main path, so that most packets need no jump. The code changes r0 to r5, except the
+// registers that restore loads again.
 func (s *section) has(set int32, destination bool, in string, restore func()) {
 	marked, back := s.newLabel(), s.newLabel()
 	last := s.place(destination) + s.family.addressBytes() - 2
@@ -260,7 +263,7 @@ func (s *section) has(set int32, destination bool, in string, restore func()) {
 	})
 }
 
-// place is the offset of an address.
+// place returns the offset of the source or destination address.
 func (s *section) place(destination bool) int16 {
 	if destination {
 		return s.family.dest
@@ -268,7 +271,7 @@ func (s *section) place(destination bool) int16 {
 	return s.family.source
 }
 
-// find calls is_member() of bpf/dynamic.h, and jumps if a dynamic set has an address. It changes r0 to r5.
+// find adds a call of is_member() of bpf/dynamic.h. The code jumps to the label in if a dynamic set contains an address. It changes r0 to r5.
 func (s *section) find(set int32, destination bool, in string) {
 	s.Add(asm.Mov.Imm(asm.R1, set))
 	s.address(asm.R2, asm.R3, s.place(destination))
@@ -279,7 +282,8 @@ func (s *section) find(set int32, destination bool, in string) {
 	)
 }
 
-// address loads an address as two numbers in host byte order, IPv4 in its mapped form. It changes these two only.
+// address adds code that loads an address as two numbers in host byte order. An IPv4 address is in its IPv4-mapped form. The code changes only the
+// registers hi and lo.
 func (s *section) address(hi, lo asm.Register, at int16) {
 	if s.family.value == packet.FamilyIPv6 {
 		s.Add(

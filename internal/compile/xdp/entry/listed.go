@@ -12,13 +12,12 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// Record is a rule that remains for the sources of a class, in the map xdp.Listed: a range of the key, and its
-// decision. The records of a class are a chain; the rules for sources that are in no set may follow it. The class is
-// the index of the first record.
+// Record is a rule that remains for the sources of a class, in the map image.Listed. It has a range of the key, and the decision of the rule. The
+// records of a class form a chain. After the chain, the rules for sources that are in no set may follow. The class is the index of the first record.
 type Record struct {
 	First, Width uint16 // the key, a port or an ICMP type and code in host byte order, is at most Width above First
 	Decision     uint32 // or askGeneral
-	Next         uint32 // the index of the next record; 0: the rules for sources in no set follow
+	Next         uint32 // the index of the next record; 0: the rules for sources that are in no set follow
 }
 
 // RecordSize is the size of a Record in the map.
@@ -26,18 +25,18 @@ const RecordSize = 16
 
 const (
 	askGeneral  = 1<<31 - 1
-	mostChain   = 4       // records that a packet is compared with
-	mostRecords = 1 << 17 // of all sections: 2 MB
+	mostChain   = 4       // the largest number of records with which a packet is compared
+	mostRecords = 1 << 17 // of all sections together; they take 2 MB
 )
 
 // records are the records of all sections. The record with index 0 is not used, because that index means none.
 type records struct {
 	list   []Record
-	blocks map[string]int // where the records of equal sections begin
+	blocks map[string]int // the index of the first record of each block; the key is the block's content
 }
 
-// classes looks up the source, if any rule depends on it, and reports whether it does. A source of class 0 goes on at
-// the label unlisted, any other through the records of its class.
+// classes adds code that looks up the class of the source. It reports false, and adds no code, if no rule depends on the class. A source of class 0
+// continues at the label unlisted. Other sources continue with the records of their class.
 func (s *section) classes() (called bool) {
 	s.Say("the class of the source")
 	if s.first == sameForAll || !s.lookUp() {
@@ -58,7 +57,7 @@ func (s *section) classes() (called bool) {
 	return true
 }
 
-// keyAt is the offset of the key in the L4 header.
+// keyAt returns the offset of the key in the L4 header.
 func (s *section) keyAt() int16 {
 	if s.proto.field == packet.ICMP {
 		return 0
@@ -66,13 +65,13 @@ func (s *section) keyAt() int16 {
 	return 2
 }
 
-// chain compares the key in r3 with the records of the class in r0.
+// chain adds code that compares the key in r3 with the records of the class in r0.
 func (s *section) chain() {
-	first := uint32(s.first) // of the section's; the others have their index in the map
+	first := uint32(s.first) // counted within the section; later records have their index in the map
 	for hop := range mostChain {
 		miss := s.label(fmt.Sprintf("miss%d", hop))
 		s.Add(
-			asm.LSh.Imm(asm.R0, 4), // RecordSize
+			asm.LSh.Imm(asm.R0, 4), // multiply by RecordSize
 			asm.LoadMapValue(asm.R2, 0, first*RecordSize).WithReference(image.Listed),
 			asm.Add.Reg(asm.R2, asm.R0),
 			asm.LoadMem(asm.R1, asm.R2, 0, asm.Half),
@@ -98,14 +97,13 @@ func (s *section) chain() {
 	s.Add(asm.Ja.Label(toGeneral))
 }
 
-// Values in place of the index of a first record.
+// Special values of the index of a first record.
 const (
-	sameForAll = 0 // the rules are the same for sources of all classes
+	sameForAll = 0 // the remaining rules are the same for sources of all classes
 	tooMany    = -1
 )
 
-// record makes the records of the rules of an index. It returns the index of the record of class 0, or sameForAll or
-// tooMany.
+// record makes the records of the rules in an index. It returns the index of the record for class 0, or sameForAll, or tooMany.
 func (s *section) record(x *index) (first int) {
 	unlisted := map[int]*rule{}
 	for i := range s.class0 {
@@ -131,11 +129,11 @@ func same(a, b *rule) bool {
 	return a.general == b.general && a.protect == b.protect && len(a.match) == len(b.match) && slices.Equal(a.dynamic, b.dynamic)
 }
 
-// chained makes the records of the rules that remain for a class. The rules for sources in no set, here by their
-// number, follow them. So the records have only the class's own rules. general() decides a key that matches one of
-// these and also an earlier rule of the others, and a key of a rule that the class does not have.
+// chained makes the records of the rules that remain for a class. The records contain only the class's own rules, because the rules for sources that
+// are in no set follow them. These are in unlisted, by number. For some keys this order would be wrong, so general() decides them: a key that matches
+// a rule of the class's own and an earlier unlisted rule, and a key of an unlisted rule that the class does not have.
 func (s *section) chained(left []rule, unlisted map[int]*rule) (chain []Record) {
-	var before []ir.Range // keys of the others
+	var before []ir.Range // keys of the unlisted rules so far
 	seen, ended := 0, false
 	for i := range left {
 		r := &left[i]
@@ -157,7 +155,7 @@ func (s *section) chained(left []rule, unlisted map[int]*rule) (chain []Record) 
 	return chain
 }
 
-// missing are the keys of rules for sources in no set that the class does not have in the same form.
+// missing returns the keys of those unlisted rules that the class does not have, or has in another form.
 func (s *section) missing(left []rule) (keys []ir.Range) {
 	for i := range s.class0 {
 		r := &s.class0[i]
@@ -168,10 +166,10 @@ func (s *section) missing(left []rule) (keys []ir.Range) {
 	return ranges.Normalize(keys)
 }
 
-// allKeys is every value of a key.
+// allKeys contains every value of a key.
 var allKeys = []ir.Range{{First: 0, Last: 1<<16 - 1}}
 
-// keys are the values of the key that a rule may match.
+// keys returns the values of the key that a rule may match.
 func (s *section) keys(r *rule) []ir.Range {
 	if keys := s.key(r); keys != nil {
 		return keys
@@ -179,7 +177,7 @@ func (s *section) keys(r *rule) []ir.Range {
 	return allKeys
 }
 
-// recorded is the decision in the records of a rule: askGeneral if the rule has further tests.
+// recorded returns the decision in the records of a rule. It is askGeneral if the rule has further tests.
 func (s *section) recorded(r *rule) uint32 {
 	more := len(r.match) > 1 || len(r.match) == 1 && s.key(r) == nil
 	if more || r.general || r.protect || len(r.dynamic)+len(r.over)+len(r.mss) > 0 {
@@ -188,7 +186,7 @@ func (s *section) recorded(r *rule) uint32 {
 	return s.Decisions[r.number]
 }
 
-// leadTo makes records of keys with a decision.
+// leadTo returns records that have these keys and a decision.
 func leadTo(decision uint32, keys []ir.Range) (list []Record) {
 	for _, k := range keys {
 		list = append(list, Record{First: uint16(k.First), Width: uint16(k.Last - k.First), Decision: decision})

@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// among is rules for all sources and for listed ones in turn, some of whose ports overlap.
+// among alternates rules for all sources with rules for listed sources. Some of their ports overlap.
 const among = `default: drop
 sets: {a: [192.0.2.0/25, "2001:db8:a::/48"], b: [192.0.2.64/26, "2001:db8:a:b::/64"], c: [198.51.100.7]}
 rules:
@@ -29,7 +29,7 @@ rules:
   - {name: all4, proto: udp, port: 60, then: pass}
 `
 
-// TestListedAmong has sources of all classes ask for all these ports.
+// TestListedAmong sends packets from sources of all classes to all ports of the rules.
 func TestListedAmong(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
@@ -45,8 +45,8 @@ func TestListedAmong(t *testing.T) {
 	s.Agree(t, subject.FramesOf(t, lines.String()))
 }
 
-// TestListedInEntry asks which part of the program decides about packets of listed sources that none of the rules for these matches,
-// and about one that rules for all and rules for listed sources match.
+// TestListedInEntry checks which part of the program decides a packet: packets from listed sources that match no rule for listed sources, and a
+// packet that matches both a rule for all sources and a rule for listed sources.
 func TestListedInEntry(t *testing.T) {
 	t.Parallel()
 	testutil.RequireRoot(t)
@@ -71,8 +71,8 @@ func TestListedInEntry(t *testing.T) {
 	}
 }
 
-// TestListedHosts has packets come from listed hosts, from listed networks, and from addresses beside them. The entry looks for hosts
-// itself where enough are listed.
+// TestListedHosts sends packets from listed hosts, from listed networks, and from adjacent addresses. If enough hosts are listed, the entry itself
+// looks them up.
 func TestListedHosts(t *testing.T) {
 	t.Parallel()
 	r, _ := subject.Seeded(t)

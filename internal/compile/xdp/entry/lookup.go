@@ -8,8 +8,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// lookUp sets r0 to the class of the source, or jumps to the label unlisted if a filter shows that it is 0. It reports
-// false if all sources of the family have class 0.
+// lookUp adds code that sets r0 to the class of the source. The code jumps to the label unlisted if a filter shows that the class is 0. lookUp
+// reports false if all sources of the family have class 0.
 func (s *section) lookUp() bool {
 	if s.family.value == packet.FamilyIPv6 {
 		return s.lookUp6()
@@ -38,18 +38,18 @@ func (s *section) lookUp() bool {
 	return true
 }
 
-// loadSource4 sets r1 to an IPv4 source in host byte order.
+// loadSource4 adds code that sets r1 to the IPv4 source in host byte order.
 func (s *section) loadSource4() {
 	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Word), asm.HostTo(asm.BE, asm.R1, asm.Word))
 }
 
-// blocks sets r2 to the bit of the source in r1 in the bitmap of blocks.
+// blocks adds code that sets r2 to the bit of the source in the bitmap of blocks. The source is in r1.
 func (s *section) blocks() {
 	s.Add(asm.Mov.Reg(asm.R4, asm.R1), asm.RSh.Imm(asm.R4, int32(s.Filter4.Shift)))
 	s.bit(asm.R4, s.Filter4.Mask, image.Filter4)
 }
 
-// Stack offsets of host and longList.
+// Stack offsets that host and longList use.
 const (
 	lineAt   = slotAt - 4 // the index of a line
 	numberAt = lineAt - 4 // a host's number
@@ -59,7 +59,8 @@ const (
 // secondFactor is the factor of second() of bpf/classify.h, as a signed number.
 const secondFactor = addrs.SecondFactor - 1<<32
 
-// number turns the source in r1 into its number, also at numberAt (permuted() of bpf/classify.h). It changes r2.
+// number adds code that turns the source in r1 into its host number: permuted() of bpf/classify.h. The number is also stored at numberAt. The code
+// changes r2.
 func (s *section) number(h *addrs.Hosts4) {
 	s.Add(
 		asm.Xor.Imm32(asm.R1, int32(h.Key)), asm.Mul.Imm32(asm.R1, int32(h.Factor)),
@@ -68,13 +69,14 @@ func (s *section) number(h *addrs.Hosts4) {
 	)
 }
 
-// share maps a 32-bit number to [0, of) in proportion.
+// share adds code that maps a 32-bit number to the range [0, of) in proportion.
 func (s *section) share(number asm.Register, of int) {
 	s.Add(asm.Mul.Imm(number, int32(of)), asm.RSh.Imm(number, 32))
 }
 
-// host sets r0 to the class of the source in r1. It looks where most listed hosts are, in the line and the slot that their number says
-// (class_by_wide() of bpf/classify.h, addrs.Hosts4). class4_in_filter() decides the others, apart.
+// host adds code that sets r0 to the class of the source in r1. The code searches only the place where most listed hosts are: the line and the slot
+// that the host number selects (class_by_wide() of bpf/classify.h, addrs.Hosts4). For other sources, code outside of the main path calls
+// class4_in_filter().
 func (s *section) host() {
 	const number, slot = asm.R1, asm.R2
 	other, found := s.newLabel(), s.newLabel()
@@ -95,7 +97,7 @@ func (s *section) host() {
 		asm.Mov.Reg(asm.R3, slot), asm.LSh.Imm(asm.R3, 2), asm.Add.Reg(asm.R3, asm.R0), asm.LoadMem(asm.R3, asm.R3, 0, asm.Word),
 		asm.JNE.Reg(asm.R3, number, other),
 		asm.LSh.Imm(slot, 1), asm.Add.Reg(asm.R0, slot), asm.LoadMem(asm.R0, asm.R0, addrs.WideClassAt, asm.Half),
-		asm.JEq.Imm(asm.R0, 0, other), // the slot is empty, and the number is 0
+		asm.JEq.Imm(asm.R0, 0, other), // the slot is empty and the host number is 0
 	)
 	s.Mark(found)
 	s.apart = append(s.apart, func() {
@@ -105,8 +107,8 @@ func (s *section) host() {
 	})
 }
 
-// longList sets r0 to the class of the source in r1, or jumps to the label unlisted. It asks the filter of hosts as class_of_host() of
-// bpf/classify.h does, so that most unlisted sources need no call. Sources in listed blocks are decided apart.
+// longList adds code that sets r0 to the class of the source in r1, or jumps to the label unlisted. It uses the filter of hosts in the same way as
+// class_of_host() of bpf/classify.h, so that most unlisted sources need no call. Code outside of the main path handles sources in listed blocks.
 func (s *section) longList() {
 	h, ask, found := s.Filter4.Hosts, s.newLabel(), s.newLabel()
 	other := s.newLabel()
@@ -145,13 +147,14 @@ func (s *section) longList() {
 	})
 }
 
-// The first byte of the source is tested first if the listed first bytes are few ranges that exclude most addresses.
+// Limits for a test of the source's first byte. The test comes first if the first bytes of listed addresses form few ranges, and if they exclude most
+// addresses.
 const (
 	mostFirstRanges = 3
 	mostFirstBytes  = 64
 )
 
-// firstByte jumps to unlisted if the first byte of the source shows that its class is 0.
+// firstByte adds code that jumps to unlisted if the first byte of the source shows that its class is 0.
 func (s *section) firstByte(unlisted string) {
 	list, bytes := s.Filter4.FirstBytes, uint32(0)
 	for _, r := range list {
@@ -164,7 +167,7 @@ func (s *section) firstByte(unlisted string) {
 	s.test(asm.R1, list, unlisted)
 }
 
-// lookUp6 is lookUp for IPv6. The filter is by a hash of the upper 32 bits, as in classify() of bpf/classify.h.
+// lookUp6 does the same as lookUp, for IPv6. The filter uses a hash of the upper 32 bits of the address, as in classify() of bpf/classify.h.
 func (s *section) lookUp6() bool {
 	const shift, filterMask = 44, 1<<14 - 1
 	if !s.Table6 {
@@ -181,7 +184,7 @@ func (s *section) lookUp6() bool {
 	return true
 }
 
-// bit sets r2 to a bit of a bitmap. mask is the mask of the index of its words. It changes r3.
+// bit adds code that sets r2 to a bit of a bitmap. mask is the mask for the index of a word. The code changes r3.
 func (s *section) bit(bit asm.Register, mask uint32, bitmap string) {
 	s.Add(
 		asm.Mov.Reg(asm.R3, bit),

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// isOwn reports whether a dynamic set, by its number, is that of the host's own addresses.
+// isOwn reports whether the dynamic set with this number is the set of the host's own addresses.
 func (s *section) isOwn(number int32) bool {
 	for i, n := range s.Dynamic {
 		if int32(n) == number && s.Program.Sets[i].Dynamic.Local {
@@ -18,8 +18,8 @@ func (s *section) isOwn(number int32) bool {
 	return false
 }
 
-// own jumps if the destination is one of the host's own addresses that the program has as a list
-// (addrs.Dynamic.ShowOwn). Other addresses must be looked up in the set. It changes r1 to r4.
+// own adds code that jumps to the label in if the destination is in a short list of own addresses (addrs.Dynamic.ShowOwn). All other addresses must
+// then be looked up in the set. The code changes r1 to r4.
 func (s *section) own(in string) {
 	other := s.newLabel()
 	if s.family.value == packet.FamilyIPv4 {

@@ -2,8 +2,8 @@ package entry
 
 import "github.com/cilium/ebpf/asm"
 
-// Reachable removes the instructions of a function that cannot be reached, which the verifier refuses
-// (kernel/bpf/verifier.c, check_cfg). Jumps have labels.
+// Reachable returns the function without its unreachable instructions, which the verifier would reject (kernel/bpf/verifier.c, check_cfg). Jumps must
+// have labels.
 func Reachable(insns asm.Instructions) (out asm.Instructions) {
 	labels := map[string]int{}
 	for i := range insns {

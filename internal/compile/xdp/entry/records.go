@@ -7,16 +7,17 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// block holds the records of a section while they are made: one for each class, and those that follow them.
+// block has the records of a section while they are made. The first records of all classes come first, followed by the later records.
 type block struct{ list []Record }
 
-// newBlock is a block for so many classes.
+// newBlock returns a block for a number of classes.
 func newBlock(classes int) *block { return &block{make([]Record, image.PowerOfTwo(classes))} }
 
-// passesBy is a record that matches no key except 65535, which it leaves to general(): there is no empty range.
+// passesBy is a record for classes without a record of their own. A record cannot have an empty range, so this one matches the key 65535, which it
+// leaves to general().
 var passesBy = Record{First: 1<<16 - 1, Decision: askGeneral}
 
-// add sets the records of a class. It reports false when there are too many.
+// add sets the records of a class. It returns false if there are too many.
 func (b *block) add(class int, chain []Record) bool {
 	if len(chain) == 0 {
 		chain = []Record{passesBy}
@@ -24,7 +25,7 @@ func (b *block) add(class int, chain []Record) bool {
 	at := class
 	for i, r := range chain {
 		if i < len(chain)-1 {
-			r.Next = uint32(len(b.list)) // within the block
+			r.Next = uint32(len(b.list)) // index within the block
 			b.list = append(b.list, Record{})
 		}
 		b.list[at] = r
@@ -33,7 +34,7 @@ func (b *block) add(class int, chain []Record) bool {
 	return len(b.list) <= mostRecords
 }
 
-// keep adds a block to the records, unless an equal one is there, and returns the index of its first record, or tooMany.
+// keep adds a block to the records, unless they already have an equal one. It returns the index of the block's first record, or tooMany.
 func (r *records) keep(b *block) int {
 	if r.blocks == nil {
 		r.blocks, r.list = map[string]int{}, []Record{{}}
@@ -56,15 +57,15 @@ func (r *records) keep(b *block) int {
 	return first
 }
 
-// encode writes a record as the program reads it.
+// encode writes a record in the form that the BPF program reads.
 func (r *Record) encode(to []byte) {
 	binary.NativeEndian.PutUint16(to, r.First)
 	binary.NativeEndian.PutUint16(to[2:], r.Width)
 	slot, verdict := image.SlotAndVerdict(r.Decision)
 	binary.NativeEndian.PutUint32(to[4:], slot)
 	binary.NativeEndian.PutUint32(to[8:], r.Next)
-	binary.NativeEndian.PutUint32(to[12:], uint32(verdict)) // of askGeneral neither ir.Pass nor ir.Drop
+	binary.NativeEndian.PutUint32(to[12:], uint32(verdict)) // for askGeneral, this is neither ir.Pass nor ir.Drop
 }
 
-// capacity is how many records the map has: a power of two, so that a mask keeps an index in it.
+// capacity returns the number of records in the map. It is a power of two, so that a mask keeps an index within the map.
 func (r *records) capacity() int { return image.PowerOfTwo(max(len(r.list), 2)) }

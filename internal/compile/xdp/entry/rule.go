@@ -9,35 +9,35 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// rule is the rest of a rule for packets of a section, after the tests that all of them pass are removed.
+// rule is a rule for the packets of a section. It has only those tests that not all of these packets pass.
 type rule struct {
 	number  int
-	match   []ir.Match // tests of fields, with values as the packet has them: ports from 0 on, ICMP types without family
+	match   []ir.Match // tests of fields, with values as in the packet: ports from 0 on, ICMP types without the offset of the family
 	static  []staticTest
 	dynamic []dynamicTest
-	mss     []ir.Range // values of packet.MSS, of which the packet must have one
-	over    []int      // limits, by their index in Program.Limits, one of which must be exceeded
-	general bool       // what is left to ask, or to do, is for general()
-	reply   bool       // it must answer what has left
-	flood   bool       // it asks about a flood
-	protect bool       // what passes goes through a protection: segments of an open connection just pass
+	mss     []ir.Range // allowed values of packet.MSS
+	over    []int      // limits, by their index in Program.Limits; a packet must exceed one of them
+	general bool       // the remaining tests or actions are left to general()
+	reply   bool       // the packet must be a reply
+	flood   bool       // the rule has a question about a flood
+	protect bool       // passing packets go through a protection; segments of an open connection pass directly
 }
 
-// staticTest tests whether the source is in static sets, or in one of some dynamic sets.
+// staticTest tests whether the source is in any of some static sets, or in any of some dynamic sets.
 type staticTest struct {
-	expr int // of the class
+	expr int // the expression, which depends on the class
 	not  bool
-	or   uint32 // dynamic sets, a bit each
+	or   uint32 // the dynamic sets, a bit each
 }
 
-// dynamicTest tests whether an address is in one of some dynamic sets.
+// dynamicTest tests whether an address is in any of some dynamic sets.
 type dynamicTest struct {
 	destination bool
 	sets        uint32 // a bit each
 	not         bool
 }
 
-// leave leaves the rule to general().
+// leave leaves the remaining tests and actions of the rule to general().
 func (r *rule) leave() { r.general, r.protect = true, false }
 
 // always reports whether a rule matches every packet.
@@ -45,8 +45,7 @@ func (r *rule) always() bool {
 	return len(r.match)+len(r.static)+len(r.dynamic)+len(r.over)+len(r.mss) == 0 && !r.general && !r.protect && !r.reply && !r.flood
 }
 
-// specialize returns the rest of a rule, by its number, for packets of the section. It reports false if none of them
-// can match.
+// specialize returns the rule with this number, for packets of the section. ok is false if none of these packets can match the rule.
 func (s *section) specialize(number int) (r rule, ok bool) {
 	source := &s.Program.Rules[number]
 	decision := s.Decisions[number] & 0xff
@@ -58,7 +57,7 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 		r.reply = true
 	case source.Asks != ir.NoFlood && onlyFields(source) && s.proto.number == packet.ProtoUDP:
 		r.flood, r.over = true, nil
-		if source.Asks == ir.AsksServed || source.Asks == ir.AsksQuery || source.Asks == ir.AsksOpening { // query leaves what they decide to general()
+		if source.Asks == ir.AsksServed || source.Asks == ir.AsksQuery || source.Asks == ir.AsksOpening { // query() leaves packets of these rules to general()
 			r.general = false
 		}
 	case source.Conditional() && !justLimited(source):
@@ -79,17 +78,17 @@ func (s *section) specialize(number int) (r rule, ok bool) {
 	return r, true
 }
 
-// onlyFields reports whether a rule tests nothing but fields, beside limits, replies and floods.
+// onlyFields reports whether a rule tests only fields, limits, replies and floods.
 func onlyFields(r *ir.Rule) bool {
 	return len(r.Src)+len(r.Dst)+len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Observe && r.Until == 0 && r.Connections == nil && !r.Unanswered
 }
 
-// justLimited reports whether a rule tests nothing but addresses, fields and limits.
+// justLimited reports whether a rule tests only addresses, fields and limits.
 func justLimited(r *ir.Rule) bool {
 	return len(r.Payload)+len(r.Names)+len(r.Sources) == 0 && !r.Reply && r.Asks == ir.NoFlood && !r.Observe && r.Until == 0 && !r.Unanswered
 }
 
-// field adds the rest of a test of a field. It reports false if no packet of the section has such a value.
+// field adds a test of a field to r, unless all packets of the section pass it. It returns false if no packet of the section can pass it.
 func (s *section) field(r *rule, m ir.Match) bool {
 	left, all := m.Values, m.Field.Size()
 	switch m.Field {
@@ -138,12 +137,12 @@ func (s *section) field(r *rule, m ir.Match) bool {
 	return true
 }
 
-// within returns the values of a match inside one range, minus the range's first value.
+// within returns the values of a match that are in a range, minus the first value of the range.
 func within(m ir.Match, in ir.Range) []ir.Range {
 	return ranges.Shift(ranges.Common(m.Values, []ir.Range{in}, m.Field.Size()), in.First)
 }
 
-// source adds a test of the source.
+// source adds a test of the source to r.
 func (s *section) source(r *rule, m ir.AddrMatch) {
 	sets := s.dynamicBits(m)
 	if expr := s.Classes.Expr(m); expr >= 0 {
@@ -153,7 +152,7 @@ func (s *section) source(r *rule, m ir.AddrMatch) {
 	r.dynamic = append(r.dynamic, dynamicTest{sets: sets, not: m.Not})
 }
 
-// destination adds a test of the destination, whose class the entry does not look up.
+// destination adds a test of the destination to r. The entry does not look up the class of the destination.
 func (s *section) destination(r *rule, m ir.AddrMatch) {
 	if s.Classes.Expr(m) >= 0 {
 		r.leave()
@@ -162,7 +161,7 @@ func (s *section) destination(r *rule, m ir.AddrMatch) {
 	r.dynamic = append(r.dynamic, dynamicTest{destination: true, sets: s.dynamicBits(m), not: m.Not})
 }
 
-// dynamicBits are the dynamic sets of a match, a bit each by their number.
+// dynamicBits returns the dynamic sets of a match, a bit for each set's number.
 func (s *section) dynamicBits(m ir.AddrMatch) (bits uint32) {
 	for _, set := range m.Sets {
 		if number, ok := s.Dynamic[set]; ok {
@@ -172,7 +171,7 @@ func (s *section) dynamicBits(m ir.AddrMatch) (bits uint32) {
 	return bits
 }
 
-// reduce returns the rest of a rule for sources of a class. It reports false if none of them matches.
+// reduce returns the rule without the tests that all sources of a class pass. It returns false if no source of the class can match.
 func (s *section) reduce(r rule, class int) (rule, bool) {
 	tests := r.static
 	r.static, r.dynamic = nil, slices.Clone(r.dynamic)
@@ -191,7 +190,7 @@ func (s *section) reduce(r rule, class int) (rule, bool) {
 	return r, true
 }
 
-// clip returns the rest of rules if the value of the section's key, in r3, is in a range.
+// clip returns the rules for packets whose key, in r3, is in a range. Tests of the key that all these packets pass are removed.
 func (s *section) clip(rules []rule, in ir.Range) (left []rule) {
 	for _, r := range rules {
 		r.match = slices.Clone(r.match)

@@ -6,12 +6,12 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// fibonacci spreads consecutive numbers as far as possible: 2^32 divided by the golden ratio (Knuth, The Art of
-// Computer Programming, 6.4). So the sampled packets of a reason are never in step with a sender that repeats itself.
+// fibonacci spreads consecutive numbers as evenly as possible: it is 2^32 divided by the golden ratio (Knuth, The Art of Computer Programming, 6.4).
+// So the samples of a reason never coincide with a periodic pattern in a sender's packets.
 var fibonacci uint32 = 0x9e3779b9
 
-// draw jumps for one in so many packets; r0 points to the counter of their reason. The counter, times a factor, plus a
-// secret number, replaces a random number: a call of the kernel for one costs several times as much.
+// draw adds code that jumps to label if the packet is sampled. r0 points to the counter of the packet's reason. The counter times a factor, plus a
+// secret number, is used in place of a random number, because a call of the kernel for a random number costs several times as much.
 func (g *generator) draw(label string) {
 	if g.Sampling.Share == 0 {
 		return
@@ -31,7 +31,7 @@ func (g *generator) draw(label string) {
 	)
 }
 
-// sample copies a packet that is decided and counted to user space, and goes on.
+// sample adds code that copies a packet to user space. The packet has already been decided and counted. The code continues afterwards.
 func (g *generator) sample(verdict uint8, label string) {
 	g.Mark(label + "_sample")
 	g.Add(

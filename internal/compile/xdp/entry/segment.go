@@ -7,19 +7,19 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// flow has the hash of the packet's flow. The number of remaining bytes is not needed any more where a section decides a segment.
+// flow is the register of the hash of the packet's flow. Code that decides a segment no longer needs the number of remaining bytes.
 const flow = remaining
 
-// now has the time, once the hash is not needed any more.
+// now is the register with the time, in code that no longer needs the hash of the flow.
 const now = flow
 
-// refuse ends with the refusal of a segment with ACK and without SYN, RST and FIN, of no flow that is noted, where nothing but a cookie
-// could have it pass and none was sent for it lately: refuse_segment() of bpf/segment.h, without a call. Other segments go on with the
-// hash of the flow in its register: at known if the flow may be noted, at unknown if it is not. Where the kernel may have to be asked they
-// go on at other, without it.
+// refuse adds the code of refuse_segment() of bpf/segment.h, without a call. It refuses a segment with ACK and without SYN, RST and FIN if three
+// conditions hold. The flow of the segment is not recorded, only a cookie could let the segment pass, and no cookie was sent for it recently. Other
+// segments continue with the hash of the flow in its register: at known if the flow may be recorded, and at unknown if it is not. If the kernel may
+// have to be asked about a segment, the segment continues at other, without the hash.
 func (s *section) refuse(protection int, found *ir.Handshake, decision uint32, known, unknown, other string) {
 	s.flowHash()
-	s.Add( // the bit of its bucket: find_open_flow() of bpf/flow.h
+	s.Add( // the bit of the flow's bucket: find_open_flow() of bpf/flow.h
 		asm.Mov.Reg(asm.R1, flow), asm.RSh.Imm(asm.R1, 3), asm.And.Imm(asm.R1, int32(s.FlowMask>>3&^7)),
 		asm.LoadMapValue(asm.R2, 0, 0).WithReference(image.FlowFilter), asm.Add.Reg(asm.R2, asm.R1), asm.LoadMem(asm.R2, asm.R2, 0, asm.DWord),
 		asm.RSh.Reg(asm.R2, flow), asm.JSet.Imm(asm.R2, 1, known),
@@ -36,10 +36,11 @@ func (s *section) refuse(protection int, found *ir.Handshake, decision uint32, k
 	s.Mark(none)
 	s.onlyCookies(protection, other)
 	s.countOnly(found.Slots[ir.AckInvalid])
-	s.decideAs(image.Decision(decision>>8, uint8(ir.Drop)), notAsked) // in the slot of the rule, as after protect()
+	s.decideAs(image.Decision(decision>>8, uint8(ir.Drop)), notAsked) // counted in the slot of the rule, as by protect()
 }
 
-// coarseTime loads coarse_time() of bpf/clock.h into r3; it goes to over if the tick is. It changes r0 to r5.
+// coarseTime adds code that loads coarse_time() of bpf/clock.h into r3. If the tick is over, so that the clock must be read again, the code jumps to
+// over. It changes r0 to r5.
 func (s *section) coarseTime(over string) {
 	s.Add(
 		asm.FnJiffies64.Call(),
@@ -49,7 +50,7 @@ func (s *section) coarseTime(over string) {
 	)
 }
 
-// flowHash is flow_hash() of bpf/flow.h.
+// flowHash adds the code of flow_hash() of bpf/flow.h.
 func (s *section) flowHash() {
 	s.ends(flow, asm.R2)
 	s.Add(
@@ -65,15 +66,15 @@ func (s *section) flowHash() {
 	s.hashFlow()
 }
 
-// hashFlow is what hash_word() of bpf/flow.h does with the word in the hash, by the factor in r4.
+// hashFlow adds the part of hash_word() of bpf/flow.h after the XOR of the hash and the word. r4 has the factor.
 func (s *section) hashFlow() {
 	s.Add(asm.Mul.Reg(flow, asm.R4), asm.Mov.Reg(asm.R1, flow), asm.RSh.Imm(asm.R1, 32), asm.Xor.Reg(flow, asm.R1))
 }
 
-// onlyCookies is only_cookies() of bpf/segment.h at the time in r3. It goes to otherwise if the answer is no.
+// onlyCookies adds the code of only_cookies() of bpf/segment.h for the time in r3. If the result is false, the code jumps to otherwise.
 func (s *section) onlyCookies(protection int, otherwise string) {
 	s.Add(asm.Mov.Reg(now, asm.R3))
-	if len(s.Program.Protections) == 1 { // an array of one value needs no lookup
+	if len(s.Program.Protections) == 1 { // an array with one element needs no lookup
 		s.Add(asm.LoadMapValue(asm.R0, 0, 0).WithReference(image.ProtectionStates))
 	} else {
 		s.element(image.ProtectionStates, protection, otherwise)
@@ -91,7 +92,7 @@ func (s *section) onlyCookies(protection int, otherwise string) {
 	)
 }
 
-// element sets r0 to the address of an element of an array, or goes to otherwise if there is none.
+// element adds code that sets r0 to the address of an element of an array. If there is no such element, the code jumps to otherwise.
 func (s *section) element(array string, index int, otherwise string) {
 	s.Add(
 		asm.StoreImm(asm.RFP, slotAt, int64(index), asm.Word), asm.Mov.Reg(asm.R2, asm.RFP), asm.Add.Imm(asm.R2, slotAt),
@@ -99,7 +100,7 @@ func (s *section) element(array string, index int, otherwise string) {
 	)
 }
 
-// countOnly counts the packet in a slot and goes on.
+// countOnly adds code that counts the packet in a slot. The code continues afterwards.
 func (s *section) countOnly(slot uint32) {
 	out := s.newLabel()
 	s.element(image.Counters, int(slot), out)

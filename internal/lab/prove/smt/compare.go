@@ -19,7 +19,7 @@ func (c *Context) compare(op Op, a, b *Term) *Term {
 		}
 		return c.Bool(signed(a) <= signed(b))
 	}
-	if op == OpULE { // one form: a <= b is not b < a
+	if op == OpULE { // normal form: a <= b is not b < a
 		return c.Not(c.compare(OpULT, b, a))
 	}
 	if op == OpSLE {
@@ -48,7 +48,7 @@ func (c *Context) compare(op Op, a, b *Term) *Term {
 	return c.make(op, 0, 0, "", a, b)
 }
 
-// lessByUpper compares numbers of which one is constant, and the other has constant upper bits; nil for others.
+// lessByUpper compares a constant with a number whose upper bits are constant. It returns nil for other terms.
 func (c *Context) lessByUpper(a, b *Term) *Term {
 	upper := func(t *Term) (*Term, bool) {
 		for t.Op == OpConcat {
@@ -73,7 +73,7 @@ func (c *Context) lessByUpper(a, b *Term) *Term {
 	return c.ULT(c.Extract(a, 0, low), c.Extract(b, 0, low))
 }
 
-// lessWithoutZeros compares numbers without the upper bits that are 0 in both, nil if there are none.
+// lessWithoutZeros compares numbers without the upper bits that are 0 in both. It returns nil if there are no such bits.
 func (c *Context) lessWithoutZeros(a, b *Term) *Term {
 	zeros := min(leadingZeros(a), leadingZeros(b))
 	if zeros == 0 {
@@ -90,7 +90,7 @@ func (c *Context) lessWithoutZeros(a, b *Term) *Term {
 	}
 	left := a.Width - zeros
 	if b.Op == OpConst && leadingZeros(a) > leadingZeros(b) {
-		return c.True() // b has a bit above all of a
+		return c.True() // b has a set bit above all bits of a
 	}
 	if a.Op == OpConst && leadingZeros(b) > leadingZeros(a) {
 		return c.False()
@@ -98,7 +98,7 @@ func (c *Context) lessWithoutZeros(a, b *Term) *Term {
 	return c.ULT(c.Extract(a, 0, left), c.Extract(b, 0, left))
 }
 
-// leadingZeros counts upper bits that are surely 0.
+// leadingZeros counts upper bits that are certainly 0.
 func leadingZeros(t *Term) uint8 {
 	switch {
 	case t.Op == OpConst:

@@ -1,8 +1,8 @@
-// Package smt makes formulas over bit vectors, and asks z3 about them: a process that reads SMT-LIB 2.6 (logic QF_UFBV).
+// Package smt makes formulas over bit vectors, and asks z3 about them. z3 is a process that reads SMT-LIB 2.6 (logic QF_UFBV).
 //
-// Terms are kept once each (hash consing) and simplified as they are made: constants are folded, shifts by constants and byte orders become
-// parts of words, and operations with a constant are applied to the leaves of a choice among constants. So most of what two programs have in
-// common is the same term before z3 is asked.
+// Each term exists only once (hash consing), and is simplified when it is made. Constants are folded. Shifts by constants and byte swaps become
+// extractions and concatenations. An operation with a constant is applied to the leaves of a choice among constants. So most parts that two programs
+// have in common are the same term before z3 is asked.
 //
 //	c := smt.New()
 //	x := c.Var("x", 8)

@@ -1,15 +1,15 @@
 package smt
 
-// Model gives variables and applications of functions their values.
+// Model gives values to variables and to applications of uninterpreted functions.
 type Model struct {
 	Vars  map[string]uint64
 	Apply func(name string, args []uint64) uint64 // nil: all are 0
 }
 
-// Eval is the value of a term in a model; of a formula it is 0 or 1. What the model does not name is 0.
+// Eval returns the value of a term in a model. The value of a formula is 0 or 1. Variables that the model does not name are 0.
 func (m *Model) Eval(t *Term) uint64 { return (&evaluation{m, map[*Term]uint64{}}).of(t) }
 
-// EvalAll is Eval of several terms, whose common parts are evaluated once.
+// EvalAll returns the values of several terms. It evaluates their common parts once.
 func (m *Model) EvalAll(list ...*Term) []uint64 {
 	e := &evaluation{m, map[*Term]uint64{}}
 	out := make([]uint64, len(list))

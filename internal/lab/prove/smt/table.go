@@ -2,7 +2,7 @@ package smt
 
 import "math/bits"
 
-// Table is what a term is for each value of a variable from 0 to n-1. It is not ok where the term has anything else that is no constant.
+// Table returns the values of a term for each value of a variable from 0 to n-1. ok is false if the term has another part that is not constant.
 func (t *Term) Table(variable *Term, n int) (values []uint64, ok bool) {
 	known := map[*Term][]uint64{}
 	var of func(t *Term) []uint64
@@ -52,8 +52,8 @@ func (t *Term) Table(variable *Term, n int) (values []uint64, ok bool) {
 	return values, values != nil
 }
 
-// Part finds what a term depends on: the first choice in it that is within no other, or else its variable. It is nil for a constant; ok is false
-// where the term depends on an application of a function, a formula, or two variables.
+// Part returns the part that determines a term: the outermost choice, or otherwise the variable. It returns nil for a constant. ok is false if the
+// term depends on an application of a function, a formula, or two variables.
 func (t *Term) Part() (part *Term, ok bool) {
 	seen := map[*Term]bool{}
 	var choice, variable *Term
@@ -87,7 +87,7 @@ func (t *Term) Part() (part *Term, ok bool) {
 	return variable, ok
 }
 
-// Replace is a term with another in the place of one of its parts.
+// Replace replaces a part of a term by another term.
 func (c *Context) Replace(t, part, by *Term) *Term {
 	known := map[*Term]*Term{part: by}
 	var of func(t *Term) *Term
@@ -114,7 +114,7 @@ func (c *Context) Replace(t, part, by *Term) *Term {
 	return of(t)
 }
 
-// again makes a term of other arguments.
+// again makes a term of the same kind with other arguments.
 func (c *Context) again(t *Term, args []*Term) *Term {
 	switch t.Op {
 	case OpApply:
@@ -133,7 +133,7 @@ func (c *Context) again(t *Term, args []*Term) *Term {
 	return c.apply(t.Op, args[0], args[1])
 }
 
-// Ones has the bits that a number may have set: all others are surely 0.
+// Ones returns the bits of a number that may be set. All other bits are certainly 0.
 func (t *Term) Ones() uint64 {
 	known := map[*Term]uint64{}
 	var of func(t *Term) uint64
@@ -162,7 +162,7 @@ func (t *Term) Ones() uint64 {
 	return of(t)
 }
 
-// Lowest is the number of the lowest bit that is set, the width of the number if none is: a choice among constants.
+// Lowest returns the number of the lowest bit that is set, or the width if none is set. The result is a choice among constants.
 func (c *Context) Lowest(t *Term) *Term {
 	ones := t.Ones()
 	out := c.Const(64, uint64(t.Width))

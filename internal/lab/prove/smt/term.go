@@ -36,22 +36,22 @@ const (
 	OpConcat  // the first argument has the upper bits
 )
 
-// Term is a formula, if its Width is 0, or a bit vector. It does not change.
+// Term is a bit vector, or a formula if its Width is 0. It never changes.
 type Term struct {
 	Op    Op
 	Width uint8
-	Value uint64 // of a constant, 1 for true; of an extract the lowest bit
-	Name  string // of a variable or a function
+	Value uint64 // value of a constant (1 is true); lowest bit of an extraction
+	Name  string // name of a variable or a function
 	Args  []*Term
 
 	id     int
-	leaves int // of a choice whose leaves are all constants: how many; 0 for other terms
+	leaves int // number of leaves of a choice whose leaves are all constants; 0 for other terms
 }
 
 // Context makes terms. Terms of two contexts must not be mixed. It is for one goroutine.
 type Context struct {
-	Used  time.Duration // of a CPU, by z3
-	Given *Model        // values of variables and applications, in whose place the terms have these; nil: none are given
+	Used  time.Duration // CPU time of z3
+	Given *Model        // values that replace variables and applications in terms; nil: none
 
 	terms  map[termKey]*Term
 	pushed map[pushKey]*Term
@@ -75,13 +75,13 @@ type pushKey struct {
 	value uint64
 	tree  *Term
 	other *Term
-	left  bool // whether the tree is the first argument
+	left  bool // the tree is the first argument
 }
 
 // New returns a context without terms.
 func New() *Context { return &Context{terms: map[termKey]*Term{}, pushed: map[pushKey]*Term{}} }
 
-// Terms is the number of terms that were made.
+// Terms returns the number of terms that were made.
 func (c *Context) Terms() int { return c.count }
 
 func (c *Context) make(op Op, width uint8, value uint64, name string, args ...*Term) *Term {
@@ -115,7 +115,7 @@ func (c *Context) make(op Op, width uint8, value uint64, name string, args ...*T
 	return t
 }
 
-// mask has the lowest bits set, as many as a width says.
+// mask returns a number whose lowest width bits are set.
 func mask(width uint8) uint64 {
 	if width >= 64 {
 		return ^uint64(0)
@@ -142,7 +142,7 @@ func (c *Context) True() *Term { return c.Bool(true) }
 // False is the formula that never holds.
 func (c *Context) False() *Term { return c.Bool(false) }
 
-// Var is a variable, which the name identifies. A width of 0 makes a formula.
+// Var is a variable with a name. Two variables of the same name are the same. A width of 0 makes a formula.
 func (c *Context) Var(name string, width uint8) *Term {
 	if c.Given != nil {
 		return c.Const(width, c.Given.Vars[name])
@@ -150,7 +150,7 @@ func (c *Context) Var(name string, width uint8) *Term {
 	return c.make(OpVar, width, 0, name)
 }
 
-// Fresh is a variable that no other term has.
+// Fresh returns a variable that no other term has.
 func (c *Context) Fresh(name string, width uint8) *Term {
 	c.fresh++
 	return c.Var(fmt.Sprintf("%s!%d", name, c.fresh), width)
@@ -165,13 +165,13 @@ func (c *Context) Apply(name string, width uint8, args ...*Term) *Term {
 	return c.make(OpApply, width, 0, name, args...)
 }
 
-// IsConst reports whether a term is a number, and which. For formulas it is 0 or 1.
+// IsConst reports whether a term is a constant, and its value. For formulas it is 0 or 1.
 func (t *Term) IsConst() (value uint64, ok bool) { return t.Value, t.Op == OpConst }
 
-// IsTrue reports whether a formula is the constant that holds.
+// IsTrue reports whether a formula is the constant true.
 func (t *Term) IsTrue() bool { return t.Op == OpConst && t.Value == 1 }
 
-// IsFalse reports whether a formula is the constant that does not hold.
+// IsFalse reports whether a formula is the constant false.
 func (t *Term) IsFalse() bool { return t.Op == OpConst && t.Value == 0 }
 
 // Not is the negation.
@@ -210,7 +210,7 @@ func (c *Context) and(a, b *Term) *Term {
 	return c.make(OpAnd, 0, 0, "", a, b)
 }
 
-// contains reports whether a conjunction has a part at its end, where path conditions have their latest branches.
+// contains reports whether a conjunction has a part near its end. Path conditions have their latest branches there.
 func contains(a, part *Term) bool {
 	for range 4 {
 		if a.Op != OpAnd {
@@ -245,16 +245,16 @@ func (c *Context) or(a, b *Term) *Term {
 		return b
 	case b.Op == OpAnd && b.Args[0] == a || b.Op == OpAnd && b.Args[1] == a:
 		return a
-	case a.Op == OpAnd && b.Op == OpAnd && a.Args[0] == b.Args[0]: // both ways of a branch
+	case a.Op == OpAnd && b.Op == OpAnd && a.Args[0] == b.Args[0]: // both paths of a branch
 		return c.and(a.Args[0], c.or(a.Args[1], b.Args[1]))
 	}
 	return c.make(OpOr, 0, 0, "", a, b)
 }
 
-// Implies is whether b holds wherever a does.
+// Implies returns a formula that holds unless a holds and b does not.
 func (c *Context) Implies(a, b *Term) *Term { return c.or(c.Not(a), b) }
 
-// Ite is one of two terms, as a formula says.
+// Ite returns a if cond holds, and otherwise b.
 func (c *Context) Ite(cond, a, b *Term) *Term {
 	switch {
 	case cond.IsTrue() || a == b:
@@ -282,7 +282,7 @@ func (c *Context) Ite(cond, a, b *Term) *Term {
 	return c.make(OpIte, a.Width, 0, "", cond, a, b)
 }
 
-// Choice is the value of a function at an index, given as its constant values in order: the choice by halves of the range.
+// Choice returns the value at an index of a list of constants. The result is nested choices that halve the range.
 func (c *Context) Choice(index *Term, values []uint64, width uint8) *Term {
 	type run struct{ first, value uint64 }
 	var runs []run
@@ -302,7 +302,7 @@ func (c *Context) Choice(index *Term, values []uint64, width uint8) *Term {
 	return of(runs)
 }
 
-// Eq is equality.
+// Eq holds if a and b are equal.
 func (c *Context) Eq(a, b *Term) *Term {
 	if a == b {
 		return c.True()
@@ -337,7 +337,7 @@ func (c *Context) Eq(a, b *Term) *Term {
 	return c.make(OpEq, 0, 0, "", a, b)
 }
 
-// partlyConstant reports whether a term is a choice of which one side is a constant.
+// partlyConstant reports whether a term is a choice with a constant side.
 func partlyConstant(t *Term) bool {
 	return t.Op == OpIte && (t.Args[1].Op == OpConst || t.Args[2].Op == OpConst)
 }
@@ -375,16 +375,16 @@ func (c *Context) apply(op Op, a, b *Term) *Term {
 	return c.binary(op, a, b)
 }
 
-// ULT is whether a number is less than another, both without sign.
+// ULT holds if a < b, both unsigned.
 func (c *Context) ULT(a, b *Term) *Term { return c.compare(OpULT, a, b) }
 
-// ULE is whether it is less or equal.
+// ULE holds if a <= b, both unsigned.
 func (c *Context) ULE(a, b *Term) *Term { return c.compare(OpULE, a, b) }
 
-// SLT is whether a number is less than another, both with sign.
+// SLT holds if a < b, both signed.
 func (c *Context) SLT(a, b *Term) *Term { return c.compare(OpSLT, a, b) }
 
-// SLE is whether it is less or equal.
+// SLE holds if a <= b, both signed.
 func (c *Context) SLE(a, b *Term) *Term { return c.compare(OpSLE, a, b) }
 
 func signed(t *Term) int64 {
@@ -392,8 +392,7 @@ func signed(t *Term) int64 {
 	return int64(t.Value<<shift) >> shift
 }
 
-// Map is a function of a number, given for each value: of a constant its value, and of a choice among constants the choice among their values.
-// For other terms it is nil.
+// Map applies a function to a number: to a constant, or to each leaf of a choice among constants. It returns nil for other terms.
 func (c *Context) Map(t *Term, width uint8, f func(uint64) uint64) *Term {
 	if t.leaves == 0 {
 		return nil
@@ -414,7 +413,7 @@ func (c *Context) Map(t *Term, width uint8, f func(uint64) uint64) *Term {
 	return of(t)
 }
 
-// Choice is what a choice among constants chooses from; it is not ok for other terms.
+// Choice returns the condition and the two sides of a choice; ok is false for other terms.
 func (t *Term) Choice() (cond, a, b *Term, ok bool) {
 	if t.Op != OpIte || t.leaves == 0 {
 		return nil, nil, nil, false

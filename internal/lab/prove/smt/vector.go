@@ -1,33 +1,33 @@
 package smt
 
-// Add is a sum, modulo the width as all of these.
+// Add is a + b, modulo 2^width, like all operations here.
 func (c *Context) Add(a, b *Term) *Term { return c.binary(OpAdd, a, b) }
 
-// Sub is a difference.
+// Sub is a - b.
 func (c *Context) Sub(a, b *Term) *Term { return c.binary(OpSub, a, b) }
 
-// Mul is a product.
+// Mul is a * b.
 func (c *Context) Mul(a, b *Term) *Term { return c.binary(OpMul, a, b) }
 
-// BitAnd has the bits that both have.
+// BitAnd returns the bits that are set in both numbers.
 func (c *Context) BitAnd(a, b *Term) *Term { return c.binary(OpBitAnd, a, b) }
 
-// BitOr has the bits that either has.
+// BitOr returns the bits that are set in at least one number.
 func (c *Context) BitOr(a, b *Term) *Term { return c.binary(OpBitOr, a, b) }
 
-// BitXor has the bits that one has.
+// BitXor returns the bits that are set in exactly one number.
 func (c *Context) BitXor(a, b *Term) *Term { return c.binary(OpBitXor, a, b) }
 
-// Shl shifts to the left. By the width or more it gives 0.
+// Shl shifts to the left. A shift by the width or more gives 0.
 func (c *Context) Shl(a, b *Term) *Term { return c.binary(OpShl, a, b) }
 
-// Lshr shifts to the right. By the width or more it gives 0.
+// Lshr shifts to the right. A shift by the width or more gives 0.
 func (c *Context) Lshr(a, b *Term) *Term { return c.binary(OpLshr, a, b) }
 
-// Ashr shifts to the right, and keeps the sign.
+// Ashr shifts to the right and keeps the sign.
 func (c *Context) Ashr(a, b *Term) *Term { return c.binary(OpAshr, a, b) }
 
-// operate is the result for numbers of a width.
+// operate returns the result of an operation on constants of a width.
 func operate(op Op, width uint8, a, b uint64) uint64 {
 	switch op {
 	case OpAdd:
@@ -57,7 +57,7 @@ func (c *Context) binary(op Op, a, b *Term) *Term {
 		return c.Const(w, operate(op, w, a.Value, b.Value))
 	}
 	if a.Op == OpConst && op <= OpBitXor && op != OpSub {
-		a, b = b, a // constants stand last
+		a, b = b, a // constants are second
 	}
 	if b.Op == OpConst {
 		if t := c.withConstant(op, a, b); t != nil {
@@ -88,13 +88,13 @@ func (c *Context) binary(op Op, a, b *Term) *Term {
 	return c.make(op, w, 0, "", a, b)
 }
 
-// joined is the sum of two numbers without a bit in common, the bits of the first above those of the second.
+// joined returns the sum of two numbers with no common bits. The bits of high are above the bits of low.
 func (c *Context) joined(high, low *Term) *Term {
 	at := trailingZeros(high)
 	return c.Concat(c.Extract(high, at, high.Width-at), c.Extract(low, 0, at))
 }
 
-// trailingZeros counts lower bits that are surely 0.
+// trailingZeros counts lower bits that are certainly 0.
 func trailingZeros(t *Term) uint8 {
 	if t.Op == OpConcat && t.Args[1].Op == OpConst && t.Args[1].Value == 0 {
 		return t.Args[1].Width
@@ -102,7 +102,7 @@ func trailingZeros(t *Term) uint8 {
 	return 0
 }
 
-// withConstant simplifies an operation whose second argument is a constant; nil if it cannot.
+// withConstant simplifies an operation whose second argument is a constant. It returns nil if it cannot.
 func (c *Context) withConstant(op Op, a, b *Term) *Term {
 	w, v := a.Width, b.Value
 	switch op {
@@ -162,13 +162,13 @@ func (c *Context) withConstant(op Op, a, b *Term) *Term {
 	return nil
 }
 
-// halves does a bitwise operation with a constant on both parts.
+// halves applies a bitwise operation with a constant to both parts of a concatenation.
 func (c *Context) halves(op Op, a *Term, v uint64) *Term {
 	high, low := a.Args[0], a.Args[1]
 	return c.Concat(c.binary(op, high, c.Const(high.Width, v>>low.Width)), c.binary(op, low, c.Const(low.Width, v)))
 }
 
-// maskedParts takes the bits of a mask that is one run of ones, nil for other masks.
+// maskedParts returns the bits that a mask selects, if the mask is one run of ones. It returns nil for other masks.
 func (c *Context) maskedParts(a *Term, v uint64) *Term {
 	from := uint8(0)
 	for v>>from&1 == 0 {
@@ -189,7 +189,7 @@ func (c *Context) maskedParts(a *Term, v uint64) *Term {
 	return c.ZExt(out, a.Width)
 }
 
-// Extract is so many bits of a number, from a bit on.
+// Extract returns width bits of a number, starting at bit from.
 func (c *Context) Extract(a *Term, from, width uint8) *Term {
 	switch {
 	case from == 0 && width == a.Width:
@@ -215,7 +215,7 @@ func (c *Context) Extract(a *Term, from, width uint8) *Term {
 	return c.make(OpExtract, width, uint64(from), "", a)
 }
 
-// Concat puts two numbers together, the first above the second.
+// Concat concatenates two numbers, the first as the upper bits.
 func (c *Context) Concat(high, low *Term) *Term {
 	w := high.Width + low.Width
 	switch {
@@ -223,7 +223,7 @@ func (c *Context) Concat(high, low *Term) *Term {
 		return c.Const(w, high.Value<<low.Width|low.Value)
 	case high.Op == OpExtract && low.Op == OpExtract && high.Args[0] == low.Args[0] && high.Value == low.Value+uint64(low.Width):
 		return c.Extract(low.Args[0], uint8(low.Value), w)
-	case low.Op == OpConcat: // one form: ((a b) c)
+	case low.Op == OpConcat: // normal form: ((a b) c)
 		return c.Concat(c.Concat(high, low.Args[0]), low.Args[1])
 	case high.Op == OpConst && low.leaves > 0:
 		return c.push(OpConcat, w, 0, low, high, false)
@@ -238,7 +238,7 @@ func (c *Context) Concat(high, low *Term) *Term {
 	return c.make(OpConcat, w, 0, "", high, low)
 }
 
-// ZExt puts zeros before a number.
+// ZExt extends a number with zeros to a width.
 func (c *Context) ZExt(a *Term, width uint8) *Term {
 	if a.Width == width {
 		return a
