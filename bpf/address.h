@@ -12,7 +12,7 @@ struct prefix {
 	__u8 length;
 };
 
-/* The upper n bits, 0 to 64: in two shifts, as one by 64 is undefined. */
+/* A mask of the upper n bits, for n from 0 to 64. It takes two shifts, because one shift by 64 is undefined. */
 static __always_inline __u64 high_bits(__u32 n)
 {
 	return ~0ULL << ((64 - n) / 2) << ((65 - n) / 2);
@@ -61,7 +61,7 @@ static __always_inline bool is_bogon(struct frame *f)
 	struct address src = f->packet.src;
 
 	if (f->packet.family) {
-		/* neighbor discovery and DHCPv6 use these as sources */
+		/* link-local and unspecified addresses: neighbor discovery and DHCPv6 use them as sources */
 		if ((f->packet.proto == IPPROTO_ICMPV6 || f->packet.proto == IPPROTO_UDP) &&
 		    (src.hi >> 54 == 0xfe80 >> 6 || (!src.hi && !src.lo)))
 			return false;

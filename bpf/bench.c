@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* What `floodwall bench` compares with: the least that a program can do which looks at a packet, and the address sets
- * and limits that one writes with the kernel's own maps. They do nothing else: no checks, no VLAN tags, no options. All
- * of them drop what they are sent, listed or not, so that what they cost is what the rows differ in.
+/* The programs with which `floodwall bench` compares Floodwall: the least that a program which reads a packet can do, and
+ * address sets and limits made of the kernel's own maps. They do nothing else: no checks, no VLAN tags, no options. All
+ * of them drop the packets of the bench, listed or not, so that the rows differ only in the cost of the programs.
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -16,7 +16,7 @@
 /* Keeps a value, and with it the load or the call that it came from, though the verdict does not depend on it. */
 #define KEEP(value) asm volatile("" ::"r"(value))
 
-/* touch reads one byte of the frame, the first of the destination address, and has it decide: no frame of the bench is
+/* touch reads one byte of the frame, the first of the destination address, and decides by it: no frame of the bench is
  * a broadcast. */
 SEC("xdp") int touch(struct xdp_md *ctx)
 {
@@ -27,7 +27,7 @@ SEC("xdp") int touch(struct xdp_md *ctx)
 	return *data == 0xff ? XDP_PASS : XDP_DROP;
 }
 
-/* The network header, NULL unless the frame is of the family and holds it. */
+/* The network header; NULL if the frame has another EtherType, or less than size bytes behind the Ethernet header. */
 static __always_inline void *network_header(struct xdp_md *ctx, __u16 ethertype, __u32 size)
 {
 	struct ethhdr *eth = (void *)(long)ctx->data;
@@ -124,9 +124,9 @@ SEC("xdp") int least_ipv6(struct xdp_md *ctx)
 					ip->saddr.s6_addr32[3] == bpf_htonl(1) && udp->dest == bpf_htons(1001));
 }
 
-/* least_line is least, and reads a line of a table at a place that the source's address says, as every exact set must that
- * does not fit into the address itself. max_entries and least_lines, their number, are set before loading. The lines are
- * zero, so no packet matches. */
+/* least_line does the same as least, and also reads a line of a table. A hash of the source address gives the line. Every exact set that
+ * the address itself cannot index must read at least that. max_entries and least_lines, both the number of lines, are set before loading.
+ * The lines are zero, so no packet matches. */
 const volatile __u32 least_lines = 1;
 
 struct {
@@ -148,8 +148,8 @@ SEC("xdp") int least_line(struct xdp_md *ctx)
 	return line ? decide_least4(ctx, ip, IPPROTO_UDP, sizeof(struct udphdr), *line) : XDP_DROP;
 }
 
-/* answer turns each IPv4 TCP packet into a SYN-ACK of 74 bytes, as Linux answers a SYN of that length, and sends it back:
- * the frame that SYN protection writes, without the decision and the cookie. What is shorter is dropped, all else passes. */
+/* answer turns each IPv4 TCP packet into a SYN-ACK of 74 bytes, as Linux answers a SYN of that length, and sends it back.
+ * SYN protection writes the same frame, but also decides and makes a cookie. Frames that are shorter or not IPv4 are dropped, all others pass. */
 struct answer_options {
 	__be32 mss_sack[2], stamp, echo, scale;
 };
@@ -286,9 +286,9 @@ SEC("xdp") int lpm6(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* A limit of packets per second by prefix of the source, as programs have it that keep one bucket a source in the
- * kernel's LRU map: a packet of a source that is not in the map always makes an entry, and may cost another its own. It
- * counts what is over the limit, and of the rest, what goes to the heavy port and what does not.
+/* A limit of packets per second by prefix of the source, like that of programs which keep one bucket per source in the
+ * kernel's LRU map: a packet of a source that is not in the map always adds an entry, and may evict another source's. The
+ * program counts the packets over the limit, and of the rest, the packets to the heavy port and those to other ports.
  */
 const volatile __be32 limit4_mask = 0;
 const volatile __u64 limit4_interval = 0; /* ns a packet */
@@ -355,8 +355,8 @@ SEC("xdp") int limit4(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* victim stands where answers of a resolver arrive, and tells those to the clients, which it passes, from those to
- * anybody else, which nobody asked for. Of the clients' it counts those that are truncated. All bytes are of frames.
+/* victim runs where the answers of a resolver arrive. It passes answers to the clients. It drops answers to any other address,
+ * for which nobody asked. It counts both, and truncated answers to clients apart from others. Bytes are those of whole frames.
  */
 const volatile __be32 victim_clients = 0; /* their network */
 const volatile __be32 victim_mask = 0;
@@ -412,8 +412,8 @@ SEC("xdp") int victim(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* spoofed stands where answers to the attacker's packets arrive, which are for addresses that are nobody's here. It counts
- * and drops them. */
+/* spoofed runs where the answers to the attacker's packets arrive. Their destinations are spoofed addresses, which no host here has. It
+ * counts and drops them. */
 enum { SPOOFED_SYNACK, SPOOFED_RST, SPOOFED_OTHER, SPOOFED_COUNTS };
 
 struct {
@@ -448,9 +448,9 @@ SEC("xdp") int spoofed(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-/* yardstick costs about what Floodwall's program costs, and changes with no build of it: what makes it slower is what else
- * the machine does. So it is of the same kinds of work, lookups in hashes, reads that depend on one another, branches and
- * a count, for frames of any kind, of which it reads the first bytes.
+/* yardstick costs about as much as Floodwall's program, but does not change with builds of Floodwall: only other load of the
+ * machine makes it slower. So it does the same kinds of work: lookups in hashes, reads that depend on one another, branches and
+ * a count. It takes frames of any kind, and reads their first bytes.
  */
 enum { YARDSTICK_BYTES = 32, YARDSTICK_SLOTS = 1024, YARDSTICK_LOOKUPS = 2 };
 

@@ -6,7 +6,7 @@
 
 #define BIT(n) (1ULL << (n))
 
-/* The bits that are set, by halves (Hacker's Delight, 5-1). BPF has no such instruction. */
+/* The number of bits that are set, counted by halves (Hacker's Delight, 5-1). BPF has no such instruction. */
 static __always_inline __u32 population(__u64 x)
 {
 	x -= (x >> 1) & 0x5555555555555555;
@@ -15,7 +15,7 @@ static __always_inline __u32 population(__u64 x)
 	return (x * 0x0101010101010101) >> 56;
 }
 
-/* The number of the lowest bit that is set: so many bits are below it (5-4). */
+/* The number of the lowest bit that is set, which is the count of the bits below it (Hacker's Delight, 5-4). */
 static __always_inline __u32 lowest_bit(__u64 bits)
 {
 	return population((bits & -bits) - 1);

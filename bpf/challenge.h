@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Challenges to clients of game servers (a2s.h, raknet.h): a cookie of the client's address and port and of the time. A client that sends it back has
- * received it. No client is remembered.
+ * Challenges to clients of game servers (a2s.h, raknet.h): a cookie of the client's address and port and of the time. A client that sends the
+ * cookie back has received it. The program stores no clients.
  */
 #pragma once
 
@@ -14,28 +14,28 @@
 #include "replyflow.h"
 #include "siphash.h"
 
-/* Whether the policy protects a service of such a protocol. Constant. */
+/* Whether the policy protects a service of A2S or RakNet (challenges), and one of RakNet (admits). Constants. */
 const volatile bool challenges;
-const volatile bool admits; /* of RakNet */
+const volatile bool admits;
 
 enum {
-	HAS_CHALLENGE = 1 << 8, /* beside the kind of a query: the upper half has it */
-	COOKIE_UNIT = 36, /* bits of nanoseconds, 69 s: a cookie holds for as long, and at most for twice as long */
-	UNIT_BITS = 20,   /* of the number of such a unit that the cookie is of: they come round after two years */
-	VERSION_BITS = 4, /* of a client's version, which a cookie of RakNet has above the lowest bit */
+	HAS_CHALLENGE = 1 << 8, /* a flag beside the kind of a query: the upper half has a challenge */
+	COOKIE_UNIT = 36,       /* a unit of time is 2^36 ns, 69 s; a cookie is valid for one unit to two */
+	UNIT_BITS = 20,         /* bits of the unit's number in the hash of a cookie: they repeat after two years */
+	VERSION_BITS = 4,       /* bits of a client's version, which a RakNet cookie has above its lowest bit */
 	RAKNET_REQUEST1 = 5,
-	RAKNET_REQUEST2 = 7, /* kinds of messages: A2S has none of these */
+	RAKNET_REQUEST2 = 7, /* kinds of RakNet messages, which A2S does not have */
 };
 
 /* A client of a service. */
 struct service_client {
 	struct address address;
 	struct address service;
-	__u32 ports; /* of the client, and in the upper half of the service */
+	__u32 ports; /* the client's port, and in the upper half the service's port */
 	__u32 unused;
 };
 
-/* Of which service something is noted, and what. */
+/* The key of an entry about a service: the service, and the kind of the entry. */
 struct service_key {
 	struct address service;
 	__u32 port;
@@ -70,11 +70,11 @@ static __always_inline __u32 datagram_length(struct packet *p)
 	return p->payload && p->end > p->payload ? p->end - p->payload : 0;
 }
 
-#define NO_CHALLENGE 0xffffffff /* in a query of A2S: its sender asks for one */
+#define NO_CHALLENGE 0xffffffff /* in a query of A2S: the sender asks for a challenge */
 
 /*
- * The cookie of a client, for a number of COOKIE_UNITs since the system started, of which it has the lowest bit, and a version, of which it has
- * so many bits. One of A2S, which has no version, is never NO_CHALLENGE. The secrets of the table of replies stay.
+ * The cookie of a client for a unit of time, counted from the start of the system, and for a version. Its lowest bit is that of the unit, and the
+ * next `bits` bits are the version. A cookie of A2S has no version, and is never NO_CHALLENGE. It uses the lasting secrets of the table of replies.
  */
 static __always_inline __u32 client_cookie(const struct ends *e, __u64 unit, __u64 version, __u32 bits)
 {
@@ -89,7 +89,7 @@ static __always_inline __u32 client_cookie(const struct ends *e, __u64 unit, __u
 	return !bits && cookie == NO_CHALLENGE ? cookie - 2 : cookie;
 }
 
-/* The same of a packet's source. */
+/* The cookie of a packet's source, by client_cookie(). */
 static __always_inline __u32 packet_cookie(struct packet *p, __u64 unit, __u64 version, __u32 bits)
 {
 	struct ends e = ends_of(p);
@@ -97,7 +97,7 @@ static __always_inline __u32 packet_cookie(struct packet *p, __u64 unit, __u64 v
 	return client_cookie(&e, unit, version, bits);
 }
 
-/* The unit of time that a cookie with a challenge's lowest bit can be of: this one, or the one before. */
+/* The unit of time of a cookie, by its lowest bit: the present unit or the one before. */
 static __always_inline __u64 unit_of(__u64 now, __u32 challenge)
 {
 	__u64 unit = now >> COOKIE_UNIT;
@@ -117,7 +117,7 @@ static __always_inline __u32 cookie_version(__u64 query)
 	return query >> 33 & (BIT(VERSION_BITS) - 1);
 }
 
-/* Whether a query has the cookie of its source, with a version, that holds: of this unit of time or the one before. */
+/* Whether a query has a valid cookie of its source, with a version: a cookie of the present unit of time or of the one before. */
 static __always_inline bool cookie_holds(struct packet *p, __u64 query, __u64 version, __u32 bits)
 {
 	__u32 challenge = query >> 32;
@@ -134,13 +134,13 @@ static __always_inline bool cookie_holds(struct packet *p, __u64 query, __u64 ve
 	return false;
 }
 
-/* Whether a query of A2S has such a cookie. A global function. */
+/* Whether a query of A2S has a valid cookie. A global function. */
 __noinline __u32 has_cookie(struct packet *p, __u64 query)
 {
 	return cookie_holds(p, query, 0, 0);
 }
 
-/* Whether a second request of RakNet has such a cookie. A global function: one for both would cost 40 instructions more. */
+/* Whether a second request of RakNet has a valid cookie. A global function: one for both protocols would cost 40 instructions more. */
 __noinline __u32 has_request_cookie(struct packet *p, __u64 query)
 {
 	return cookie_holds(p, query, cookie_version(query), VERSION_BITS);

@@ -46,7 +46,7 @@ enum check {
 /* The checks that drop, one bit each. Constant from load on, so the verifier removes the code of all others. */
 const volatile __u64 enabled_checks;
 
-/* Those that only count. None of them is enabled. */
+/* The checks that only count packets, one bit each. None of them is in enabled_checks. */
 const volatile __u64 observed_checks;
 
 /*
@@ -59,9 +59,9 @@ const volatile __u64 observed_checks;
 			(failed) = opaque((failed) | BIT(check)); \
 	} while (0)
 
-/* Checks of who may send. A reply passes before them where replies_first is set, a constant to the verifier. */
+/* Checks of the sender's address and port. When replies_first is set, a constant to the verifier, replies are exempt from them. */
 #define SENDER_CHECKS (BIT(CHECK_BOGON_SOURCE) | BIT(CHECK_REFLECTOR_SOURCE))
 const volatile bool replies_first;
 
-/* Whether a check is on. To be tested before a condition that is expensive. */
+/* Whether a check drops or counts packets. Test this before you compute a condition that is expensive. */
 #define enabled(check) ((enabled_checks | observed_checks) & BIT(check))

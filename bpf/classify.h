@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Maps an address to its class: a number that all addresses share that the policy cannot tell apart. One lookup is
+ * Maps an address to its class. A class is a number, the same for all addresses that the policy does not distinguish. One lookup is
  * enough, however many sets there are. internal/model/addrs builds the tables, and documents their layout.
  */
 #pragma once
@@ -11,32 +11,32 @@
 #include "verifier.h"
 
 /* The tables that every packet reads are globals: see table(). The masks and shifts below are constants to the verifier. */
-__u64 filter4[8] SEC(".data.filter4");     /* a bit per block of 2^filter4_shift addresses: any class? */
-__u64 index4[8] SEC(".data.index4");       /* per 32 blocks of /24: which have a line, and where lines start */
+__u64 filter4[8] SEC(".data.filter4");     /* a bit per block of 2^filter4_shift addresses: whether any has a class */
+__u64 index4[8] SEC(".data.index4");       /* per 32 blocks of /24: which have a line, and where their lines start */
 __u16 background4[8] SEC(".data.back4");   /* per /16: the class of its /24s without a line */
-__u64 host_filter4[8] SEC(".data.hosts4"); /* two bits of a word per host: Bloom's filter */
-__u64 filter6[8] SEC(".data.filter6");     /* a bit per hash of a /32: any prefix there? */
+__u64 host_filter4[8] SEC(".data.hosts4"); /* a Bloom filter: two bits of one word per host */
+__u64 filter6[8] SEC(".data.filter6");     /* a bit per hash of a /32: whether any prefix is there */
 
 const volatile __u32 filter4_shift;
-const volatile __u32 filter4_mask; /* of the index of a 64-bit word; 0: there is no filter */
-const volatile bool filter4_hosts; /* whether it is for single addresses too, or host_filter4 is */
+const volatile __u32 filter4_mask; /* for the index of a 64-bit word of filter4; 0: there is no filter4 */
+const volatile bool filter4_hosts; /* whether filter4 covers listed hosts too; if not, only hosts4 has them */
 const volatile bool have_background4;
 const volatile bool have_lines4;
 const volatile __u32 hosts4_key;
 const volatile __u32 hosts4_factor; /* odd */
-const volatile __u32 hosts4_narrow; /* lines of 18 bits a host; 0: none */
-const volatile __u32 hosts4_wide;   /* lines of 32 bits a host, behind those; 0: none */
-const volatile __u32 hosts4_class;  /* of all hosts; 0: of more than one, which host_classes4 has */
-const volatile __u32 hosts4_filter; /* words of host_filter4; 0: there is no filter */
-const volatile bool hosts4_follow;  /* whether the filter is for CPUs whose last packet had no listed address */
+const volatile __u32 hosts4_narrow; /* number of lines with 18 bits per host; 0: none */
+const volatile __u32 hosts4_wide;   /* number of lines with 32 bits per host, which follow the narrow lines; 0: none */
+const volatile __u32 hosts4_class;  /* the class of all hosts; 0: see host_classes4, they have several classes */
+const volatile __u32 hosts4_filter; /* number of words of host_filter4; 0: there is no such filter */
+const volatile bool hosts4_follow;  /* whether a CPU uses host_filter4 only after an address that was not listed */
 const volatile __u32 buckets6_mask;
 const volatile __u64 buckets6_seed;
 const volatile __u32 lengths6_count; /* 0 when the IPv6 table is empty */
 const volatile __u8 lengths6[129];
 
-/* The addresses of a /24 that have more than one class. */
+/* A line has the classes of all addresses of a /24, where these have more than one class. */
 struct line {
-	__u64 hosts[4]; /* a bit per address: of class inside, or else outside */
+	__u64 hosts[4]; /* a bit per address: 1: its class is inside, 0: its class is outside */
 	__u16 inside;
 	__u16 outside;
 	__u32 full; /* 1 + the number in full4 when there are more than two classes */
@@ -49,7 +49,7 @@ struct full {
 
 enum {
 	NARROW_WORDS = 7,      /* of 4 slots each */
-	NARROW_MORE = 1 << 14, /* of the rest: further addresses of the line are in wide lines */
+	NARROW_MORE = 1 << 14, /* a bit of rest: further addresses of the line are in wide lines */
 	WIDE_SLOTS = 10,
 	WIDE_MORE = 1, /* look into the next line too */
 	WIDE_SCAN = 2, /* there is no perfect hash: numbers may be in any slot */
@@ -58,8 +58,8 @@ enum {
 };
 
 /*
- * One cache line of listed addresses. A narrow one has 18 bits of each: 16 in a slot, and in the rest two for slot 4 * word + group, at
- * the bits `word` and 7 + `word` of the group of 16 bits. Free slots hold 18 bits that no address of the line has.
+ * One cache line of listed addresses. A narrow line has 18 bits of each address: 16 in a slot, and two in rest. For slot 4 * word + group,
+ * the two are the bits word and 7 + word of the given group of 16 bits in rest. Free slots hold 18 bits that no address of the line has.
  */
 union hosts {
 	struct {
@@ -69,7 +69,7 @@ union hosts {
 	struct {
 		__u32 number[WIDE_SLOTS];
 		__u16 class[WIDE_SLOTS]; /* 0: the slot is empty */
-		__u32 factor;            /* of slot_in_wide(); its lower bits are WIDE_MORE and WIDE_SCAN */
+		__u32 factor;            /* for slot_in_wide(); its two lowest bits are WIDE_MORE and WIDE_SCAN */
 	} wide;
 };
 
@@ -88,7 +88,7 @@ struct bucket {
 enum {
 	BUCKET_SLOTS = 3,
 	BUCKET_PROBES = 8,
-	BUCKET_RETRIES = 8, /* a writer that changed each bucket once, or one some times; a packet is worth no more */
+	BUCKET_RETRIES = 8, /* for a writer that changes each bucket once, or one a few times; more would be too slow */
 	META_MARKER = 1 << 16, /* longer prefixes may exist below this one */
 };
 
@@ -193,13 +193,13 @@ static __always_inline bool in_host_filter(__u32 number)
 #define LOW_BITS 0x0001000100010001ULL
 #define HIGH_BITS 0x8000800080008000ULL
 
-/* The two upper bits of a number as the rest of a narrow line has them, for every slot. */
+/* The two upper bits of a number, as rest of a narrow line stores them, repeated for every slot. */
 static __always_inline __u64 upper_bits(__u32 number)
 {
 	return (number >> 16 & 1) * (0x7f * LOW_BITS) | (number >> 17 & 1) * (0x3f80 * LOW_BITS);
 }
 
-/* For each slot, in the places of the lower of its two bits, whether one of these differs from the number's. */
+/* For each slot, whether its two bits in rest differ from the two upper bits of the number. The result is at the lower bit of the two. */
 static __always_inline __u64 upper_differ(union hosts *line, __u32 number)
 {
 	__u64 differ = line->narrow.rest ^ upper_bits(number);
@@ -208,9 +208,9 @@ static __always_inline __u64 upper_differ(union hosts *line, __u32 number)
 }
 
 /*
- * Clears the highest bit of each slot of a word that holds the number: all 16 bits of the slot agree, and in the highest bit of `upper` the
- * two others do. No slot borrows from the next, since each has its highest bit set before the subtraction (Hacker's Delight, 6-1, is
- * shorter, and not exact).
+ * Compares the four slots of a word with a number. In the result, the highest bit of a slot is 0 if the slot holds the number: its 16 bits
+ * are equal, and its highest bit in `upper` is 0. No slot borrows from the next in the subtraction, because its highest bit was set before.
+ * The method of Hacker's Delight, 6-1, is shorter, but not exact.
  */
 static __always_inline __u64 without_match(__u64 slots, __u64 value, __u64 upper)
 {
@@ -236,8 +236,8 @@ static __always_inline __u32 class_of_slot(union hosts *line, __u32 at, __u64 va
 }
 
 /*
- * The class of the address with this number in its narrow line, 0 when it is not there. It compares all slots before it branches: the line
- * is mostly not in the cache, and a branch on each word would wait for it, and would be predicted wrongly.
+ * The class of the address with this number in its narrow line, 0 when it is not there. The function compares all slots before it branches:
+ * the line is mostly not in the cache. A branch on each word would wait for the line, and would be mispredicted.
  */
 static __always_inline __u32 class_in_narrow(union hosts *line, __u32 at, __u32 number)
 {
@@ -248,7 +248,7 @@ static __always_inline __u32 class_in_narrow(union hosts *line, __u32 at, __u32 
 	for (int word = NARROW_WORDS - 1; word >= 0; word--) {
 		shifted <<= 1;
 		all &= without_match(line->narrow.slots[word], value, shifted);
-		asm("" : "+r"(all), "+r"(shifted)); /* word by word: LLVM would spill registers */
+		asm("" : "+r"(all), "+r"(shifted)); /* one word after the other; otherwise LLVM would spill registers */
 	}
 	if (!(~all & HIGH_BITS))
 		return 0;
@@ -257,9 +257,9 @@ static __always_inline __u32 class_in_narrow(union hosts *line, __u32 at, __u32 
 
 /*
  * The slot of a number in a wide line with a perfect hash: the line has a factor with which all its numbers have different slots. A loop
- * over the slots would leave at a random one, and the CPU would guess wrong at which for most listed packets. Before Linux 6.10 the verifier
- * does not see that a 32-bit product of two unknown numbers has 32 bits (kernel/bpf/verifier.c, adjust_scalar_min_max_vals), so LLVM must
- * not see it either, and cuts it.
+ * over the slots would end at a random slot, which the CPU would mispredict for most packets of listed hosts. Before Linux 6.10 the verifier
+ * does not know that a 32-bit product of two unknown numbers has 32 bits (kernel/bpf/verifier.c, adjust_scalar_min_max_vals). The assembly
+ * keeps this from LLVM too, so LLVM truncates the product to 32 bits.
  */
 static __always_inline __u32 slot_in_wide(__u32 factor, __u32 number)
 {
@@ -282,7 +282,7 @@ static __always_inline __u32 class_by_wide(__u32 number)
 			return 0;
 		factor = line->wide.factor;
 		found = slot_in_wide(factor, number);
-		/* An empty slot looks like number 0 of class 0. A listed number 0 is in slot 0 or, without a perfect hash, before it. */
+		/* An empty slot looks like number 0 of class 0. A listed number 0 is in slot 0 or, without a perfect hash, before any empty slot. */
 		if (line->wide.number[found] == number)
 			return line->wide.class[found];
 		if (factor & WIDE_SCAN) {
@@ -376,13 +376,13 @@ __noinline __u32 class4(__u32 addr)
 	return hosts4_narrow || hosts4_wide ? class_of_host(addr) : 0;
 }
 
-/* The same for an address that is in the filter: the generated entry has tested it. */
+/* The class of an IPv4 address that is in the filter. The generated entry calls it after it has tested the filter itself. */
 __noinline __u32 class4_in_filter(__u32 addr)
 {
 	return class_in_filter(addr);
 }
 
-/* The class of a host, by its number, when the filter of hosts has been asked: by the generated entry. */
+/* The class of the host with this number. The generated entry calls it after it has tested the filter of hosts itself. */
 __noinline __u32 class4_of_host(__u32 number)
 {
 	return class_by_number(number);
@@ -411,10 +411,10 @@ static __always_inline __u32 slot_in_bucket(struct bucket *b, __u32 lengths, str
 }
 
 /*
- * Finds the meta word of a prefix in a table of buckets. Returns false when it is not there. User space may move
- * entries of a table that changes at the same time, to a later place, where it writes them first, and give their old place
- * to another. One read must tell the lengths and whether the search goes on, and if it tells something else when the bucket
- * has been searched, this is done again: otherwise an entry could be missed in both places.
+ * Finds the meta word of a prefix in a table of buckets. Returns false when it is not there. If `changes` is set, user space may change the
+ * table during the search. It may move an entry: it writes the entry to a later place, and then gives the old place to another entry. The
+ * search could miss the entry in both places. Therefore a single read gets the lengths and whether the search goes on, and a second read
+ * follows after the search of the bucket. If the second read differs from the first, the bucket is searched again.
  */
 static __always_inline bool find_prefix(void *table, bool changes, __u32 base, __u32 mask, __u64 seed,
 					struct address key, __u32 length, __u32 *meta)

@@ -19,10 +19,10 @@
 
 enum { WSCALE_NONE = 15 };
 
-/* What the options of a SYN negotiate. */
+/* The parameters that the options of a SYN negotiate. */
 struct syn_options {
-	__u32 mss;    /* 0: it has none */
-	__u32 wscale; /* WSCALE_NONE: it has none */
+	__u32 mss;    /* 0: no such option */
+	__u32 wscale; /* WSCALE_NONE: no such option */
 	__u32 sack;
 	__u32 ecn;
 	__u32 timestamps;
@@ -33,23 +33,23 @@ struct syn_options {
 
 enum {
 	SLOT_SHIFT = 36,  /* a slot is 2^36 ns, 69 s; a cookie is valid in its own and in the next */
-	STAMP_SHIFT = 32, /* the clock of timestamps counts 2^32 ns, 4.3 s, */
-	STAMP_BITS = 12,  /* above what they say of options */
-	COOKIE_STAMPS = 2 << (SLOT_SHIFT - STAMP_SHIFT), /* that a cookie can be old */
+	STAMP_SHIFT = 32, /* the clock of timestamps has units of 2^32 ns, 4.3 s */
+	STAMP_BITS = 12,  /* the lower bits of a timestamp, which encode the options */
+	COOKIE_STAMPS = 2 << (SLOT_SHIFT - STAMP_SHIFT), /* the highest age of a cookie, in these units */
 	MAC_BITS = 31,
 
-	STAMPED_WSCALE = 8, /* shifts of the fields of a timestamp: 4 bits, */
-	STAMPED_SACK = 7,   /* one, */
-	STAMPED_ECN = 6,    /* one, and 6 for the MSS */
+	STAMPED_WSCALE = 8, /* shifts of the fields of a timestamp. 4 bits */
+	STAMPED_SACK = 7,   /* 1 bit */
+	STAMPED_ECN = 6,    /* 1 bit; below are 6 bits for the MSS */
 
 	SMALL_BITS =
-		5, /* of a sequence number that has to do without: 3 for window scale and SACK, and 2 for the MSS */
+		5, /* of a sequence number, when there are no timestamps: 3 for window scale and SACK, 2 for the MSS */
 	SMALL_NONE = 0,
 	SMALL_SACK,
-	SMALL_WSCALE, /* SACK, and the first window scale of small_wscales; the next follow */
+	SMALL_WSCALE, /* SACK, and small_wscales[0]; larger values stand for the next ones */
 
-	MSS_LEAST4 = 536,  /* what every host takes: RFC 9293, 3.7.1 */
-	MSS_LEAST6 = 1220, /* RFC 8200, 5, less headers */
+	MSS_LEAST4 = 536,  /* the MSS that every host accepts: RFC 9293, 3.7.1 */
+	MSS_LEAST6 = 1220, /* the least MTU, minus headers: RFC 8200, 5 */
 };
 
 /* The MSS of links and tunnels in use: from 1352 to 1460, the range of tunnels over Ethernet, in steps of 4 bytes. */
@@ -70,7 +70,7 @@ static __always_inline __u32 at_most(__u32 a, __u32 b)
 	return ((__u64)a - b - 1) >> 63;
 }
 
-/* The MSS of most SYNs, that of Ethernet in both families, and their places in stamped_mss. */
+/* The MSS of most SYNs, which is that of Ethernet, for both families, and its index in stamped_mss. */
 enum {
 	USUAL_MSS4 = 1460,
 	USUAL_MSS6 = 1440,
@@ -98,7 +98,7 @@ static __always_inline __u32 small_index(const __u16 table[4], __u32 mss)
 	return at_most(table[1], mss) + at_most(table[2], mss) + at_most(table[3], mss);
 }
 
-/* The MSS that the kernel accepts: bpf_sk_assign_tcp_reqsk() refuses less. */
+/* An MSS, raised to the least that the kernel accepts: bpf_sk_assign_tcp_reqsk() refuses smaller ones. */
 static __always_inline __u32 usable_mss(struct packet *p, __u32 mss)
 {
 	__u32 least = p->family ? MSS_LEAST6 : MSS_LEAST4;
@@ -189,7 +189,7 @@ static __always_inline struct siphash hash_addresses(const struct ends *e, const
 static __always_inline __u32 cookie_mac(const struct ends *e, __u32 isn, __u64 slot, __u32 said, bool timestamps)
 {
 	bool old = slot << SLOT_SHIFT < syn_keys.rotated;
-	/* Hidden, or LLVM chooses for each half of the key anew. */
+	/* Hidden. Otherwise LLVM makes this choice again for each half of the key. */
 	const __u64 *key = hidden(old ? &syn_keys.previous[0] : &syn_keys.present[0]);
 	struct siphash h = hash_addresses(e, key);
 	__u32 addresses = e->v6 ? 32 : 8; /* bytes */
@@ -210,7 +210,7 @@ static __always_inline __u32 cookie_number(__u32 mac, __u64 slot, __u32 said, bo
  * The time slot in which a cookie was last sent, a byte for all flows with the same lower 17 bits of their hash: the lower seven
  * bits of the slot's number and SENT_EVER, or 0 if none was sent. If no cookie was sent lately, a segment brings back none, and
  * its cookie need not be computed. The kernel does the same while it has sent no cookie (tcp_synq_no_recent_overflow() of
- * include/net/tcp.h). With ten new clients a second, 1 of 100 forged segments finds a byte that is set, with a hundred 1 of 10.
+ * include/net/tcp.h). With ten new clients a second, 1 of 100 forged segments finds a byte that is set. With a hundred, it is 1 of 10.
  * Under a flood of SYNs all bytes are set, and the cookie decides. Each byte is written once in a slot, however many SYNs come:
  * at most 131,072 shared writes in 69 seconds. The table is small, so a flood of random segments finds it in the cache.
  */
@@ -219,7 +219,7 @@ __u8 cookies_sent[8] SEC(".data.cookies"); /* see table() */
 enum {
 	SENT_NOTES = 1 << 17,
 	SENT_EVER = 0x80,
-	/* So many slots a note is good for: the cookie's own, the next, and one as another CPU may be some ticks behind. */
+	/* A note is valid for so many slots: the cookie's own, the next, and one more because another CPU may be some ticks behind. */
 	SENT_SLOTS = 3,
 };
 
@@ -265,7 +265,7 @@ static __always_inline __u32 cookie_of(struct packet *p, __u32 isn, struct syn_o
 	return cookie_number(cookie_mac(&e, isn, slot, said, o->timestamps), slot, said, o->timestamps);
 }
 
-/* The same as a global function, like flow_state(). */
+/* cookie_of() as a global function, like flow_state(). */
 __noinline __u32 cookie_make(struct packet *p, __u32 isn, struct syn_options *o)
 {
 	return p && o ? cookie_of(p, isn, o, tick_of(p)) : 0;
@@ -292,8 +292,8 @@ static __always_inline bool cookie_valid_for(const struct ends *e, __u32 seq, __
 }
 
 /*
- * The same; o has the timestamps of the packet, and gets the options that the cookie encodes. A global function, like
- * flow_state().
+ * Checks like cookie_valid_for(). o has the timestamps of the packet, and receives the options that the cookie encodes. A global
+ * function, like flow_state().
  */
 __noinline __u32 cookie_check(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
 {

@@ -4,9 +4,9 @@
 
 #include "kernel.h"
 
-/* The reasons that every policy has come first: the checks from slot 0 on, then these. Rules follow. */
+/* A slot is the number of a reason. Checks have the slots from 0 on, then the reasons below follow, then the rules of the policy. */
 enum slot {
-	SLOT_REPLIES = 61, /* sent by the program itself, with their bytes */
+	SLOT_REPLIES = 61, /* packets that the program itself sent, with their bytes */
 	SLOT_NOT_IP = 62,
 	SLOT_DEFAULT = 63,
 	SLOT_RULES = 64,
@@ -15,14 +15,14 @@ enum slot {
 enum verdict {
 	VERDICT_PASS,
 	VERDICT_DROP,
-	VERDICT_REJECT,    /* the kernel's, from netfilter on */
+	VERDICT_REJECT,    /* only netfilter does this, never this program */
 	VERDICT_TRUNCATE,  /* answer a DNS query with an empty response */
-	VERDICT_CHALLENGE, /* answer a query at a game server with a challenge, */
-	VERDICT_SERVE,     /* or with the service's latest answer */
+	VERDICT_CHALLENGE, /* answer a query at a game server with a challenge */
+	VERDICT_SERVE,     /* answer such a query with the service's latest answer */
 	VERDICT_MASK = 0x0f,
 	DECISION_SPECIAL = 0x10,     /* a flag: the slot has an entry in actions */
-	DECISION_CONDITIONAL = 0x20, /* a flag: if a condition holds; else decide() is to be called again */
-	DECISION_PROTECTED = 0x40,   /* a flag: what passes goes through a protection, which actions names */
+	DECISION_CONDITIONAL = 0x20, /* a flag: valid if a condition holds; otherwise decide() must be called again */
+	DECISION_PROTECTED = 0x40,   /* a flag: packets that pass go through the protection that actions names */
 };
 
 /* A decision is one number, as generated code returns it: a slot, and in the lowest byte the verdict and the flags. */
@@ -30,9 +30,9 @@ enum verdict {
 
 /* Actions beside the verdict. internal/compile/xdp/action.go fills the map. */
 struct action {
-	__u32 slip; /* of the queries to be answered, one in so many is, and the others are dropped; 0: all are answered */
-	__u32 sample;     /* one in so many of the packets is handed to user space; 0: none */
-	__u32 report;     /* whether to report the source, as one that exceeded a limit */
+	__u32 slip;       /* VERDICT_TRUNCATE answers one in so many queries, and drops the others; 0: it answers all */
+	__u32 sample;     /* one in so many packets is sent to user space; 0: none */
+	__u32 report;     /* whether to report that the source exceeded a limit */
 	__u32 protection; /* its number from 1 on, 0: none */
 };
 

@@ -21,7 +21,7 @@ enum {
 struct dynamic_info {
 	__u64 seed;
 	__u32 base; /* the set's first bucket */
-	__u32 mask; /* its buckets, a power of two, less 1 */
+	__u32 mask; /* the number of its buckets, a power of two, minus 1 */
 	__u32 capacity;
 	__u32 entries;
 	__u64 reserved[5];
@@ -30,9 +30,9 @@ struct dynamic_info {
 struct dynamic_info dynamic_info[MAX_DYNAMIC_SETS] SEC(".data.dynamic");
 
 /*
- * Which prefix lengths a set may have of the addresses of a block: bit n for the length 128 - n, in the 128-bit form, so the longest comes
- * first. A block is all addresses that begin with 16 bits (IPv4) or 32 bits (IPv6) of one hash. A lookup asks only for the lengths of its
- * block, so its cost does not grow with the lengths of the whole set.
+ * The prefix lengths that a set may have in a block of addresses. Bit n stands for the length 128 - n, in the 128-bit form, so the longest
+ * comes first. Addresses are in one block if their first 16 bits (IPv4) or 32 bits (IPv6) have the same hash. A lookup tries only the lengths
+ * of its block, so its cost does not grow with the number of lengths in the whole set.
  */
 struct lengths {
 	__u64 word[LENGTH_WORDS];
@@ -41,7 +41,7 @@ struct lengths {
 struct lengths dynamic_lengths[1] SEC(".data.lengths"); /* by set, family and block: internal/model/addrs/lengths.go */
 const volatile __u32 dynamic_lengths_mask;
 
-/* The sets that rules match against sources and against destinations, and the one with the host's own addresses: bits. */
+/* The sets that rules match against sources and against destinations, and the set of the host's own addresses, one bit each. */
 const volatile __u32 dynamic_src_sets;
 const volatile __u32 dynamic_dst_sets;
 const volatile __u32 local_set;
@@ -59,7 +59,7 @@ static __always_inline __u32 now_seconds(void)
 	return coarse_time() / 1000000000;
 }
 
-/* Whether a set has the prefix of a length, 0 to 128, that an address lies in. A global function, which the verifier checks once. */
+/* Whether a set has the prefix of this length, 0 to 128, that contains an address. A global function, which the verifier checks once. */
 __noinline __u32 has_prefix(__u32 number, __u64 hi, __u64 lo, __u32 length)
 {
 	struct dynamic_info *set = &dynamic_info[number & (MAX_DYNAMIC_SETS - 1)];
@@ -70,7 +70,7 @@ __noinline __u32 has_prefix(__u32 number, __u64 hi, __u64 lo, __u32 length)
 	       (!expiry || expiry > now_seconds());
 }
 
-/* The lengths that a set may have of the block of an address. */
+/* The prefix lengths that a set may have in the block of an address. */
 static __always_inline struct lengths *lengths_of(__u32 number, __u64 hi, __u64 lo, __u32 v6)
 {
 	__u32 start = v6 ? hi >> 32 : (__u32)lo >> 16;
@@ -81,7 +81,7 @@ static __always_inline struct lengths *lengths_of(__u32 number, __u64 hi, __u64 
 
 /*
  * Whether a set has an address. A global function. An IPv4-mapped IPv6 address (RFC 4291, 2.5.5.2) is not the IPv4 address, and must not
- * match the entries of that.
+ * match entries for the IPv4 address.
  */
 __noinline __u32 is_member(__u32 number, __u64 hi, __u64 lo, __u32 v6)
 {

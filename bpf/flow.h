@@ -3,11 +3,11 @@
  * The connections whose client has proved its address. The client's address and port are the source.
  *
  * A table of buckets of one cache line each. A bitmap in front of it has a bit for each bucket that was ever used, so
- * most packets of no connection read only the bitmap. A packet that looks into a bucket in vain removes expired flows
- * from it, so that bits are cleared again. Only flows with a proved address are stored.
+ * most packets of no connection read only the bitmap. A packet that finds no flow in its bucket removes expired flows
+ * from the bucket, so that bits are cleared again. Only flows with a proved address are stored.
  *
- * A new flow in a full bucket replaces another: first a flow that the kernel is not known to have, then one that the
- * kernel was once found to have, last one that it was found to have for more than a minute; among equals, the one that
+ * A new flow in a full bucket replaces another: first a flow that the kernel is not known to have, then a flow that the
+ * kernel was once found to have, and last a flow that it was found to have for more than a minute. Among equals, it replaces the flow that
  * was seen longest ago. A flow of the last two kinds is replaced only for a source whose prefix has not displaced too
  * many (see note_flow() in protect.h). The kernel is asked about a displaced flow again when its next packet comes.
  * internal/kernel/datapath/table.go reads and writes the same words.
@@ -23,13 +23,13 @@ enum flow_state {
 	FLOW_NONE,
 	FLOW_PROVED,      /* its cookie came back; the kernel may not have the connection yet */
 	FLOW_ESTABLISHED, /* the kernel has it */
-	FLOW_CLOSING,     /* one side has said that it is over */
+	FLOW_CLOSING,     /* one side has closed it */
 	FLOW_REOPENED,    /* a SYN passed after that; the kernel may not have the connection yet */
 	FLOW_DOUBTED,     /* the kernel has it, but a FIN or RST came with another number than the expected one */
 	FLOW_LASTING,     /* the kernel still had it FLOW_REFRESH seconds or more after it was established */
 
-	/* Beside a state that is set: */
-	FLOW_DISPLACE = 16, /* a flow that the kernel has may give way to it */
+	/* A flag beside a state that is stored: */
+	FLOW_DISPLACE = 16, /* the flow may displace a flow that the kernel has */
 };
 
 /* The result of an attempt to store a flow. */
@@ -39,24 +39,24 @@ enum flow_noted {
 	FLOW_FULL, /* it would have to displace another, and has no FLOW_DISPLACE */
 };
 
-/* The answer of the flow table about a segment of which nothing else is known. */
+/* The answer of the flow table about a segment, by its addresses and ports alone. */
 enum flow_answer {
-	FLOW_UNSURE,  /* its flow is noted, but there is something to note or to ask */
-	FLOW_OPEN,    /* its flow is in one of the states that were asked for, and need not be noted again */
-	FLOW_UNKNOWN, /* no flow of it is noted */
+	FLOW_UNSURE,  /* its flow is stored, but there is something to store or to ask */
+	FLOW_OPEN,    /* its flow is in one of the states that were asked for, and need not be stored again */
+	FLOW_UNKNOWN, /* its flow is not stored */
 };
 
 enum {
 	FLOW_SLOTS = 8,
-	FLOW_SEEN_BITS = 24, /* seconds of CLOCK_MONOTONIC: they come round after 194 days */
+	FLOW_SEEN_BITS = 24, /* bits of seconds of CLOCK_MONOTONIC: they repeat after 194 days */
 	FLOW_STATE_BITS = 3,
-	FLOW_TAG_SHIFT = 27, /* what is left is the tag; the bucket's number is in the bits of the hash below */
-	FLOW_REFRESH = 64,   /* seconds in which a flow need not be written again */
+	FLOW_TAG_SHIFT = 27, /* the bits of the hash from here on are the tag; those below have the bucket's number */
+	FLOW_REFRESH = 64,   /* seconds for which a flow need not be written again */
 	FLOW_DOUBT =
-		2, /* seconds in which the kernel gets the segments before a FIN, which may come to it in another order */
-	FLOW_LINGER = 128, /* seconds that one is remembered for which the kernel is not known to have, */
-	FLOW_TRIES = 4,    /* to write a word that others write, too */
-	FLOW_LIFE = 86400, /* and any other: longer than the two hours of TCP's keep-alive (RFC 9293, 3.8.4) */
+		2, /* seconds in which the kernel receives the segments before a FIN, which may reach it in another order */
+	FLOW_LINGER = 128, /* seconds for which a flow is kept that the kernel is not known to have */
+	FLOW_TRIES = 4,    /* attempts to write a word that other CPUs write, too */
+	FLOW_LIFE = 86400, /* seconds for any other flow: more than the 2 hours of TCP's keep-alive (RFC 9293, 3.8.4) */
 };
 
 /* Each word is a tag, a state, and the second at which the flow was last seen. */
@@ -116,8 +116,8 @@ static __always_inline __u64 hash_word(__u64 hash, __u64 word)
 }
 
 /*
- * The same with a second secret factor. Without it, a sender could flip the top bit of one word and undo that in the
- * next word; the ports have 32 bits, so they cannot.
+ * Like hash_word(), with a second secret factor. Without it, a sender could flip the top bit of one word and undo that in the
+ * next word. The word of the ports does not need it, because it has only 32 bits.
  */
 static __always_inline __u64 hash_half(__u64 hash, __u64 word)
 {
@@ -127,8 +127,8 @@ static __always_inline __u64 hash_half(__u64 hash, __u64 word)
 }
 
 /*
- * A multiplicative hash with secret factors of the addresses (IPv4: one word, the source in its upper half) and the
- * ports. It may be weaker than the hash of cookies: with two flows of the same hash, a sender could only make packets
+ * A multiplicative hash of the addresses (IPv4: one word, the source in its upper half) and the ports, with secret
+ * factors. It may be weaker than the hash of cookies: with two flows of the same hash, a sender could only make packets
  * of both pass where one passes, and he never sees a hash. The generated entry calls the function that is not inline.
  */
 static __always_inline __u64 hash_addresses4(__u64 pair)
@@ -190,7 +190,7 @@ static __always_inline __u64 *filter_word(__u64 hash)
 	return &table(flow_filter)[(hash & flow_mask) >> 6];
 }
 
-/* Its bit there: there are 64 buckets at least, so flow_mask has all bits of 63. */
+/* The bucket's bit in that word. There are at least 64 buckets, so flow_mask has all bits of 63. */
 static __always_inline __u64 filter_bit(__u64 hash)
 {
 	return 1ULL << (hash & 63);
@@ -219,7 +219,7 @@ static __always_inline __u32 flow_rank(__u32 state)
 
 enum { RANK_SHIFT = 32 };
 
-/* The cost of replacing the flow in a slot: 0 for a free slot; else the rank in the upper half, and how new the flow is. */
+/* The cost of replacing the flow in a slot: 0 for a free slot; otherwise the rank in the upper half, and the newness in the lower half. */
 static __always_inline __u64 slot_worth(__u64 word, __u32 now)
 {
 	__u32 state = flow_state_of(word), taken = (state | -state) >> 31;
@@ -318,7 +318,7 @@ __noinline __u32 flow_state(struct packet *p)
 
 /*
  * Whether the flow with a hash has one of the states (a bit each) and was seen so lately that it need be neither stored nor
- * asked about again. Returns an enum flow_answer. It looks into the bucket only, whatever the filter says. It writes
+ * asked about again. Returns an enum flow_answer. It searches the bucket without a test of the filter. It writes
  * nothing: packets that come to flow_state() sweep the buckets.
  */
 static __always_inline __u32 find_noted_flow(__u64 hash, __u64 states)
@@ -342,14 +342,14 @@ found:
 	return flow_age(word, coarse_time() / 1000000000) < FLOW_REFRESH;
 }
 
-/* The same, but it asks the filter first. */
+/* Like find_noted_flow(), but tests the filter first. */
 static __always_inline __u32 find_open_flow(__u64 hash, __u64 states)
 {
 	return *filter_word(hash) & filter_bit(hash) ? find_noted_flow(hash, states) : FLOW_UNKNOWN;
 }
 
 /*
- * The same for the generated entry. `pair` is both IPv4 addresses, the source in the upper half; `addresses` a hash of
+ * find_open_flow() for the generated entry. `pair` is both IPv4 addresses, the source in the upper half; `addresses` a hash of
  * the IPv6 addresses; `ports` has the client's port in the upper half. Global functions.
  */
 __noinline __u32 find_open_flow4(__u64 pair, __u64 ports, __u64 states)

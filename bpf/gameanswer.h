@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Keeps the latest answers of a game server (a2s.h), by what leaves. */
+/* Keeps the latest answers of a game server (a2s.h), from the packets that leave. */
 #pragma once
 
 #include "a2s.h"
@@ -17,7 +17,7 @@ struct {
 	__type(value, struct a2s_answer);
 } game_answer SEC(".maps");
 
-/* The kind of query that a kind of answer is to; 0: it is none. */
+/* The kind of query to which a kind of message is the answer; 0: it is no answer. */
 static __always_inline __u32 kind_asked(__u8 answer)
 {
 	switch (answer) {
@@ -32,7 +32,7 @@ static __always_inline __u32 kind_asked(__u8 answer)
 	return 0;
 }
 
-/* Keeps an answer of so many bytes, which begin at an offset. */
+/* Keeps an answer of size bytes at the offset payload of a packet. */
 static __always_inline void keep_answer(struct __sk_buff *skb, struct service_key *key, __u32 payload, __u32 size,
 					__u64 now)
 {
@@ -64,7 +64,7 @@ static __always_inline void keep_answer(struct __sk_buff *skb, struct service_ke
 	bpf_map_update_elem(&game_answers, key, a, BPF_ANY);
 }
 
-/* The queries with a cookie of a client that went to a service; NULL if none waits. l4 is where the UDP header begins of what the service sends. */
+/* The queries with a cookie to which a client expects the service's answer; NULL if there are none. l4 is the offset of the UDP header of the answer. */
 static __always_inline struct a2s_query *waiting_queries(struct __sk_buff *skb, __u32 l4)
 {
 	struct service_client c = {};
@@ -76,7 +76,7 @@ static __always_inline struct a2s_query *waiting_queries(struct __sk_buff *skb, 
 	return q && read_once(&q->until) >= bpf_ktime_get_ns() ? q : NULL;
 }
 
-/* Notes that the oldest of some queries of a kind is answered. */
+/* Notes that the oldest query of a kind in q is answered. */
 static __always_inline void note_answered(struct a2s_query *q, __u32 kind)
 {
 	__u64 kinds = q->kinds;
@@ -89,8 +89,8 @@ static __always_inline void note_answered(struct a2s_query *q, __u32 kind)
 }
 
 /*
- * Whether an answer is the service's own: it is of this host, or it is for a client whose query with a cookie went there, if q has some. Others are
- * forwarded, and may be forged by who knows a way through this host.
+ * Whether an answer is the service's own. Either this host sent it, or it goes to a client whose queries with a cookie went to the service (q). Any
+ * other answer is forwarded, and may be forged by a sender who knows a route through this host.
  */
 static __always_inline bool is_own_answer(struct __sk_buff *skb, struct a2s_query *q)
 {
@@ -99,7 +99,7 @@ static __always_inline bool is_own_answer(struct __sk_buff *skb, struct a2s_quer
 	return !from || (from != skb->ifindex && q);
 }
 
-/* Keeps the answer of a game server that leaves, whose UDP header begins at l4. A global function. */
+/* Keeps a leaving packet if it is an answer of a game server. l4 is the offset of its UDP header. A global function. */
 __noinline __u32 keep_game_answer(struct __sk_buff *skb, __u32 l4)
 {
 	const __u32 least = offsetof(struct a2s_start, challenge);
@@ -133,8 +133,8 @@ __noinline __u32 keep_game_answer(struct __sk_buff *skb, __u32 l4)
 }
 
 /*
- * The kind of query that a challenge answers which leaves to a client, whose query with a cookie went to the service: of several the first one. 0 if
- * it is another's. Each query is told once. A global function.
+ * The kind of the query to which the service now sends a challenge: the oldest of the client's queries with a cookie that went to the service. 0 if
+ * there is none. Each query is returned once. A global function.
  */
 __noinline __u32 query_challenged(struct __sk_buff *skb, __u32 l4)
 {
@@ -153,8 +153,8 @@ __noinline __u32 query_challenged(struct __sk_buff *skb, __u32 l4)
 }
 
 /*
- * Turns a challenge of the service, to a client that has repeated ours, into the client's query with that challenge, and gives it to the service: many
- * clients take only one challenge. Returns a verdict. A global function, as guard_leaving().
+ * Turns a challenge of the service into the client's query with that challenge, and gives the query to the service. The client has answered this
+ * program's challenge, and many clients accept only one. Returns a verdict. A global function, like guard_leaving().
  */
 __noinline int turn_challenge(struct __sk_buff *skb, __u32 kind)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* The lab's own programs: the frame generator, and the reference programs that stand at the receiving end.
+/* The lab's own programs: the frame generator, and the reference programs that run at the receiving end.
  *
- * The generator runs in BPF_PROG_TEST_RUN's live frame mode. What a flow is made of is constant (`flow`, filled in by
- * internal/lab before the program is loaded), so the verifier removes the branches that a flow does not need. All
+ * The generator runs in BPF_PROG_TEST_RUN's live frame mode. The properties of a flow are constants (`flow`, which
+ * internal/lab fills in before the program is loaded), so the verifier removes the branches that a flow does not need. All
  * numbers in `flow` and `header` that end up in a frame are in network byte order; checksums are sums of 16-bit words
  * as this machine loads them, which RFC 1071, section 2(B), shows to be independent of byte order.
  */
@@ -13,7 +13,7 @@
 #define HEADER_MAX 256 /* bytes of each frame that are written anew */
 #define FLOWS_MAX 8    /* flows in a mix */
 #define CAPTURE_MAX 2048
-#define SPIN_MAX 512 /* looks at the clock */
+#define SPIN_MAX 512 /* reads of the clock in one wait */
 
 /* How an address or a port is chosen for a packet. */
 enum choice {
@@ -23,8 +23,8 @@ enum choice {
 	CHOICE_LIST, /* one after the other, from a list that user space shuffled */
 };
 
-/* struct address says how one of the two addresses is chosen. `words` 32-bit words, of which only the bits in mask
- * vary; base has those bits clear. */
+/* struct address says how one of the two addresses is chosen. An address has `words` 32-bit words. Only the bits in
+ * mask vary; base has these bits clear. */
 struct address {
 	__u32 choice;
 	__u32 at;      /* offset in the frame */
@@ -67,7 +67,7 @@ struct recipe {
 const volatile struct recipe flow = {};
 const volatile __u64 header[HEADER_MAX / 8] = {};
 
-/* A mix: mix_weight[i] is the upper bound of flow i's share of [0, 2^32). */
+/* A mix: mix_bound[i] is the upper bound of flow i's share of [0, 2^32). */
 const volatile __u32 mix_flows = 0;
 const volatile __u32 mix_bound[FLOWS_MAX] = {};
 
@@ -116,8 +116,8 @@ static __always_inline __u32 below(__u32 n)
 	return (next_random() >> 32) * n >> 32;
 }
 
-/* wait_until spins until a time, as long as its patience lasts, and returns the time. Waiting here costs the receiver
- * nothing; sending the page back unused contends with it for the lock of the page pool. */
+/* wait_until spins until a time, but no longer than flow.patience, and returns the present time. The wait costs the receiver
+ * nothing. An early XDP_DROP would return the unused page, and contend with the receiver for the lock of the page pool. */
 static __always_inline __u64 wait_until(__u64 when)
 {
 	__u64 now = bpf_ktime_get_ns() << 8, end = now + flow.patience;

@@ -17,13 +17,13 @@ enum {
 
 struct name_bucket {
 	__u64 hash[NAME_SLOTS];
-	__u32 sets[NAME_SLOTS]; /* that list the name, a bit each; 0: the slot is empty */
+	__u32 sets[NAME_SLOTS]; /* the sets that list the name, one bit each; 0: the slot is empty */
 	__u32 more;             /* look into the next bucket too */
 };
 
 const volatile __u32 name_buckets;   /* 0: no rule asks for names */
-const volatile __u32 name_depths;    /* with how many labels names are listed, a bit each */
-const volatile __u32 name_root_sets; /* the sets that list the root, and so have every name */
+const volatile __u32 name_depths;    /* the numbers of labels that listed names have, one bit each */
+const volatile __u32 name_root_sets; /* the sets that list the root, and so contain every name */
 const volatile __u64 name_key[2];
 
 struct {
@@ -42,7 +42,7 @@ static __always_inline __u64 lower_case(__u64 text)
 	return text | ((from_a ^ past_z) & ~text & 0x8080808080808080) >> 2;
 }
 
-/* Hashes a label, its length byte included, in words of 8 bytes, the last of which is filled up with zeros. */
+/* Hashes a label, its length byte included, in words of 8 bytes. The last word is padded with zeros. */
 __noinline int hash_label(struct dns_message *m, __u32 at)
 {
 	struct siphash h;

@@ -4,21 +4,21 @@
 
 #include "kernel.h"
 
-/* Whether any rule has a protection, and any has METHOD_HOST. Constant from load on. */
+/* Whether any rule has a protection, and whether any protection has METHOD_HOST. Constants from load on. */
 const volatile bool protects;
 const volatile bool protect_host;
 
 enum method {
-	METHOD_HOST = 1, /* our own cookies; ingress.h gives the kernel the connection */
-	METHOD_LISTENER, /* those of the kernel's listening socket */
-	METHOD_ROUTER,   /* those of netfilter's SYNPROXY, which stands behind */
+	METHOD_HOST = 1, /* cookies of this program; ingress.h gives the kernel the connection */
+	METHOD_LISTENER, /* cookies of the kernel's listening socket */
+	METHOD_ROUTER,   /* cookies of netfilter's SYNPROXY, behind this program */
 };
 
 enum {
-	PROTECT_ALWAYS = 1,        /* flags: every SYN is answered so */
-	PROTECT_AUTHENTICATED = 2, /* but those with TCP-AO or MD5 are the kernel's, as often as a limit says */
+	PROTECT_ALWAYS = 1,        /* flags: every SYN is answered with a cookie */
+	PROTECT_AUTHENTICATED = 2, /* the kernel answers SYNs with TCP-AO or MD5, up to a limit */
 
-	OFFER_WSCALE = 1, /* options that the service does */
+	OFFER_WSCALE = 1, /* options that the service supports */
 	OFFER_SACK = 2,
 	OFFER_TIMESTAMPS = 4,
 	OFFER_ECN = 8,
@@ -42,16 +42,16 @@ struct protection {
 	__u32 method;
 	__u32 flags;
 	__u32 offers;
-	__u16 mss[2]; /* that is announced, by family */
-	__u16 window; /* likewise */
-	__u8 wscale;  /* likewise */
+	__u16 mss[2]; /* the announced MSS, by family */
+	__u16 window; /* the announced window */
+	__u8 wscale;  /* the announced window scale */
 	__u8 num_limits;
-	__u32 start;                  /* the limit beyond which cookies begin, */
-	__u32 stop;                   /* and that below which they end */
-	__u32 limits[PROTECT_LIMITS]; /* of SYN-ACKs */
+	__u32 start;                  /* the limit above which cookies begin */
+	__u32 stop;                   /* the limit below which they end */
+	__u32 limits[PROTECT_LIMITS]; /* limits of SYN-ACKs */
 	__u32 slots[NUM_OUTCOMES];
-	__u32 displace;      /* the limit of flows that a prefix displaces from the table, */
-	__u32 authenticated; /* and that of SYNs with PROTECT_AUTHENTICATED */
+	__u32 displace;      /* the limit of flows that a prefix displaces from the table */
+	__u32 authenticated; /* the limit of SYNs with PROTECT_AUTHENTICATED */
 };
 
 struct {
@@ -63,10 +63,10 @@ struct {
 
 /* The state of a protection. Times are nanoseconds of CLOCK_MONOTONIC. It outlives a generation. */
 struct protection_state {
-	__u64 active_until;  /* SYNs are answered with cookies */
-	__u64 refused_until; /* no SYN is answered: the kernel took no connection from us, or the protection is to end */
-	__u32 refusals;      /* how often that was, */
-	__u32 refusal;       /* and by which error number at last */
+	__u64 active_until; /* until then SYNs are answered with cookies */
+	__u64 refused_until; /* until then no SYN is answered: the kernel refused a connection, or the protection is ending */
+	__u32 refusals; /* how often the kernel refused a connection */
+	__u32 refusal;  /* the error number of the last refusal */
 };
 
 struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What servers of RakNet send (raknet.h): what they say of themselves, and replies to requests that this program has made of others. */
+/* Packets that servers of RakNet send (raknet.h): announced properties, and replies to first requests that this program made of second ones. */
 #pragma once
 
 #include "client.h"
@@ -7,7 +7,7 @@
 #include "raknet.h"
 #include "turnback.h"
 
-/* The second request of a client with a cookie of ours. l4 is where the UDP header begins of what the server sends. */
+/* The kept second request of the client to which a server sends a packet; NULL if there is none. l4 is the offset of the packet's UDP header. */
 static __always_inline struct raknet_request *noted_request(struct __sk_buff *skb, __u32 l4)
 {
 	struct service_client c = {};
@@ -15,7 +15,7 @@ static __always_inline struct raknet_request *noted_request(struct __sk_buff *sk
 	return read_client(skb, l4, &c) ? bpf_map_lookup_elem(&raknet_requests, &c) : NULL;
 }
 
-/* Reads the first reply of a server, whose UDP header begins at l4. Returns false for another datagram. */
+/* Reads the first reply of a server. l4 is the offset of its UDP header. Returns false for another datagram. */
 static __always_inline bool read_reply1(struct __sk_buff *skb, __u32 l4, struct raknet_start *s)
 {
 	const __u32 least = offsetof(struct raknet_start, kind) + RAKNET_SHORT;
@@ -25,15 +25,15 @@ static __always_inline bool read_reply1(struct __sk_buff *skb, __u32 l4, struct 
 	return s->kind == RAKNET_REPLY1 && has_magic(s);
 }
 
-/* The MTU that a reply has. */
+/* The MTU in a reply. */
 static __always_inline __u32 reply_mtu(const struct raknet_start *s)
 {
 	return s->security ? s->mtu[0] << 8 | s->mtu[1] : s->theirs[0] << 8 | s->theirs[1];
 }
 
 /*
- * Notes what a server says of itself in a reply that leaves. Another GUID says that it was restarted, maybe with another MTU. Whoever gets a wrong GUID still talks to the server, so a reply that is forwarded counts, but
- * for one that leaves where it came in. A global function.
+ * Notes the properties of a server from a reply that leaves. Another GUID shows that the server was restarted, maybe with another MTU. Forwarded replies
+ * count, except those that leave by the device at which they arrived: a client with a wrong GUID still reaches the server. A global function.
  */
 __noinline __u32 note_server(struct __sk_buff *skb, __u32 l4, struct raknet_start *s)
 {
@@ -56,8 +56,8 @@ __noinline __u32 note_server(struct __sk_buff *skb, __u32 l4, struct raknet_star
 }
 
 /*
- * Takes the first reply of a server that leaves. If its client waits with a second request, that client is known from now on, for as short as one is new,
- * unless it goes on to come. Returns RAKNET_REQUEST2 then, of which turn_reply1() is to make the request, else 0. A global function.
+ * Takes the first reply of a server that leaves. If a second request of its client waits, this client is known from now on, at first only for the time of
+ * a new client. Then returns RAKNET_REQUEST2: turn_reply1() must turn the reply into that request. Otherwise returns 0. A global function.
  */
 __noinline __u32 take_reply1(struct __sk_buff *skb, __u32 l4, __u64 client, __u64 index)
 {
@@ -82,7 +82,7 @@ __noinline __u32 take_reply1(struct __sk_buff *skb, __u32 l4, __u64 client, __u6
 	return RAKNET_REQUEST2;
 }
 
-/* Turns such a reply into the client's second request, with the server's cookie if it has one. Returns a verdict. A global function. */
+/* Turns a reply that take_reply1() took into the client's second request, with the server's cookie if it has one. Returns a verdict. A global function. */
 __noinline int turn_reply1(struct __sk_buff *skb)
 {
 	struct raknet_request *r = noted_request(skb, turned_l4(skb));

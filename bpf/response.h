@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What DNS responses that leave say of names and zones (zone.h): RFC 1035, RFC 2308. A response with an answer notes its name, and so does a referral. A
- * negative response, for a name that is not noted, is charged to its zone: NXDOMAIN, SERVFAIL, and NODATA. The owner of the SOA in the authority section is
- * the zone (RFC 2308, 2.1 and 2.2). SERVFAIL has none: it is charged to domains above the name.
+ * Learns from leaving DNS responses which names are answered and which zones are flooded (zone.h): RFC 1035, RFC 2308. If a response has an answer or is
+ * a referral, its name is noted. A negative response (NXDOMAIN, SERVFAIL or NODATA) for a name that is not noted is charged to its zone. The zone is the
+ * owner of the SOA in the authority section (RFC 2308, 2.1 and 2.2). SERVFAIL has no SOA: it is charged to domains above the name.
  */
 #pragma once
 
@@ -19,29 +19,29 @@ enum {
 	DNS_TYPE_SOA = 6,
 	DNS_TYPE_AAAA = 28,
 	DNS_TYPE_HTTPS = 65, /* RFC 9460 */
-	DNS_RCODE = 0x000f,  /* of the flags: */
+	DNS_RCODE = 0x000f,  /* a mask of the flags */
 	DNS_NOERROR = 0,
 	DNS_SERVFAIL = 2,
 	DNS_NXDOMAIN = 3,
 
-	/* What authority() returns beside a number of labels: */
-	AUTHORITY_NONE = 256,     /* there is no SOA, */
-	AUTHORITY_REFERRAL = 257, /* but an NS record */
+	/* Results of authority() other than a number of labels: */
+	AUTHORITY_NONE = 256,     /* there is no SOA */
+	AUTHORITY_REFERRAL = 257, /* there is no SOA, but an NS record */
 
 	AUTHORITIES_MAX =
-		8, /* records that are looked at for the SOA: with DNSSEC, NSEC3 and RRSIG may stand before it */
+		8, /* records that are searched for the SOA: with DNSSEC, NSEC3 and RRSIG may stand before it */
 	SERVFAIL_DEPTH_MOST = 5, /* labels of the domains above a name to which SERVFAIL is charged */
 	RESPONSE_READ =
 		512, /* bytes of a response with the UDP header, the power of two that dns_message has space for */
 };
 
-/* What was read of a response beside struct dns_message. Offsets count from the UDP header. */
+/* The data of a response that struct dns_message does not have. Offsets count from the UDP header. */
 struct response {
 	struct address to;
 	__u32 family;
 	__u32 port;   /* from which it leaves, as in struct packet */
 	__u32 l4;     /* where the UDP header begins in the frame */
-	__u32 length; /* of the datagram in bytes, then how many were read */
+	__u32 length; /* bytes of the datagram; after read_response(), the bytes that were read */
 	__u32 behind; /* offset behind the question */
 	__u32 rcode;
 	__u32 answers; /* records */
@@ -57,7 +57,7 @@ struct {
 	__type(value, struct response);
 } leaving_response SEC(".maps");
 
-/* Has a response be noted later, whose packet is too large for the stack beside what that takes. Returns false if there is no place. */
+/* Keeps a response for note_response(): struct packet and the data of note_response() together exceed the stack. Returns false if it cannot. */
 static __always_inline bool keep_response(struct packet *p, __u32 port, __u32 length)
 {
 	__u32 first = 0;
@@ -76,11 +76,11 @@ static __always_inline bool keep_response(struct packet *p, __u32 port, __u32 le
 /* A name in a record. */
 struct record_name {
 	__u32 labels;
-	__u32 behind; /* offset behind it where it stands, 0 if it is not well-formed */
+	__u32 behind; /* the offset behind the name in its record, 0 if it is not well-formed */
 };
 
 /*
- * Reads the name at an offset, which may end with a pointer to one before it (RFC 1035, 4.1.4). Only the number of labels matters. A global
+ * Reads the name at an offset. It may end with a pointer to an earlier name (RFC 1035, 4.1.4). Only the number of labels matters. A global
  * function.
  */
 __noinline int read_name(struct dns_message *m, __u32 at, __u32 length, struct record_name *n)
@@ -118,7 +118,7 @@ __noinline int read_name(struct dns_message *m, __u32 at, __u32 length, struct r
 	return 0;
 }
 
-/* How many labels the owner of the SOA has, 0 for the root; else AUTHORITY_NONE or AUTHORITY_REFERRAL. A global function. */
+/* The number of labels of the owner of the SOA, 0 for the root; without a SOA, AUTHORITY_NONE or AUTHORITY_REFERRAL. A global function. */
 __noinline __u32 authority(struct dns_message *m, struct response *r)
 {
 	__u32 at, records, length, found = AUTHORITY_NONE;
@@ -145,7 +145,7 @@ __noinline __u32 authority(struct dns_message *m, struct response *r)
 	return found;
 }
 
-/* Reads a response. Returns false if it is none to one question. A global function. */
+/* Reads a response. Returns false if the message is no response to a single question. A global function. */
 __noinline __u32 read_response(struct __sk_buff *skb, struct dns_message *m, struct response *r)
 {
 	__u32 read, flags;
@@ -171,7 +171,7 @@ __noinline __u32 read_response(struct __sk_buff *skb, struct dns_message *m, str
 	return true;
 }
 
-/* The hash of so many labels of the name, from the last one on. A global function. */
+/* The hash of a number of labels of the name, from the last one on. A global function. */
 __noinline __u64 domain_hash(struct dns_message *m, __u32 labels)
 {
 	if (!m)
@@ -181,7 +181,7 @@ __noinline __u64 domain_hash(struct dns_message *m, __u32 labels)
 	return hash_of(m->hash);
 }
 
-/* The slot that a new name takes: an empty one, else of those that were not answered again, else of all the one answered longest ago. */
+/* The slot that a new name takes: an empty one, or the name answered longest ago. Names that were not answered again are replaced first. */
 static __always_inline __u32 spare_slot(struct answered_bucket *b, __u64 now)
 {
 	__u32 found = 0, most = 0;
@@ -204,8 +204,8 @@ static __always_inline __u32 spare_slot(struct answered_bucket *b, __u64 now)
 }
 
 /*
- * Notes a name that was answered. New names of one domain of two labels have a limit: in a domain that answers for all names, anybody can have any
- * number of them answered. A global function.
+ * Notes a name that was answered. New names of one domain of two labels are limited: if a domain answers for all names, anybody can make it answer
+ * for any number of names. A global function.
  */
 __noinline __u32 note_answered_name(struct dns_message *m, __u64 hash, __u64 now, __u32 limit)
 {
@@ -230,7 +230,7 @@ __noinline __u32 note_answered_name(struct dns_message *m, __u64 hash, __u64 now
 	return 0;
 }
 
-/* The place for a zone: its own, else one that is over, else the one that ends first. */
+/* The place for a zone: its own place. Otherwise it takes the place of the flood that ended or ends first. */
 static __always_inline __u32 zone_place(__u64 hash)
 {
 	__u32 found = hash & (ZONES - 1);
@@ -253,7 +253,7 @@ static __always_inline __u32 zone_place(__u64 hash)
 	return found;
 }
 
-/* Notes that a zone of so many labels is flooded. l4 is where the UDP header of the response begins. A global function. */
+/* Notes that the zone with a hash and a number of labels is flooded. l4 is the offset of the response's UDP header. A global function. */
 __noinline __u32 note_flooded_zone(struct __sk_buff *skb, struct dns_message *m, __u64 hash, __u32 labels, __u32 l4)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -279,7 +279,7 @@ __noinline __u32 note_flooded_zone(struct __sk_buff *skb, struct dns_message *m,
 	return 0;
 }
 
-/* Charges a response to a zone of so many labels. Returns whether that is flooded now. A global function. */
+/* Charges a response to the zone with this number of labels. Returns whether the zone is flooded now. A global function. */
 __noinline __u32 charge_zone(struct __sk_buff *skb, struct dns_message *m, __u32 labels, __u32 l4, __u32 limit)
 {
 	__u64 hash = domain_hash(m, labels);
@@ -291,8 +291,8 @@ __noinline __u32 charge_zone(struct __sk_buff *skb, struct dns_message *m, __u32
 }
 
 /*
- * Charges a response without a SOA to the domains above the name, from the one with most labels on, until one is flooded: each one
- * above is charged half as often, since it has more names for other reasons. A global function.
+ * Charges a response without a SOA to the domains above the name, until one is flooded. It begins with the domain of most labels. Each
+ * next domain is charged half as often, because it has more names that belong to no flood. A global function.
  */
 __noinline __u32 charge_domains(struct __sk_buff *skb, struct dns_message *m, __u32 l4, __u32 limit)
 {
@@ -312,7 +312,7 @@ __noinline __u32 charge_domains(struct __sk_buff *skb, struct dns_message *m, __
 	return 0;
 }
 
-/* Whether the client of a response is verified by an answer over TCP: its queries pass whatever their names are, so they say nothing. */
+/* Whether the client of a response is verified by an answer over TCP. Its queries pass whatever their names are, so they are not evidence of a flood. */
 static __always_inline bool goes_to_verified(struct response *r, __u64 now)
 {
 	__u32 *expiry = bpf_map_lookup_elem(&verified, &r->to);
@@ -321,8 +321,8 @@ static __always_inline bool goes_to_verified(struct response *r, __u64 now)
 }
 
 /*
- * Whether a response is charged to a zone. Others, as REFUSED, say nothing of the name. Most names have an IPv4 address only, and clients ask for the other
- * types at once with it: NODATA for these is usual.
+ * Whether a response is charged to a zone. Other codes, like REFUSED, say nothing about the name. Most names have only an IPv4 address, and clients ask for
+ * AAAA and HTTPS at the same time. So NODATA for these types is usual.
  */
 static __always_inline bool is_negative(struct response *r)
 {
@@ -331,7 +331,7 @@ static __always_inline bool is_negative(struct response *r)
 	return r->rcode == DNS_NXDOMAIN || r->rcode == DNS_SERVFAIL;
 }
 
-/* Learns from the response that leaves. A global function. */
+/* Notes the name of the response that leaves, or charges its zone. A global function. */
 __noinline __u32 note_response(struct __sk_buff *skb)
 {
 	struct dns_message *m;

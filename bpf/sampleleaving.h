@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Samples of the packets that leave: by these user space knows whom this host answers. */
+/* Samples of the packets that leave. From these, user space learns which clients this host answers. */
 #pragma once
 
 #include "sample.h"
 #include "skb.h"
 
-/* Fills in what leaves. Returns false when the frame cannot be read. */
+/* Fills a sample with a leaving packet. Returns false when the frame cannot be read. */
 static __always_inline bool fill_leaving(struct __sk_buff *skb, struct sample *s)
 {
 	__u32 bytes = skb->len, captured = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
@@ -21,7 +21,7 @@ static __always_inline bool fill_leaving(struct __sk_buff *skb, struct sample *s
 	return !bpf_skb_load_bytes(skb, 0, s->frame, captured);
 }
 
-/* Samples a packet that leaves. A global function, so that its path is verified once. */
+/* Samples a packet that leaves. A global function, so that the verifier checks it once. */
 __noinline int sample_leaving(struct __sk_buff *skb)
 {
 	__u32 key = 1;

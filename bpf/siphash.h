@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * SipHash, a keyed hash that cannot be forged without the key (Aumasson and Bernstein, SipHash: a fast short-input PRF,
- * 2012). SipHash-2-4, and SipHash-1-3 where time counts and a forgery would do little harm. Words are in the host's
- * byte order, which is little endian, as SipHash has them.
+ * 2012). The program uses SipHash-2-4, and SipHash-1-3 where time counts and a forgery would do little harm. Words are in
+ * the host's byte order, which is little endian, as in SipHash.
  */
 #pragma once
 
@@ -75,7 +75,7 @@ static __always_inline __u64 siphash_end(struct siphash *h, __u64 rest, __u32 le
 	return siphash_finish(h, 4);
 }
 
-/* The same two functions for SipHash-1-3. */
+/* siphash_add() and siphash_end() for SipHash-1-3. */
 static __always_inline void siphash13_add(struct siphash *h, __u64 word)
 {
 	siphash_compress(h, word, 1);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* A program of the lab that notes who had a CPU when a process that watches for stalls gets it (internal/lab/stall.go). */
+/* A program of the lab. When a process that watches for stalls gets a CPU, it notes the thread that had the CPU before (internal/lab/stall.go). */
 #include <linux/bpf.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
 #define CPUS_MAX 1024
 
-/* What is read of the kernel's struct task_struct. */
+/* The fields used of the kernel's struct task_struct. */
 struct task_struct {
 	int tgid;
 	struct task_struct *group_leader;
@@ -18,7 +18,7 @@ struct holder {
 	__u8 name[16];
 };
 
-/* Who had the CPU, by its number. */
+/* The thread that had a CPU before, by the number of the CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, CPUS_MAX);

@@ -6,7 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* The slots of `generations`, as in internal/kernel/datapath/trialprogram.go. */
+/* The slots of `generations`, as in internal/kernel/datapath/trialcode.go. */
 enum slot {
 	SLOT_NEW,
 	SLOT_OLD,
@@ -61,14 +61,14 @@ SEC("xdp.frags") int floodwall_trial(struct xdp_md *ctx)
 /* TCX_NEXT of linux/bpf.h: as if nothing were attached. */
 #define NEXT (-1)
 
-/* The same for packets that XDP has passed: generations that protect services of this host have a program for them. */
+/* The program for packets that XDP has passed: generations that protect services of this host have a program for them. */
 SEC("tcx/ingress") int ingress_trial(struct __sk_buff *skb)
 {
 	run_generation(skb);
 	return NEXT;
 }
 
-/* The same for packets that leave: generations with a guard have a program for them. */
+/* The program for packets that leave: generations with a guard have a program for them. */
 SEC("tcx/egress") int egress_trial(struct __sk_buff *skb)
 {
 	run_generation(skb);

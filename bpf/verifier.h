@@ -26,11 +26,11 @@ static __always_inline __u64 opaque(__u64 value)
 static __always_inline __u32 known_length(__u32 length, __u32 most)
 {
 	length--;
-	asm volatile("" : "+r"(length)); /* or LLVM leaves the mask out, as it knows better */
+	asm volatile("" : "+r"(length)); /* otherwise LLVM removes the mask, because it knows the bounds */
 	return (length & (most - 1)) + 1;
 }
 
-/* A value of which LLVM knows nothing. The verifier knows what it knew. */
+/* A copy of a value. LLVM knows nothing about the copy, but the verifier still knows what it knew about the value. */
 #define hidden(value)                          \
 	({                                     \
 		typeof(value) known = (value); \

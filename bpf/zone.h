@@ -17,30 +17,30 @@
 #include "verifier.h"
 #include "verify.h"
 
-/* The bit of packet.dns_names that says so of a query; 0: no rule asks. A constant to the verifier. */
+/* The bit of packet.dns_names for a name below a flooded zone that was not answered; 0: no rule asks. A constant to the verifier. */
 const volatile __u32 unanswered_bit;
 
-#define ZONE_TIME 10000000000ULL /* nanoseconds that a zone is flooded for after a limit was exceeded, */
-#define ZONE_RENEW 1000000000ULL /* which is noted again so long after it was */
+#define ZONE_TIME 10000000000ULL /* nanoseconds for which a zone is flooded after a limit was exceeded */
+#define ZONE_RENEW 1000000000ULL /* nanoseconds after which an exceeded limit is noted again */
 
 enum {
-	ZONE_DEPTH_LEAST = 2, /* labels of a zone: below fewer, names that do not exist are usual */
+	ZONE_DEPTH_LEAST = 2, /* labels of a zone; below zones with fewer, names that do not exist are usual */
 	ZONE_DEPTH_MOST = 20, /* a /64 below ip6.arpa has 18 */
-	ZONE_DEPTHS = 32,     /* a power of two above */
+	ZONE_DEPTHS = 32,     /* a power of two above ZONE_DEPTH_MOST */
 	ZONE_NAME = 64,
 	ZONES = 1024,
 	ZONE_PROBES = 4,
 
 	ANSWERED_SLOTS = 8,
-	ANSWERED_SEEN_BITS = 16, /* of a word: when the name was answered last, in units of 2^32 ns, */
-	ANSWERED_LIFE = 20116,   /* for how many of which it is remembered: 24 hours */
+	ANSWERED_SEEN_BITS = 16, /* of a word: when the name was last answered, in units of 2^32 ns */
+	ANSWERED_LIFE = 20116,   /* the units for which a name is remembered: 24 hours */
 	ANSWERED_TAG_SHIFT = 17,
 };
 
 /* Of a word: the name was answered again in a later unit. */
 #define ANSWERED_AGAIN BIT(ANSWERED_SEEN_BITS)
 
-/* The key of the hashes of names, and by the number of labels until when any such zone is flooded, in nanoseconds of CLOCK_MONOTONIC; first for all. */
+/* The key of the hashes of names. until[n]: when the last flood of a zone of n labels ends, until[0]: of any zone, in ns of CLOCK_MONOTONIC. */
 struct zone_times {
 	__u64 key[2];
 	__u64 until[ZONE_DEPTHS];
@@ -57,7 +57,7 @@ struct zone {
 	__u8 name[ZONE_NAME]; /* as in a message, for user space */
 };
 
-/* A zone is in one of ZONE_PROBES places that follow one another, by its hash. */
+/* A zone is in one of ZONE_PROBES consecutive places. Its hash gives the first of them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -77,7 +77,7 @@ struct {
 	__type(value, struct answered_bucket);
 } answered_names SEC(".maps");
 
-/* How many buckets answered_names has, less 1: they are a power of two. A constant to the verifier. */
+/* The number of buckets of answered_names, a power of two, minus 1. A constant to the verifier. */
 const volatile __u32 answered_mask;
 
 static __always_inline struct answered_bucket *answered_bucket(__u64 hash)
@@ -87,7 +87,7 @@ static __always_inline struct answered_bucket *answered_bucket(__u64 hash)
 	return bpf_map_lookup_elem(&answered_names, &at);
 }
 
-/* A word without its time, which is never 0. */
+/* The tag of a word, or of a hash. Never 0. */
 static __always_inline __u64 answered_tag(__u64 word)
 {
 	return word >> ANSWERED_TAG_SHIFT | 1;
@@ -103,7 +103,7 @@ static __always_inline bool is_remembered(__u64 word, __u64 now)
 	return word && answered_age(word, now) <= ANSWERED_LIFE;
 }
 
-/* The slot of a name that is remembered, ANSWERED_SLOTS if none is. */
+/* The slot of a name, ANSWERED_SLOTS if the name is not remembered. */
 static __always_inline __u32 answered_slot(struct answered_bucket *b, __u64 hash, __u64 now)
 {
 #pragma nounroll
@@ -124,7 +124,7 @@ __noinline __u32 is_answered(__u64 hash, __u64 now)
 	return b && answered_slot(b, hash, now) < ANSWERED_SLOTS;
 }
 
-/* Hashes the labels of a name from the one of that number on, counted from the last one, which is 1, up to the one before `end`. A global function. */
+/* Hashes the labels of a name from the number `from` to the one before `end`. The last label of the name is number 1. A global function. */
 __noinline int hash_labels(struct dns_message *m, __u32 from, __u32 end)
 {
 	if (!m)
@@ -144,7 +144,7 @@ static __always_inline void begin_name(struct dns_message *m)
 	m->hash = siphash_begin(key);
 }
 
-/* Charges a hash of a name to a limit, which counts by it in the place of an address. Returns whether the limit is exceeded. */
+/* Charges the hash of a name to a limit: the hash takes the place of an address. Returns whether the limit is exceeded. */
 static __always_inline __u32 charge_name(struct dns_message *m, __u64 hash, __u32 limit)
 {
 	m->charge.now = 0;
@@ -154,7 +154,7 @@ static __always_inline __u32 charge_name(struct dns_message *m, __u64 hash, __u3
 	return charge_limit(&m->charge, limit, TRAIT_IPV6 | TRAIT_KEEP);
 }
 
-/* The number of the place of a flooded zone, ZONES if it is none. A global function. */
+/* The number of the place of a flooded zone, ZONES if the zone is not flooded. A global function. */
 __noinline __u32 flooded_zone(__u64 hash, __u64 now)
 {
 	for (__u32 i = 0; i < ZONE_PROBES; i++) {
@@ -167,7 +167,7 @@ __noinline __u32 flooded_zone(__u64 hash, __u64 now)
 	return ZONES;
 }
 
-/* Has a zone be flooded from now on. */
+/* Sets the end of a zone's flood to ZONE_TIME from now. */
 static __always_inline void extend_flood(struct zone *z, __u64 now)
 {
 	__u64 until = now + ZONE_TIME;
@@ -178,8 +178,8 @@ static __always_inline void extend_flood(struct zone *z, __u64 now)
 }
 
 /*
- * Charges a query that does not pass to the limit by which the flood goes on. It is charged only when the end of the flood may have to be
- * extended. A global function.
+ * Charges a refused query for a flooded zone to the limit above which the flood goes on. It does so only when the end of the flood may
+ * have to be extended. A global function.
  */
 __noinline __u32 flood_continues(struct dns_message *m, __u32 at, __u64 now, __u32 limit)
 {
@@ -192,8 +192,8 @@ __noinline __u32 flood_continues(struct dns_message *m, __u32 at, __u64 now, __u
 }
 
 /*
- * Hashes one more label of a name, so that so many are hashed, and notes the zone of these if it is flooded. A global function, which the
- * verifier checks once and not for each label.
+ * Hashes the next label of a name. depth is the number of labels that are then hashed. If they are a flooded zone, notes that zone. A
+ * global function, which the verifier checks once and not for each label.
  */
 __noinline int hash_zone_label(struct dns_message *m, __u32 depth, __u64 now)
 {
