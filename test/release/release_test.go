@@ -17,20 +17,20 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// version is that of the release which the test makes.
+// version is the version of the release that the test makes.
 const version = "v99.0.0"
 
-// shop is where releases are made: a clone of this commit with a tag, and keys beside it.
+// shop is the place where the test makes releases: a clone of this commit with a tag, and signing keys outside of the clone.
 type shop struct {
 	t     *testing.T
-	dir   string // keys, and what the test needs beside the clone
+	dir   string // has the keys, and the clone
 	tree  string // the clone
 	files string // the release
 	apt   string // the repository
 	env   []string
 }
 
-// prepare makes keys outside of the clone, and the commit of a release.
+// prepare is a script that makes the keys, the clone, and the commit and the tag of a release. $1 is the repository, $2 the version.
 const prepare = `
 mkdir -p -m 700 gpg foreign
 minisign -G -W -p floodwall.pub -s minisign.key >/dev/null
@@ -46,15 +46,16 @@ gpg --armor --export >packaging/keys/floodwall-archive-keyring.asc
 sed -i "0,/^## Unreleased/s//## Unreleased\n\n## $2\n\n- What this release brings.\n/" CHANGELOG.md
 git add .
 git commit --quiet --message "release: $2"
-git tag "$2"`
+git config user.signingkey "$(gpg --list-secret-keys --with-colons | awk -F: '$1 == "fpr" { print $10; exit }')"
+git tag --sign --message "$2" "$2"`
 
-// newShop makes the place in FLOODWALL_TEST_RELEASE, where it stays and is used again, or in a directory of the test.
+// newShop makes a shop in the directory FLOODWALL_TEST_RELEASE, which later runs use again. If the variable is not set, it uses a temporary directory.
 func newShop(t *testing.T) *shop {
 	testutil.RequireRoot(t)
 	dir := os.Getenv("FLOODWALL_TEST_RELEASE")
 	if dir == "" {
 		dir = t.TempDir()
-		os.Chmod(filepath.Dir(dir), 0o755) // apt reads as a user of its own
+		os.Chmod(filepath.Dir(dir), 0o755) // apt reads files as the user _apt
 	}
 	s := &shop{t: t, dir: dir, tree: filepath.Join(dir, "tree")}
 	s.files, s.apt = filepath.Join(s.tree, "build/release", version), filepath.Join(s.tree, "build/release/apt")
@@ -71,7 +72,7 @@ func newShop(t *testing.T) *shop {
 	return s
 }
 
-// with is the shop as a subtest sees it, with more variables.
+// with returns a copy of the shop for a subtest, with more environment variables.
 func (s *shop) with(t *testing.T, env ...string) *shop {
 	c := *s
 	c.t, c.env = t, append(append([]string(nil), s.env...), env...)
@@ -88,7 +89,7 @@ func (s *shop) fingerprint(home string) string {
 	return m[1]
 }
 
-// bash is a script that is run in a directory.
+// bash returns the command that runs a script in a directory.
 func (s *shop) bash(dir, script string, args ...string) *exec.Cmd {
 	cmd := exec.Command("bash", append([]string{"-euo", "pipefail", "-c", script, "-"}, args...)...)
 	cmd.Dir, cmd.Env = dir, s.env
@@ -105,7 +106,7 @@ func (s *shop) must(dir, script string, args ...string) string {
 	return string(out)
 }
 
-// refuses has a script fail, and say why.
+// refuses checks that a script fails and prints the reason why.
 func (s *shop) refuses(dir, script, why string) {
 	s.t.Helper()
 	out, err := s.bash(dir, script).CombinedOutput()
@@ -114,9 +115,9 @@ func (s *shop) refuses(dir, script, why string) {
 	}
 }
 
-// TestRelease makes a release, checks it as users do, makes it again, and installs from its repository.
+// TestRelease makes a release, checks it as users do, installs from its repository, and builds it again.
 func TestRelease(t *testing.T) {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT) // a shell in the background has it ignored, and so would what is run here
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT) // a background shell ignores SIGINT, which the programs that the test starts would inherit
 	s := newShop(t)
 	if _, err := os.Stat(s.files); err != nil {
 		t.Run("refused", func(t *testing.T) { refused(s.with(t)) })
@@ -133,7 +134,7 @@ func TestRelease(t *testing.T) {
 	t.Run("again", func(t *testing.T) { again(s.with(t)) })
 }
 
-// refused has what must not become a release: each is refused before anything is made, with the reason.
+// refused checks that scripts/release refuses what must not become a release. It must print the reason, and create no file.
 func refused(s *shop) {
 	const release = "scripts/release " + version
 	s.refuses(s.tree, "scripts/release latest", "name a tag such as v1.2.3")
@@ -146,6 +147,8 @@ func refused(s *shop) {
 	s.refuses(s.tree, "unset FLOODWALL_REPOSITORY_KEY; "+release, "name the fingerprint of the repository's key")
 	s.refuses(s.tree, "mkdir -p build; cp $FLOODWALL_RELEASE_KEY build/k; trap 'rm build/k' EXIT; FLOODWALL_RELEASE_KEY=build/k "+release, "is in the tree")
 	s.refuses(s.tree, "mkdir -m 700 -p build/g; trap 'rm -r build/g' EXIT; GNUPGHOME=build/g "+release, "GNUPGHOME is in the tree")
+	s.refuses(s.tree, "signed=$(git rev-parse "+version+"); git tag --force "+version+" HEAD; trap 'git update-ref refs/tags/"+version+" $signed' EXIT; "+release,
+		"has no signature")
 	foreign := s.with(s.t, "FLOODWALL_REPOSITORY_KEY="+s.fingerprint("foreign"))
 	foreign.refuses(s.tree, release, "is not in packaging/keys/floodwall-archive-keyring.asc")
 	if left, _ := filepath.Glob(filepath.Join(s.tree, "build/release/*")); len(left) > 0 {
@@ -153,7 +156,7 @@ func refused(s *shop) {
 	}
 }
 
-// interrupted stops a release in the middle, as Ctrl-C does. Nothing of it is left.
+// interrupted interrupts scripts/release as Ctrl-C does. No file of the release may be left.
 func interrupted(s *shop) {
 	cmd := s.bash(s.tree, "exec scripts/release "+version)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -177,7 +180,7 @@ func interrupted(s *shop) {
 	}
 }
 
-// block is a block of docs/verify.md, by the word behind its language, about this release.
+// block returns the code block of docs/verify.md that has this name after its language, with the version of this release.
 func (s *shop) block(name string) string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.tree, "docs/verify.md"))
@@ -191,14 +194,14 @@ func (s *shop) block(name string) string {
 	return strings.NewReplacer("VERSION=VERSION", "VERSION="+version, "VERSION", version).Replace(string(m[1]))
 }
 
-// download makes a directory as a user has it: files of the release, and the public keys.
+// download makes a directory with the files that a user downloads: the files of the release, and the public keys.
 func (s *shop) download() string {
 	dir := s.t.TempDir()
 	s.must(s.files, `cp -- * ../apt/floodwall-archive-keyring.asc "$1" && cp ../../../packaging/keys/floodwall.pub "$1"`, dir)
 	return dir
 }
 
-// page runs what docs/verify.md says.
+// page runs the commands of docs/verify.md and checks their output.
 func page(s *shop) {
 	dir := s.download()
 	for name, want := range map[string]string{
@@ -217,7 +220,7 @@ func page(s *shop) {
 	}
 }
 
-// changed has one bit of each file changed, and the signature of somebody else: minisign refuses both.
+// changed checks that minisign refuses each file after a change of one bit, and a file that a foreign key has signed.
 func changed(s *shop) {
 	dir := s.download()
 	files, err := filepath.Glob(filepath.Join(dir, "*.minisig"))
@@ -244,8 +247,8 @@ func changed(s *shop) {
 	s.refuses(dir, "minisign -Vm NOTES.md -p floodwall.pub", "key id")
 }
 
-// again makes the release in another directory, with another home, umask, time, time zone and with no cache, as docs/verify.md says. All
-// files have the same bytes, and so do the lists of packages of a repository.
+// again builds the release a second time, as docs/verify.md says: in another directory, with another home, umask, time and time zone, and with an empty
+// cache. All files must have the same bytes. The package lists of a repository with these packages must be the same, too.
 func again(s *shop) {
 	dir := s.t.TempDir()
 	cache, err := exec.Command(filepath.Join(s.tree, "scripts/go"), "env", "GOMODCACHE", "GOENV", "GOVERSION").Output()
