@@ -16,25 +16,26 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// joinUser begins the user name of a node that has an invitation and no key yet.
+// joinUser is the prefix of the user name of a node that has an invitation, but no key yet.
 const joinUser = "join."
 
-// maxConnections is how many connections a node has at most, and how many an invitation. The oldest is closed for a new one: it may be dead.
+// maxConnections is the largest number of connections of a node, and of an invitation. A further connection closes the oldest one, which may be dead.
 const maxConnections = 3
 
-// authenticator says who may connect to the embedded server.
+// authenticator decides who may connect to the embedded server.
 type authenticator struct {
 	admin   string // the public key of hubs and their commands
 	members *members
-	seen    func(name string, at netip.Addr) // is told from where a node has connected
+	seen    func(name string, at netip.Addr) // called with the address from which a node has connected
 
 	mu     sync.Mutex
 	server *server.Server
 	open   map[string][]uint64  // connections by name of the node
-	closed map[string]time.Time // until when a node may not connect
+	closed map[string]time.Time // time until which a node must not connect
+	counts map[uint64]int64     // number of messages that a connection had sent at the last call of received
 }
 
-// Check admits a client, and gives it its permissions: nodes publish below their own subject only.
+// Check admits a client and sets its permissions. Nodes may publish only below their own subject.
 func (a *authenticator) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	if o.Nkey == "" {
@@ -59,7 +60,7 @@ func (a *authenticator) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// checkInvited admits a node with an invitation, to send its key and nothing else.
+// checkInvited admits a node with an invitation. The node may only send its key.
 func (a *authenticator) checkInvited(c server.ClientAuthentication, user, password string) bool {
 	name, ok := strings.CutPrefix(user, joinUser)
 	if !ok || !a.members.invited(name, password, time.Now()) {
@@ -75,7 +76,7 @@ func permissions(p wire.Permissions) *server.Permissions {
 	return &server.Permissions{Publish: &server.SubjectPermission{Allow: p.Publish}, Subscribe: &server.SubjectPermission{Allow: p.Subscribe}}
 }
 
-// signed tells whether the holder of a key has signed a nonce.
+// signed reports whether a signature of a nonce was made with a key.
 func signed(key, signature string, nonce []byte) bool {
 	text, err := base64.RawURLEncoding.DecodeString(signature)
 	if err != nil {
@@ -85,7 +86,7 @@ func signed(key, signature string, nonce []byte) bool {
 	return err == nil && len(nonce) > 0 && public.Verify(nonce, text) == nil
 }
 
-// opened notes a connection of a node.
+// opened records a connection of a node.
 func (a *authenticator) opened(name string, id uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -97,7 +98,7 @@ func (a *authenticator) opened(name string, id uint64) {
 	a.open[name] = live
 }
 
-// live are the connections of a node that there still are.
+// live returns the existing connections of a node.
 func (a *authenticator) live(name string) (list []uint64) {
 	for _, id := range a.open[name] {
 		if a.server.GetClient(id) != nil {
@@ -107,7 +108,26 @@ func (a *authenticator) live(name string) (list []uint64) {
 	return list
 }
 
-// connected tells whether a node has a connection to this hub.
+// received returns how many messages each node has sent since the last call.
+func (a *authenticator) received() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	received, counts := map[string]int{}, map[uint64]int64{}
+	for name := range a.open {
+		for _, id := range a.live(name) {
+			c, err := a.server.Connz(&server.ConnzOptions{CID: id})
+			if err != nil || len(c.Conns) == 0 {
+				continue // the connection has ended
+			}
+			counts[id] = c.Conns[0].InMsgs
+			received[name] += int(counts[id] - a.counts[id])
+		}
+	}
+	a.counts = counts
+	return received
+}
+
+// connected reports whether a node has a connection to this hub.
 func (a *authenticator) connected(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,7 +141,8 @@ func (a *authenticator) disconnect(name string) {
 	a.end(name)
 }
 
-// shut ends all connections of a node, and takes none until a time. It reports false when that is so already, or nobody connects here.
+// shut ends all connections of a node, and refuses new ones until a time. It returns false when the node is already refused, or when the hub has no
+// embedded server to which nodes connect.
 func (a *authenticator) shut(name string, until time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,12 +169,12 @@ func (a *authenticator) end(name string) {
 		return
 	}
 	for _, id := range a.live(name) {
-		_ = a.server.DisconnectClientByID(id) // it may have gone
+		_ = a.server.DisconnectClientByID(id) // the connection may have ended
 	}
 	delete(a.open, name)
 }
 
-// hashed is what is kept of the secret of an invitation.
+// hashed returns the hash of an invitation's secret. The hash is stored instead of the secret.
 func hashed(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])

@@ -23,26 +23,26 @@ const (
 	policyStream = "FW_POLICY"
 )
 
-// maxPolicies is how large the stream of policies becomes at most, in bytes: at least two of the largest, the oldest go first.
+// maxPolicies is the size limit of the stream of policies, in bytes. At least two of the largest policies fit. The oldest are removed first.
 const maxPolicies = 128 << 20
 
-// ackWait is how long the stream may take to keep a record. When it takes longer, or its leader has gone, the record is written again.
+// ackWait is how long the stream may take to store a record. After that, or when its leader has failed, the record is written again.
 const ackWait = 2 * time.Second
 
-// maxPending is how many records are on their way to the stream at once: as many as two offers have, the most that intake gathers. Of
-// more, each would wait for one to arrive.
+// maxPending is the largest number of records that are sent to the stream without an acknowledgement: the number of two offers, which is the most
+// that intake collects. Further records would have to wait for acknowledgements.
 const maxPending = 2 * wire.MaxItems
 
-// queue is the group of all hubs: a request goes to one of them.
+// queue is the queue group of all hubs: each request goes to one of them.
 const queue = "hubs"
 
-// Hub is a hub that runs.
+// Hub is a running hub.
 type Hub struct {
 	config   *Config
 	log      func(string)
 	members  *members
 	auth     *authenticator
-	server   *server.Server // nil with an existing cluster
+	server   *server.Server // nil when the hub uses an existing cluster
 	conn     *nats.Conn
 	js       jetstream.JetStream
 	bans     jetstream.Stream
@@ -58,8 +58,8 @@ type Hub struct {
 	stop     context.CancelFunc
 }
 
-// Run runs a hub until ctx ends. It starts the hub again when its store has failed, as when the disk was full. log is told what happens, one
-// line each.
+// Run runs a hub until ctx ends. It restarts the hub when its store has failed, for example because the disk was full. log is called with each event,
+// as one line.
 func Run(ctx context.Context, c *Config, log func(string)) error {
 	h, err := Start(ctx, c, log)
 	if err != nil {
@@ -79,7 +79,7 @@ func Run(ctx context.Context, c *Config, log func(string)) error {
 	return nil
 }
 
-// Start starts a hub. It returns when the hub serves nodes, which a cluster of which too few hubs run does not.
+// Start starts a hub. It returns when the hub serves nodes. A cluster serves none until enough of its hubs run.
 func Start(ctx context.Context, c *Config, log func(string)) (*Hub, error) {
 	if c.NATS == "" {
 		if err := c.checkDisk(log); err != nil {
@@ -139,7 +139,7 @@ func (h *Hub) Close() {
 	}
 }
 
-// connect connects the hub's service to the server.
+// connect connects the hub to its own server.
 func (h *Hub) connect(admin nkeys.KeyPair) (*nats.Conn, error) {
 	o := []nats.Option{nats.Name("floodwall hub " + h.config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(h.server == nil), nats.CustomInboxPrefix(wire.HubInbox)}
 	if h.server == nil {
@@ -155,17 +155,17 @@ func (h *Hub) connect(admin nkeys.KeyPair) (*nats.Conn, error) {
 
 // keyOption signs the server's nonce with a key.
 func keyOption(key nkeys.KeyPair) nats.Option {
-	public, _ := key.PublicKey() // of a key that was read it is known
+	public, _ := key.PublicKey() // cannot fail for a key that was read
 	return nats.Nkey(public, key.Sign)
 }
 
-// streamWait is how often a hub asks again whether its cluster has elected a leader.
+// streamWait is the time between two checks whether the cluster has elected a leader.
 const streamWait = 500 * time.Millisecond
 
-// streamTry is how long one try to make a stream takes at most: a request that comes before there is a leader gets no answer.
+// streamTry limits one attempt to make a stream: a request before there is a leader gets no answer.
 const streamTry = 2 * time.Second
 
-// open makes the streams, or finds them. It waits for a cluster that has no leader yet.
+// open makes the streams, or finds them. It waits until the cluster has a leader.
 func (h *Hub) open(ctx context.Context) (err error) {
 	if h.js, err = jetstream.New(h.conn, jetstream.WithPublishAsyncMaxPending(maxPending), jetstream.WithPublishAsyncTimeout(ackWait)); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
@@ -188,8 +188,8 @@ func (h *Hub) streams() []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{members, bans, policies}
 }
 
-// openStream makes a stream, or finds it, and begins to read it. Until a cluster has a leader, and all its hubs know of the stream, either
-// can fail: it is tried again.
+// openStream makes a stream, or finds it, and starts to read it. Either can fail until a cluster has a leader and all of its hubs know the stream, so
+// it tries again.
 func (h *Hub) openStream(ctx context.Context, s jetstream.StreamConfig) error {
 	for told := false; ; {
 		err := h.tryStream(ctx, s)
@@ -234,6 +234,7 @@ func (h *Hub) serve(ctx context.Context) error {
 	h.running.Go(func() { h.beat(ctx) })
 	h.running.Go(func() { h.show(ctx) })
 	if h.server != nil {
+		h.running.Go(func() { h.endFloods(ctx) })
 		h.running.Go(func() { h.watchDisk(ctx) })
 	}
 	var errs []error
@@ -251,7 +252,7 @@ func (h *Hub) serve(ctx context.Context) error {
 		_, err := h.conn.QueueSubscribe(subject, queue, handle)
 		errs = append(errs, err)
 	}
-	for subject, handle := range map[string]nats.MsgHandler{ // each hub takes these
+	for subject, handle := range map[string]nats.MsgHandler{ // every hub gets these requests
 		adminNodes:                h.nodes,
 		adminPolicies:             h.policyStates,
 		wire.Nodes + ".*.state":   h.bounded(h.stateSaid),

@@ -13,24 +13,24 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// What one node may say, and what the fleet holds.
+// The limits of a node's statements, and of the fleet.
 const (
 	nodeRate    = 2000      // statements a second of one node
-	nodeBurst   = 30        // seconds' worth at once: after a partition a node has much to say
-	maxOfNode   = 200_000   // statements of one node
-	maxPrefixes = 1_000_000 // when the disk has space for as many
-	syncRate    = 1.0       // requests of a node a second for what it has missed; one for syncRecords more counts as one more
+	nodeBurst   = 30        // seconds of nodeRate in one burst; after a partition a node has many statements to send
+	maxOfNode   = 200_000   // current statements of one node
+	maxPrefixes = 1_000_000 // if the disk has space for as many
+	syncRate    = 1.0       // requests of a node a second for missed records; each further syncRecords records count as one more request
 	syncBurst   = 120
 	syncRecords = 10_000
 
-	messageRate  = nodeRate + 1000 // messages a second of one node: an offer has a statement at least
-	messageBurst = 5               // a node waits for the answer to an offer before it sends the next one, so it cannot pile messages up
+	messageRate  = nodeRate + 1000 // messages a second of one node: an offer has at least one statement
+	messageBurst = 5               // a node waits for the answer to an offer before it sends the next one, so it cannot queue messages
 )
 
-// floodWait is for how long a node that sends more messages is disconnected.
+// floodWait is how long a node that sends too many messages is disconnected.
 const floodWait = time.Minute
 
-// rates are the allowances of nodes.
+// rates are the allowances (token buckets) of nodes.
 type rates struct {
 	mu       sync.Mutex
 	said     map[string]*wire.Allowance
@@ -55,15 +55,15 @@ func (r *rates) statements(node string, now time.Time, n int) bool {
 	return r.take(&r.said, node, wire.Allowance{Rate: nodeRate, Burst: nodeBurst}, now, n)
 }
 
-func (r *rates) message(node string, now time.Time) bool {
-	return r.take(&r.messages, node, wire.Allowance{Rate: messageRate, Burst: messageBurst}, now, 1)
+func (r *rates) sent(node string, now time.Time, messages int) bool {
+	return r.take(&r.messages, node, wire.Allowance{Rate: messageRate, Burst: messageBurst}, now, messages)
 }
 
 func (r *rates) sync(node string, now time.Time, records int) bool {
 	return r.take(&r.syncs, node, wire.Allowance{Rate: syncRate, Burst: syncBurst}, now, 1+records/syncRecords)
 }
 
-// sweep forgets all when there are many: with an existing cluster names are not ours to give.
+// sweep removes all allowances when there are many: with an existing cluster, a client can choose its name.
 func (r *rates) sweep() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,35 +72,49 @@ func (r *rates) sweep() {
 	}
 }
 
-// offer is what a node, or the controller, says in one message.
+// offer is a message with statements of a node or of the controller.
 type offer struct {
 	origin   string
 	said     wire.Offer
 	reply    string
 	outcomes []wire.Outcome
-	left     int // statements that are not taken from the queue
+	left     int // statements that are still in the queue
 	text     string
-	done     chan<- []wire.Outcome // takes the outcomes when somebody within the hub waits for them; nil: nobody does
+	done     chan<- []wire.Outcome // receives the outcomes for code of the hub that waits for them; nil: no code waits
 }
 
-// bounded hands on the messages of nodes. All nodes share a subscription, and the messages of one that floods it would take the places of
-// others' messages. So that node is disconnected for a while. With an existing cluster its messages are dropped alone.
+// bounded limits the messages of each node. With an existing cluster it drops the excess messages of a node. With the embedded server it drops none,
+// because endFloods counts messages.
 func (h *Hub) bounded(handle nats.MsgHandler) nats.MsgHandler {
 	return func(m *nats.Msg) {
-		node, err := wire.NodeOf(m.Subject)
-		if err != nil {
-			return
-		}
-		if h.rates.message(node, time.Now()) {
+		if node, err := wire.NodeOf(m.Subject); err == nil && (h.server != nil || h.rates.sent(node, time.Now(), 1)) {
 			handle(m)
-		} else if h.auth.shut(node, time.Now().Add(floodWait)) {
-			h.log(fmt.Sprintf("node %s sends more than %d messages a second: it is disconnected for %v", node, messageRate, floodWait))
 		}
 	}
 }
 
-// sender is the node that sent a request. It is an error when the answer would go to anybody else: the hub may publish where the
-// node may not.
+// endFloods disconnects for a while each node that sends too many messages, until ctx ends. All nodes share a subscription, so a flood of one node
+// displaces the messages of other nodes. endFloods uses the counts of the server: when the hub is too slow for a flood, most messages are lost before
+// they reach the subscription.
+func (h *Hub) endFloods(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			for node, messages := range h.auth.received() {
+				if !h.rates.sent(node, now, messages) && h.auth.shut(node, now.Add(floodWait)) {
+					h.log(fmt.Sprintf("node %s sends more than %d messages a second: it is disconnected for %v", node, messageRate, floodWait))
+				}
+			}
+		}
+	}
+}
+
+// sender returns the node that sent a request. It returns an error when the reply subject is not that node's, because the hub may publish on subjects
+// on which the node may not.
 func (h *Hub) sender(m *nats.Msg) (string, error) {
 	node, err := wire.NodeOf(m.Subject)
 	if err != nil {
@@ -115,10 +129,10 @@ func (h *Hub) sender(m *nats.Msg) (string, error) {
 	return node, nil
 }
 
-// speaks tells whether a node is of the fleet. One that was revoked may have a message on its way.
+// speaks reports whether a node belongs to the fleet. A message of a revoked node may still be on its way.
 func (h *Hub) speaks(node string) bool { return h.server == nil || h.members.joined(node) }
 
-// offered takes what a node says.
+// offered receives an offer of a node.
 func (h *Hub) offered(m *nats.Msg) {
 	node, err := h.sender(m)
 	if err != nil {
@@ -137,8 +151,8 @@ func (h *Hub) offered(m *nats.Msg) {
 	h.enqueue(o)
 }
 
-// enqueue hands an offer to the intake. It never waits: the messages of all nodes come one after the other. An offer of a node that has much in
-// its queue is to come later.
+// enqueue passes an offer to the intake. It never blocks, because the messages of all nodes are processed one by one. If the queue already has too
+// many statements of the node, the node must offer these again later.
 func (h *Hub) enqueue(o offer) {
 	if !h.offers.add(&o) {
 		o.outcomes = fill(len(o.said), wire.Later)
@@ -154,7 +168,7 @@ func fill(n int, o wire.Outcome) []wire.Outcome {
 	return list
 }
 
-// answer tells what became of an offer.
+// answer sends the outcomes of an offer.
 func (h *Hub) answer(o *offer) {
 	if o.done != nil {
 		o.done <- o.outcomes
@@ -164,7 +178,7 @@ func (h *Hub) answer(o *offer) {
 	}
 }
 
-// intake takes offers until ctx ends: many at a time, as the disk takes as long for many as for one.
+// intake processes offers until ctx ends. It writes many at the same time, because the disk takes as long for many as for one.
 func (h *Hub) intake(ctx context.Context) {
 	for ctx.Err() == nil {
 		if list := h.offers.next(); len(list) > 0 {
@@ -178,7 +192,7 @@ func (h *Hub) intake(ctx context.Context) {
 	}
 }
 
-// one is a statement of an offer.
+// one is a single statement of an offer.
 type one struct {
 	offer *offer
 	at    int
@@ -186,7 +200,7 @@ type one struct {
 
 func (o one) statement() wire.Statement { return o.offer.said[o.at].Statement }
 
-// later has the statement said again: nothing can be written now.
+// later sets the outcome Later, because nothing can be written now.
 func (o one) later(why error) {
 	o.offer.outcomes[o.at] = wire.Later
 	if o.offer.text == "" && why != nil {
@@ -201,7 +215,7 @@ func (o one) refuse(err error) {
 	}
 }
 
-// sort groups the statements that may be made by their prefix, in the order in which they came.
+// sort groups the valid statements by their prefix, in the order in which they came.
 func (h *Hub) sort(list []part, now time.Time) (order []netip.Prefix, of map[netip.Prefix][]one) {
 	of = map[netip.Prefix][]one{}
 	for _, p := range list {
@@ -220,7 +234,7 @@ func (h *Hub) sort(list []part, now time.Time) (order []netip.Prefix, of map[net
 	return order, of
 }
 
-// refusal tells why a statement is not taken.
+// refusal returns why a statement is refused, nil when it is not.
 func (h *Hub) refusal(s *wire.Said, now time.Time) error {
 	if err := wire.CheckStatement(s.Prefix, &s.Statement, now); err != nil {
 		return err
@@ -231,7 +245,7 @@ func (h *Hub) refusal(s *wire.Said, now time.Time) error {
 	h.view.mu.Lock()
 	defer h.view.mu.Unlock()
 	switch {
-	case s.Origin == wire.Controller || s.Lift() && h.view.table.Get(s.Prefix).BannedBy(s.Statement): // a lift takes the place of a ban
+	case s.Origin == wire.Controller || s.Lift() && h.view.table.Get(s.Prefix).BannedBy(s.Statement): // a lift only replaces a ban, so the limits do not apply
 		return nil
 	case h.view.table.Of(s.Origin) >= h.caps.ofNode:
 		return fmt.Errorf("node %s has %d statements already", s.Origin, h.caps.ofNode)

@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// fleet is a hub and nodes in this process, with connections that are no sockets.
+// fleet is a hub and nodes in this process. Their connections use no sockets.
 type fleet struct {
 	t    *testing.T
 	dir  string
@@ -28,17 +28,17 @@ type fleet struct {
 
 	options []func(*hub.Config)
 
-	mu sync.Mutex // over hub
+	mu sync.Mutex // guards hub
 }
 
-// InProcessConn gives nodes a connection to the hub that runs now.
+// InProcessConn gives nodes a connection to the present hub.
 func (f *fleet) InProcessConn() (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hub.Server().InProcessConn()
 }
 
-// loseStream is a disk that is lost, but for the nodes' keys.
+// loseStream simulates the loss of the hub's disk. The nodes' keys are kept.
 func (f *fleet) loseStream() {
 	f.t.Helper()
 	if err := os.RemoveAll(filepath.Join(f.dir, "nats/jetstream/$G/streams/FW_BANS")); err != nil {
@@ -80,7 +80,7 @@ func (f *fleet) start() {
 	f.conf, f.hub = c, h
 }
 
-// host is a node's host: what it drops, and until when.
+// host is a node's host: the prefixes that it drops, and until when.
 type host struct {
 	t        *testing.T
 	agent    *node.Agent
@@ -108,7 +108,7 @@ func (h *host) Unblock(_ context.Context, prefixes []netip.Prefix, _ bool) (were
 		if _, ok := h.dropped[p]; ok {
 			were = append(were, p)
 			delete(h.dropped, p)
-			go h.agent.Local([]node.Local{{Prefix: p, Gone: true}}, false) // as the log of bans does
+			go h.agent.Local([]node.Local{{Prefix: p, Gone: true}}, false) // the log of bans reports it in the same way
 		}
 	}
 	return were, nil
@@ -126,7 +126,7 @@ func (h *host) drops(p string) bool {
 	return time.Now().Before(h.dropped[netip.MustParsePrefix(p)])
 }
 
-// ban has the host ban a prefix by itself.
+// ban bans a prefix on the host, without the fleet.
 func (h *host) ban(p string, length time.Duration) {
 	now := time.Now()
 	h.agent.Local([]node.Local{{Prefix: netip.MustParsePrefix(p), Start: now, End: now.Add(length), Why: "test", Manual: true}}, false)
@@ -136,7 +136,7 @@ func (h *host) lift(p string) {
 	h.agent.Local([]node.Local{{Prefix: netip.MustParsePrefix(p), Gone: true}}, false)
 }
 
-// join has a host join the fleet.
+// join makes a host join the fleet.
 func (f *fleet) join(name string, options ...func(*node.File)) *host {
 	f.t.Helper()
 	key, err := nkeys.CreateUser()
@@ -174,12 +174,13 @@ func (f *fleet) run(h *host, file *node.File) {
 // eventually waits until something holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	if !testutil.Eventually(time.Minute, holds) {
-		t.Fatalf("not after a minute: %s", what)
+	if !testutil.Eventually(5*time.Minute, holds) {
+		t.Fatalf("not after five minutes: %s", what)
 	}
 }
 
-// TestBanEverywhere has one node ban and lift, and the others follow: by the node, by themselves, and by the controller.
+// TestBanEverywhere bans and lifts prefixes at one node, and the other nodes must follow. The node itself, the other nodes, and the controller make
+// the lifts.
 func TestBanEverywhere(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -231,7 +232,7 @@ func TestBanEverywhere(t *testing.T) {
 	eventually(t, "c is told", func() bool { v := c.agent.View(); return v != nil && v.Hub == "hub" && v.Attacked > 0 })
 }
 
-// seen is a summary of a SYN flood of so many packets in ten seconds, from one source.
+// seen returns the summary of a SYN flood with this many packets in ten seconds, from one source.
 func seen(packets uint64) *wire.Summary {
 	return &wire.Summary{
 		Span: 10 * time.Second, Decided: [4]wire.Amount{1: {Packets: packets}}, OneIn: 10,
@@ -240,7 +241,7 @@ func seen(packets uint64) *wire.Summary {
 	}
 }
 
-// command is the connection of a command.
+// command returns a connection of a command to the hub.
 func (f *fleet) command() *hub.Client {
 	f.t.Helper()
 	c, err := hub.Dial(f.conf, nats.InProcessServer(f))
@@ -251,8 +252,8 @@ func (f *fleet) command() *hub.Client {
 	return c
 }
 
-// TestHubAway ends the hub. The node goes on, and what it banned meanwhile is everywhere when the hub is back. So is what was banned
-// before, when the hub has lost all that it had.
+// TestHubAway ends the hub. The node must continue to work, and when the hub runs again, all nodes must get the bans that were made in the meantime.
+// The same holds for earlier bans when the hub has lost all of its data.
 func TestHubAway(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
