@@ -21,7 +21,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// nodeHost is a node in a network namespace of its own, with a real daemon, and a real socket that a client sends to.
+// nodeHost is a node in a network namespace of its own. It has a real daemon, and a real socket to which a client sends.
 type nodeHost struct {
 	t       *testing.T
 	name    string
@@ -43,13 +43,13 @@ rules:
   - {name: banned, from: $bans, then: drop}
 `
 
-// newNodeHost makes the node of a number, whose device is joined to the bridge of the hubs.
+// newNodeHost makes the node with the given number. The node's device is connected to the bridge of the hubs.
 func newNodeHost(t *testing.T, dir, name string, number int) *nodeHost {
 	t.Helper()
 	return newNodeHostOf(t, dir, name, number, fleetPolicy)
 }
 
-// newNodeHostOf is newNodeHost with another policy, and flags of apply.
+// newNodeHostOf makes a node, as newNodeHost does, with another policy and flags of apply.
 func newNodeHostOf(t *testing.T, dir, name string, number int, text string, flags ...string) *nodeHost {
 	t.Helper()
 	n := &nodeHost{t: t, name: name, ns: testutil.NewElsewhere(t), address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, 0, byte(number)}), 9000)}
@@ -101,7 +101,7 @@ func (n *nodeHost) run(args ...string) (out string) {
 	return out
 }
 
-// try is run for a command that may fail.
+// try runs a command at the node that may fail.
 func (n *nodeHost) try(args ...string) (out string, err error) {
 	n.ns.Do(func() {
 		var text []byte
@@ -128,7 +128,7 @@ func (n *nodeHost) kill() {
 	n.daemon.Wait()
 }
 
-// passes tells whether a packet of the client reaches the node's socket.
+// passes reports whether a packet of the client reaches the node's socket.
 func (n *nodeHost) passes() bool {
 	n.t.Helper()
 	n.sent++
@@ -136,15 +136,10 @@ func (n *nodeHost) passes() bool {
 	if _, err := n.client.Write([]byte(text)); err != nil {
 		n.t.Fatal(err)
 	}
-	buffer := make([]byte, 100)
 	for {
-		n.socket.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-		size, err := n.socket.Read(buffer)
-		if err != nil {
-			return false
-		}
-		if string(buffer[:size]) == text {
-			return true
+		got, _, ok := testutil.Receive(n.t, n.socket, 300*time.Millisecond)
+		if !ok || string(got) == text {
+			return ok
 		}
 	}
 }
@@ -166,8 +161,8 @@ func startHub(t *testing.T, dir string) *exec.Cmd {
 	return hub
 }
 
-// TestFleet has three hubs and two nodes, all real processes. A client that is banned at node a does not reach the socket at node b, and
-// does again after the unban, and after the end. One of the hubs is killed meanwhile, whichever it is. At last node a is revoked.
+// TestFleet runs three hubs and two nodes, all real processes. A client that node a bans must not reach the socket at node b. It must reach the
+// socket again after the unban, and after the ban's end. The test kills a random hub in the meantime. At the end node a is revoked.
 func TestFleet(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -227,8 +222,8 @@ func TestFleet(t *testing.T) {
 	a.testRevoke(fleet, killed, b)
 }
 
-// testUnblockStays lifts another node's ban at this node, and kills the daemon. The next one has all that the hub has, and does not drop the
-// client again.
+// testUnblockStays lifts another node's ban at this node, and kills the daemon. The next daemon receives all records from the hub, but must not ban
+// the client again.
 func (n *nodeHost) testUnblockStays(other *nodeHost) {
 	n.t.Helper()
 	n.run("unblock", "198.51.100.7")
@@ -245,8 +240,9 @@ func (n *nodeHost) testUnblockStays(other *nodeHost) {
 	}
 }
 
-// TestFleetTargets has nodes on XDP, nftables and iptables. What one bans, all drop, as packets of a client tell. Their daemons are killed
-// while they hold bans of another node: one that ends meanwhile, one that is lifted meanwhile, and one that ends later end in time.
+// TestFleetTargets runs nodes on XDP, nftables and iptables. After a ban by one node, all nodes must drop the client's packets. The daemons are
+// killed while they have three bans of another node. The first ban ends while no daemon runs, the second is lifted in that time, and the third ends
+// later. All must end in time.
 func TestFleetTargets(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -339,7 +335,7 @@ func TestFleetTargets(t *testing.T) {
 	}
 }
 
-// testView has the client send until the fleet's view names it, at the hubs and at the node.
+// testView sends packets of the client until the view of the fleet lists the client. It checks the view at the hubs and at the node.
 func (n *nodeHost) testView(hub string) {
 	n.t.Helper()
 	var v wire.View
@@ -372,7 +368,8 @@ func (n *nodeHost) testView(hub string) {
 	})
 }
 
-// TestBenchFleet measures a small fleet: all phases end, and no ban is lost or outlives its end. Times are the machine's affair.
+// TestBenchFleet measures a small fleet. All phases must end. No ban may be lost or outlive its end. The times are not checked, because they depend
+// on the machine.
 func TestBenchFleet(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestInit writes the first policy of a host that serves, and applies it as it is. What is served reaches its sockets, and the operator
-// can log in; nothing else comes in.
+// TestInit writes the first policy of a host that runs servers, and applies it unchanged. Packets to these services must reach their sockets, and the
+// operator must be able to log in. Nothing else may pass.
 func TestInit(t *testing.T) {
 	if !inside(t) {
 		return
@@ -39,7 +39,7 @@ func TestInit(t *testing.T) {
 	listenUDP(t, "0.0.0.0:51820")
 	listenUDP(t, "0.0.0.0:41000") // this program serves udp/5000, so it is likely a client's
 	serveUDP(t, 41001)
-	sh(t, "ip link add tunnel0 type vxlan id 1 dstport 41002; ip link set tunnel0 up") // the socket is the kernel's own, as that of WireGuard is
+	sh(t, "ip link add tunnel0 type vxlan id 1 dstport 41002; ip link set tunnel0 up") // the socket belongs to the kernel, as with WireGuard
 	name, err := os.ReadFile("/proc/self/comm")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestInit(t *testing.T) {
 	}
 
 	sendTo(t, "5353", "before")
-	if got := receive(local, time.Minute); got != "before" {
+	if got, _, _ := testutil.Receive(t, local, time.Minute); string(got) != "before" {
 		t.Errorf("without a policy the port of the link received %q", got)
 	}
 	mustFloodwall(t, "apply", "policy.yaml")
@@ -91,19 +91,19 @@ func TestInit(t *testing.T) {
 	sendTo(t, "5353", "closed")
 	sendTo(t, "5001", "closed")
 	sendTo(t, "5000", "open")
-	if got := receive(served, time.Minute); got != "open" {
+	if got, _, _ := testutil.Receive(t, served, time.Minute); string(got) != "open" {
 		t.Errorf("the port that is served received %q", got)
 	}
-	// The frames before it came before it.
-	for _, c := range []net.PacketConn{local, closed} {
-		if got := receive(c, time.Millisecond); got != "" {
+	// Frames arrive in order, so all frames that were sent earlier have arrived by now.
+	for _, c := range []*net.UDPConn{local, closed} {
+		if got, _, ok := testutil.Receive(t, c, time.Millisecond); ok {
 			t.Errorf("%s received %q", c.LocalAddr(), got)
 		}
 	}
 }
 
-// TestInitPrivate writes the first policy of a host with a database, a port that NAT sends on to a container, and a program of VRRP. The
-// database is closed to the world, and the protocol passes from neighbours.
+// TestInitPrivate writes the first policy of a host with a database, a port that NAT forwards to a container, and a VRRP program. The policy must
+// drop packets from the Internet to the database. It must pass VRRP from neighbours.
 func TestInitPrivate(t *testing.T) {
 	if !inside(t) {
 		return
@@ -154,8 +154,8 @@ func TestInitPrivate(t *testing.T) {
 	sh(t, "nft delete table ip nat")
 }
 
-// TestInitProposals has the first policies of several hosts without the # before the rules and services that they propose: one at a time, and
-// all of them. What a comment proposes must be valid where it stands, as must the policy without it.
+// TestInitProposals enables the proposed rules and services in the first policies of several hosts, by removing the # in front. It enables one at a
+// time, and then all of them. The policy must be valid with and without each proposal.
 func TestInitProposals(t *testing.T) {
 	t.Parallel()
 	service := func(proto uint8, port uint16) firstpolicy.Service {
@@ -189,8 +189,8 @@ func TestInitProposals(t *testing.T) {
 	}
 }
 
-// TestShortQueries opens sockets of clients and closes them again, as a resolver does that asks from a port of its own each time: none of
-// these is a service.
+// TestShortQueries opens and closes client sockets, like a resolver that uses a new port for each query. None of these sockets may count as a
+// service.
 func TestShortQueries(t *testing.T) {
 	if !inside(t) {
 		return
@@ -230,7 +230,7 @@ func TestShortQueries(t *testing.T) {
 	}
 }
 
-// sendTo sends a text to a port of UDP from outside.
+// sendTo sends a text to a UDP port from outside.
 func sendTo(t *testing.T, port, text string) {
 	t.Helper()
 	if err := testutil.Send("fw1", fmt.Sprintf("udp 198.51.100.9:4000 > 192.0.2.1:%s payload=%q", port, text), 1); err != nil {
@@ -238,10 +238,10 @@ func sendTo(t *testing.T, port, text string) {
 	}
 }
 
-// serveUDP starts a program that serves a port of UDP, which is not this one.
+// serveUDP starts another process that serves a UDP port.
 func serveUDP(t *testing.T, port int) {
 	t.Helper()
-	cmd := exec.Command("udpserver", fmt.Sprintf("0.0.0.0:%d", port)) // TestMain knows it
+	cmd := exec.Command("udpserver", fmt.Sprintf("0.0.0.0:%d", port)) // TestMain handles it
 	if err := testutil.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func serveUDP(t *testing.T, port int) {
 	}
 }
 
-// udpServer is a program that serves UDP at the address of its argument.
+// udpServer is a program that serves UDP at the address in its argument.
 func udpServer() {
 	c, err := net.ListenPacket("udp4", os.Args[1])
 	for err == nil {
@@ -267,23 +267,12 @@ func udpServer() {
 	panic(err)
 }
 
-func listenUDP(t *testing.T, address string) net.PacketConn {
+func listenUDP(t *testing.T, address string) *net.UDPConn {
 	t.Helper()
 	c, err := net.ListenPacket("udp4", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return c
-}
-
-// receive is what comes to a socket within a time, "" for nothing.
-func receive(c net.PacketConn, within time.Duration) string {
-	c.SetReadDeadline(time.Now().Add(within))
-	b := make([]byte, 100)
-	n, _, err := c.ReadFrom(b)
-	if err != nil {
-		return ""
-	}
-	return string(b[:n])
+	return c.(*net.UDPConn)
 }

@@ -28,7 +28,7 @@ const (
 type leftSite struct {
 	*testing.T
 	left, pass  string // files of policies
-	asked, last net.PacketConn
+	asked, last *net.UDPConn
 }
 
 func newLeftSite(t *testing.T) *leftSite {
@@ -42,7 +42,7 @@ func newLeftSite(t *testing.T) *leftSite {
 	return s
 }
 
-// arrives sends a packet to udp/9, and behind it one that nothing drops, and tells whether the former came in.
+// arrives sends a packet to udp/9, followed by a packet that no policy drops. It reports whether the first packet arrived.
 func (s *leftSite) arrives() bool {
 	s.Helper()
 	defer testutil.OnOneCPU(s)() // so that the second comes in behind the first
@@ -66,17 +66,13 @@ func (s *leftSite) arrives() bool {
 	}); err != nil {
 		s.Fatal(err)
 	}
-	buffer := make([]byte, 2048)
-	s.last.SetReadDeadline(time.Now().Add(filteredAgain))
-	if _, _, err := s.last.ReadFrom(buffer); err != nil {
-		s.Fatalf("a packet that nothing drops: %v", err)
+	if !testutil.Arrives(s, s.last, filteredAgain) {
+		s.Fatal("a packet that nothing drops does not arrive")
 	}
-	s.asked.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-	_, _, err := s.asked.ReadFrom(buffer)
-	return err == nil
+	return testutil.Arrives(s, s.asked, 10*time.Millisecond)
 }
 
-// run runs commands of a shell.
+// run runs commands in a shell.
 func (s *leftSite) run(lines string) string {
 	s.Helper()
 	out, err := exec.Command("sh", "-e", "-c", lines).CombinedOutput()
@@ -86,7 +82,7 @@ func (s *leftSite) run(lines string) string {
 	return string(out)
 }
 
-// says runs a command that ends with a code, and whose output has all of some texts.
+// says runs a command. It checks the exit code, and that the output contains all the texts.
 func (s *leftSite) says(code int, args string, texts ...string) {
 	s.Helper()
 	out, err := floodwall(strings.Fields(args)...)
@@ -99,7 +95,7 @@ func (s *leftSite) says(code int, args string, texts ...string) {
 	}
 }
 
-// gone checks that the kernel holds nothing of the instance in netfilter, and that packets come in.
+// gone checks that netfilter contains no rules of Floodwall, and that packets to udp/9 arrive.
 func (s *leftSite) gone(when string) {
 	s.Helper()
 	all := s.run("nft list ruleset 2>&1; iptables-legacy-save; ip6tables-legacy-save; ipset list -n")
@@ -111,7 +107,8 @@ func (s *leftSite) gone(when string) {
 	}
 }
 
-// TestRestoredRules has saved rules of a policy come back, of each tool that makes some, and looks at them with each command.
+// TestRestoredRules saves the rules of a policy and restores them, with each tool that can do so. It checks the reaction of each command to the
+// restored rules.
 func TestRestoredRules(t *testing.T) {
 	if !inside(t) {
 		return
@@ -161,8 +158,9 @@ func TestRestoredRules(t *testing.T) {
 	}
 }
 
-// TestSavedWithout saves rules through the filter that apply names. What is left has the operator's rules and none of the policy's, and both
-// tools take it: nft refuses what iptables-nft has made with extensions, and iptables-restore sets that are not there.
+// TestSavedWithout saves the rules of the host through the filter that apply prints. The result must have the operator's rules and no rule of the
+// policy. Both tools must accept it: nft refuses rules that iptables-nft has made with extensions, and iptables-restore refuses sets that do not
+// exist.
 func TestSavedWithout(t *testing.T) {
 	if !inside(t) {
 		return
@@ -191,11 +189,11 @@ func TestSavedWithout(t *testing.T) {
 	mustFloodwall(t, "unload")
 }
 
-// dying is a program in the place of nft that dies at each listing.
+// dying is a script in place of nft that crashes at each listing.
 const dying = "#!/bin/sh\nfor a in \"$@\"; do case \"$a\" in *list*) kill -SEGV $$;; esac; done\nexec %s \"$@\"\n"
 
-// TestUnloadWithoutPrograms has the programs of netfilter fail, or be missing, when a policy is unloaded: all of it goes, or the command
-// fails, names the program, and keeps the state until all has gone.
+// TestUnloadWithoutPrograms unloads a policy while netfilter programs fail or are missing. Either unload removes everything. Or it must fail, name
+// the program, and keep the state until everything is removed. If nft crashes at each listing, unload must still work, because it needs no listing.
 func TestUnloadWithoutPrograms(t *testing.T) {
 	if !inside(t) {
 		return
@@ -215,11 +213,11 @@ func TestUnloadWithoutPrograms(t *testing.T) {
 	for _, args := range [][]string{{both, "--target", "xdp"}, {s.left, "--target", "nftables"}} {
 		mustFloodwall(t, append([]string{"apply"}, args...)...)
 		os.Setenv("PATH", dir+":"+path)
-		s.says(1, "status", "segmentation fault")
+		s.says(0, "status")
 		if s.arrives() {
 			t.Error("the policy does not filter")
 		}
-		s.says(1, "apply "+s.left+" --target nftables", "segmentation fault")
+		s.says(0, "apply "+s.left+" --target nftables")
 		s.says(0, "unload")
 		os.Setenv("PATH", path)
 		s.gone("after unload with an nft that dies")
@@ -231,7 +229,7 @@ func TestUnloadWithoutPrograms(t *testing.T) {
 	s.gone("after unload without nft")
 
 	mustFloodwall(t, "apply", s.left, "--target", "iptables")
-	s.run("rm -rf /sys/fs/bpf/floodwall") // whatever was known of it
+	s.run("rm -rf /sys/fs/bpf/floodwall") // removes the whole state
 	show = s.hide("iptables-restore", "iptables-nft-restore")
 	s.says(1, "unload", "the chains FLOODWALL-1-* of iptables", "apt install iptables")
 	s.says(1, "apply "+s.pass+" --target xdp", "the chains FLOODWALL-1-* of iptables", "apt install iptables")
@@ -241,7 +239,7 @@ func TestUnloadWithoutPrograms(t *testing.T) {
 	s.gone("after unload without the state")
 }
 
-// hide is hide until the returned function is called.
+// hide hides programs until the caller calls show.
 func (s *leftSite) hide(names ...string) (show func()) {
 	hide(s.T, names...)
 	return func() {

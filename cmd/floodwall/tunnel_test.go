@@ -7,34 +7,27 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// tunnelAt is a tunnel of this process until it is closed, whose packets come to a port of UDP.
+// tunnelAt opens a tunnel that this process owns. The outer packets arrive at a UDP port. The returned function closes the tunnel.
 func tunnelAt(t *testing.T, device string, port int) (end func()) {
 	t.Helper()
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	tunnel, err := testutil.Tun(device)
 	if err != nil {
-		t.Fatal(err)
-	}
-	request, err := unix.NewIfreq(device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
-	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		t.Fatal(err)
 	}
 	socket, err := net.ListenUDP("udp4", &net.UDPAddr{Port: port})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func() { socket.Close(); unix.Close(fd) }
+	return func() { socket.Close(); tunnel.Close() }
 }
 
-// TestSessionInTunnel applies policies in a session that comes through a tunnel whose carrier comes to a device of the policy. One that lets nobody
-// begin at the tunnel's port is refused, though a trial of it would look good: this host's own packets make replies of the carrier's for some
-// minutes. Where the tunnel may come from this host, it is a note. A policy with the service of the hint is applied.
+// TestSessionInTunnel applies policies in a session through a tunnel. The tunnel's outer packets arrive on a device of the policy. If a policy allows
+// no new flows to the tunnel's port, apply must refuse it. A trial would not show the problem: for some minutes, the outer packets still count as
+// replies to this host's own packets. If this host may have started the tunnel, apply must only print a note. A policy with the service in the hint
+// must be applied.
 func TestSessionInTunnel(t *testing.T) {
 	if !inside(t) {
 		return
@@ -43,7 +36,7 @@ func TestSessionInTunnel(t *testing.T) {
 	for _, tunnel := range []struct {
 		port    int
 		refused bool
-		targets []string // all are asked in the same way
+		targets []string // all targets are tested in the same way
 	}{{7000, true, []string{"nftables", "xdp"}}, {51820, true, []string{"xdp"}}, {40123, false, []string{"xdp"}}} {
 		end := openTunnel(t, tunnel.port)
 		for _, target := range tunnel.targets {
@@ -69,10 +62,10 @@ func TestSessionInTunnel(t *testing.T) {
 	mustFloodwall(t, "apply", file, "--force")
 }
 
-// tunnelClosed is a policy that lets nobody begin at the port of a tunnel.
+// tunnelClosed is a policy that allows no new flow to the port of the tunnel.
 const tunnelClosed = "devices: [fw0]\ndefault: drop\nservices:\n  - {name: web, port: tcp/443}\n"
 
-// openTunnel has the session of this process come through a tunnel, until that is closed.
+// openTunnel opens a tunnel that carries the session of this process. The returned function closes it.
 func openTunnel(t *testing.T, port int) (end func()) {
 	t.Helper()
 	end = tunnelAt(t, "tunnel0", port)

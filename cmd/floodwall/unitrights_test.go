@@ -16,10 +16,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// unitRights are the capabilities that the program needs, and that its units have.
+// unitRights are the capabilities that the program needs. Its systemd units have exactly these.
 const unitRights = "+bpf,+net_admin,+perfmon"
 
-// asUser runs the command as another user with few capabilities.
+// asUser runs commands as another user with few capabilities.
 type asUser struct {
 	t      *testing.T
 	uid    int
@@ -29,11 +29,11 @@ type asUser struct {
 	files  string
 }
 
-// newUser gives a user the BPF file system and a place for files and state.
+// newUser makes a BPF file system that a user can write, and directories for its files and state.
 func newUser(t *testing.T, uid int, rights string) *asUser {
 	t.Helper()
 	dir := t.TempDir()
-	for _, d := range []string{dir, filepath.Dir(dir)} { // root without CAP_DAC_OVERRIDE is as others
+	for _, d := range []string{dir, filepath.Dir(dir)} { // root without CAP_DAC_OVERRIDE has no access to directories of other users
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func newUser(t *testing.T, uid int, rights string) *asUser {
 	return u
 }
 
-// command is a command line of the user.
+// command returns a command that runs as the user.
 func (u *asUser) command(args ...string) *exec.Cmd {
 	id := fmt.Sprint(u.uid)
 	line := []string{"--reuid=" + id, "--regid=" + id, "--clear-groups", "--inh-caps=-all," + u.rights,
@@ -71,7 +71,7 @@ func (u *asUser) run(args ...string) (string, error) {
 	return string(out), err
 }
 
-// must has a command succeed and print something.
+// must runs a command that must succeed and print the text want.
 func (u *asUser) must(want string, args ...string) {
 	u.t.Helper()
 	out, err := u.run(args...)
@@ -80,7 +80,7 @@ func (u *asUser) must(want string, args ...string) {
 	}
 }
 
-// fails has a command fail with an error and print something.
+// fails runs a command that must fail and print the text want.
 func (u *asUser) fails(want string, args ...string) {
 	u.t.Helper()
 	out, err := u.run(args...)
@@ -101,7 +101,7 @@ func (u *asUser) policy(devices string, port int) string {
 	return file
 }
 
-// dropped sends a packet to a port from the other end of fw0, and reports whether the rule for it has counted it.
+// dropped sends a packet to a port from the other end of fw0. It reports whether the rule for the port has counted the packet.
 func (u *asUser) dropped(port int) bool {
 	u.t.Helper()
 	rule := fmt.Sprintf("port%d", port)
@@ -118,7 +118,7 @@ func (u *asUser) dropped(port int) bool {
 	return false
 }
 
-// counted is what the status says of a rule, "" when there is none of that name.
+// counted returns the counter of a rule in the status, or "" if there is no such rule.
 func (u *asUser) counted(rule string) string {
 	out, _ := u.run("status")
 	for line := range strings.Lines(out) {
@@ -129,7 +129,7 @@ func (u *asUser) counted(rule string) string {
 	return ""
 }
 
-// eachUser runs a test as a user who is not root, and as root with a bounding set, with exactly the units' capabilities.
+// eachUser runs a test twice with exactly the units' capabilities: as a user who is not root, and as root with a limited bounding set.
 func eachUser(t *testing.T, test func(t *testing.T, u *asUser)) {
 	t.Helper()
 	if !inside(t) {
@@ -144,14 +144,13 @@ func eachUser(t *testing.T, test func(t *testing.T, u *asUser)) {
 	}
 }
 
-// TestUndoneWithUnitRights has the second of two devices refuse, in an apply, in a trial and in a rollback. The first
-// device goes on with what it had.
+// TestUndoneWithUnitRights makes an apply, a trial and a rollback fail on the second of two devices. The first device must keep its previous state.
 func TestUndoneWithUnitRights(t *testing.T) {
 	eachUser(t, func(t *testing.T, u *asUser) {
 		both, one, two := u.policy("fw0, fw2", 1), u.policy("fw0", 2), u.policy("fw0, fw2", 3)
 		u.must("generation 1 on fw0 (xdp, native), fw2", "apply", both)
 		u.must("generation 2 on fw0", "apply", one)
-		detach, err := testutil.AttachForeign("fw2")
+		detach, err := testutil.Occupy("fw2")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +169,8 @@ func TestUndoneWithUnitRights(t *testing.T) {
 	})
 }
 
-// TestLifeWithUnitRights goes through the commands. Of iptables it says which capability is missing, and does with it.
+// TestLifeWithUnitRights runs all commands with the units' capabilities. For iptables, the error must name the missing capability. With that
+// capability, the command must work.
 func TestLifeWithUnitRights(t *testing.T) {
 	eachUser(t, func(t *testing.T, u *asUser) {
 		first, second := u.policy("fw0, fw2", 1), u.policy("fw0, fw2", 2)
@@ -201,7 +201,7 @@ func TestLifeWithUnitRights(t *testing.T) {
 	})
 }
 
-// TestMissingRight leaves out CAP_PERFMON: the message names it, and nothing is loaded.
+// TestMissingRight runs apply without CAP_PERFMON. The message must name the missing capability, and nothing may be loaded.
 func TestMissingRight(t *testing.T) {
 	if !inside(t) {
 		return

@@ -1,10 +1,9 @@
-// This file runs machines in QEMU for tests: Debian's kernels, with network cards whose cables end in the test and with
-// a root file system in memory or on a disk. scripts/debian fetches what they are made of. An agent in the machine does what
-// the test asks for.
+// This file runs virtual machines in QEMU for tests, with Debian's kernels and with a root file system in memory or on a disk. scripts/debian downloads
+// the parts of the machines. The test sends and receives the frames of the network cards. An agent in the machine executes the test's requests.
 //
-// The processor is emulated, also where there is KVM: a virtual machine within one may be slower, or end at instructions that
-// the outer one leaves to QEMU (such as shlx). A machine takes some seconds of a CPU to boot, and many more on one that is busy:
-// time limits are there for what hangs, not for what is slow. The processor is one without AVX: to emulate that takes a tenth longer.
+// The processor is emulated, even if the host has KVM. With nested KVM a machine may be slower, or crash at instructions that the outer hypervisor
+// leaves to QEMU (such as shlx). A machine takes some seconds of CPU time to boot, and longer if the host is busy. So the time limits are long: they
+// end machines that hang, not slow machines. The emulated processor has no AVX, as emulation with AVX takes a tenth longer.
 
 package guest
 
@@ -26,38 +25,38 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// How long things may take on a busy machine.
+// Time limits. They are long enough for a busy host.
 const (
-	bootLimit    = 10 * time.Minute
-	commandLimit = 5 * time.Minute
+	bootLimit    = 20 * time.Minute
+	commandLimit = 20 * time.Minute
 )
 
 // Spec describes a machine.
 type Spec struct {
 	Kernel  string   // such as 6.12
 	Disk    bool     // the root file system is on a disk, and is Debian's with systemd; otherwise it is in memory, with busybox
-	Plain   bool     // with Disk: the first boot starts the agent alone, without systemd, which takes most of the time of a boot
+	Plain   bool     // with Disk: the first boot starts only the agent, without systemd, which takes most of the time of a boot
 	Cards   []Card   // network cards
-	Modules []string // of the kernel, which are loaded at the start; with Disk systemd does that
-	Files   string   // a directory with what is copied over the root file system before the first boot
+	Modules []string // kernel modules to load at the start; with Disk, systemd loads modules
+	Files   string   // a directory that is copied over the root file system before the first boot
 	Listen  []string // ports at which the agent receives from its start: "udp/53"
 	Tools   []string // programs of this host for a machine without Disk: "ethtool"
 	Memory  int      // MB; 0 for 1024
-	CPUs    int      // 0 for 1: with more, QEMU has to emulate all that is atomic by functions
+	CPUs    int      // 0 for 1; with more than one, QEMU must emulate all atomic operations by functions
 }
 
-// Card is a network card. Its cable ends in a Wire.
+// Card is a network card of a machine. Its cable ends in a Wire.
 type Card struct {
 	Model string // QEMU's name: virtio-net-pci, vmxnet3, igb
 	MAC   net.HardwareAddr
 	Wire  *Wire
 }
 
-// Machine is a machine in QEMU. It ends with the test.
+// Machine is a virtual machine in QEMU. It is killed when the test ends.
 type Machine struct {
 	t     testing.TB
 	spec  Spec
-	dir   string // for its files
+	dir   string // directory for the files of the machine
 	parts parts
 	disk  string // image, "" for none
 	wires []*Wire
@@ -66,13 +65,13 @@ type Machine struct {
 	ended   chan struct{} // closed when the process has ended
 	channel *net.UnixListener
 	answers chan Response
-	port    net.Conn // to the agent
+	port    net.Conn // connection to the agent
 	last    int      // ID of the last request
 	boot    string   // the kernel's ID
-	asked   bool     // the disk has the files
+	asked   bool     // has booted once, so the disk has Spec.Files
 }
 
-// New makes a machine that is off.
+// New makes a machine that is powered off.
 func New(t testing.TB, spec Spec) *Machine {
 	t.Helper()
 	testutil.RequireRoot(t)
@@ -99,7 +98,7 @@ func New(t testing.TB, spec Spec) *Machine {
 	return m
 }
 
-// Start makes a machine, turns it on and waits for its agent.
+// Start makes a machine, powers it on and waits for its agent.
 func Start(t testing.TB, spec Spec) *Machine {
 	t.Helper()
 	m := New(t, spec)
@@ -121,14 +120,14 @@ func (m *Machine) host(name string, args ...string) {
 	}
 }
 
-// Boot turns the machine on and waits for its agent.
+// Boot powers the machine on and waits for its agent.
 func (m *Machine) Boot() {
 	m.t.Helper()
 	m.PowerOn()
 	m.Await()
 }
 
-// PowerOn turns the machine on. Await waits for its agent.
+// PowerOn powers the machine on. Call Await to wait for the machine's agent.
 func (m *Machine) PowerOn() {
 	m.t.Helper()
 	console, err := os.OpenFile(m.path("console"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -164,7 +163,7 @@ func (m *Machine) PowerOn() {
 	})
 }
 
-// connected takes the connection that QEMU makes.
+// connected waits until QEMU connects to the listener, and calls then with the connection.
 func (m *Machine) connected(what string, listener *net.UnixListener, then func(net.Conn)) {
 	m.t.Helper()
 	listener.SetDeadline(time.Now().Add(commandLimit))
@@ -175,15 +174,15 @@ func (m *Machine) connected(what string, listener *net.UnixListener, then func(n
 	then(conn)
 }
 
-// arguments are QEMU's.
+// arguments are the arguments of QEMU.
 func (m *Machine) arguments() []string {
 	memory, cpus := cmp.Or(m.spec.Memory, 1024), cmp.Or(m.spec.CPUs, 1)
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-vga", "none", "-machine", "q35",
 		"-accel", "tcg,thread=multi", "-cpu", "Nehalem", "-smp", fmt.Sprint(cpus), "-m", fmt.Sprint(memory), "-serial", "stdio", "-monitor", "none",
 		"-kernel", m.parts.kernel, "-initrd", m.initrd(),
-		// Without no_timer_check, a kernel that a busy host stops in its test of the timer panics: "IO-APIC + timer doesn't work"
-		// (check_timer in arch/x86/kernel/apic/io_apic.c).
+		// no_timer_check: without it, a kernel panics if a busy host stops it during its test of the timer ("IO-APIC + timer doesn't work",
+		// check_timer in arch/x86/kernel/apic/io_apic.c).
 		"-append", "console=ttyS0 panic=0 quiet mitigations=off no_timer_check " + m.words(),
 		"-device", "virtio-serial-pci", "-chardev", "socket,id=agent,path=" + m.path("agent"), "-device", "virtserialport,chardev=agent",
 	}
@@ -198,7 +197,7 @@ func (m *Machine) arguments() []string {
 	return args
 }
 
-// Kill takes the power off.
+// Kill powers the machine off.
 func (m *Machine) Kill() {
 	if m.ended == nil {
 		return
@@ -212,7 +211,7 @@ func (m *Machine) Kill() {
 	}
 }
 
-// Await waits until the agent says that it runs, after Boot or a reboot.
+// Await waits for the first message of the agent after PowerOn or a reboot.
 func (m *Machine) Await() {
 	m.t.Helper()
 	began := time.Now()
@@ -226,7 +225,7 @@ func (m *Machine) Await() {
 	m.t.Fatalf("the machine does not boot:\n%s", m.Console())
 }
 
-// within has what the agent says, until nothing has come for so long, or the machine has ended.
+// within returns an iterator over the agent's messages. The iterator ends after the time limit, or when the connection to the agent ends.
 func (m *Machine) within(limit time.Duration) func(func(Response) bool) {
 	return func(yield func(Response) bool) {
 		timer := time.NewTimer(limit)
@@ -244,13 +243,13 @@ func (m *Machine) within(limit time.Duration) func(func(Response) bool) {
 	}
 }
 
-// Console is the end of what the machine has printed.
+// Console returns the last 6,000 bytes of the console's output.
 func (m *Machine) Console() string {
 	text, _ := os.ReadFile(m.path("console"))
 	return string(text[max(0, len(text)-6000):])
 }
 
-// receive passes on what the agent says.
+// receive decodes the agent's messages and sends them to answers. It closes answers when the connection ends.
 func receive(port net.Conn, answers chan<- Response) {
 	defer close(answers)
 	for in := json.NewDecoder(port); ; {
@@ -262,7 +261,7 @@ func receive(port net.Conn, answers chan<- Response) {
 	}
 }
 
-// ask has the agent do something and returns its answer.
+// ask sends a request to the agent and returns its answer.
 func (m *Machine) ask(request Request) Response {
 	m.t.Helper()
 	m.send(&request)
@@ -297,7 +296,7 @@ func (m *Machine) send(request *Request) {
 	}
 }
 
-// Command runs a command in the machine and returns what it printed and its exit code.
+// Command runs a command in the machine, and returns its output and its exit code.
 func (m *Machine) Command(words ...string) (out string, code int) {
 	m.t.Helper()
 	response := m.ask(Request{Run: words})
@@ -310,7 +309,7 @@ func (m *Machine) Begin(words ...string) {
 	m.ask(Request{Run: words, Detached: true})
 }
 
-// Must runs a command line in the machine's shell, which must succeed, and returns what it printed.
+// Must runs a command line in the machine's shell and returns its output. The command must succeed.
 func (m *Machine) Must(line string) string {
 	m.t.Helper()
 	out, code := m.Command("sh", "-c", line)
@@ -329,26 +328,26 @@ func (m *Machine) Write(path, text string) {
 	}
 }
 
-// Listen has the agent receive at ports: "udp/53", "tcp/80".
+// Listen makes the agent receive at ports such as "udp/53" and "tcp/80".
 func (m *Machine) Listen(ports ...string) {
 	m.t.Helper()
 	m.ask(Request{Listen: ports})
 }
 
-// Received is how often the agent has received what at which port: "udp/53 hello".
+// Received returns how often the agent has received each text at each port. A key is a port and a text, as "udp/53 hello".
 func (m *Machine) Received() map[string]int {
 	m.t.Helper()
 	return m.ask(Request{Received: true}).Received
 }
 
-// Reboot has the machine reboot, as the command does it, and waits for its agent.
+// Reboot runs a command that reboots the machine, and waits for the machine's agent.
 func (m *Machine) Reboot(words ...string) {
 	m.t.Helper()
 	m.send(&Request{Run: words})
 	m.Await()
 }
 
-// words are those of the kernel's command line for our init.
+// words returns the parameters on the kernel's command line that are for the init script of this package and for systemd.
 func (m *Machine) words() string {
 	var b bytes.Buffer
 	if m.spec.Disk {

@@ -7,11 +7,12 @@ import (
 	"sync"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// makeTunnels runs the row's script. A line "tunnel PLACE DEVICE PORT PLACE DEVICE ADDRESS" in it is a tunnel that programs make: the first has
-// the port, the second asks it at the address.
+// makeTunnels runs the row's script. A line "tunnel PLACE DEVICE PORT PLACE DEVICE ADDRESS" in the script describes a tunnel that makeTunnels makes
+// itself. The first place receives at the port. The second place sends to the address.
 func (s *scene) makeTunnels() {
 	s.Helper()
 	var script []string
@@ -32,7 +33,7 @@ func (s *scene) makeTunnels() {
 	s.sh(strings.Join(script, ""))
 }
 
-// tunnel is an end of one: a device for packets without a header of Ethernet, and a socket.
+// tunnel is one end of a tunnel: a device for packets without an Ethernet header, and a UDP socket.
 type tunnel struct {
 	device *os.File
 	socket *net.UDPConn
@@ -51,19 +52,9 @@ func (s *scene) tunnel(place, device, at string) (t tunnel) {
 }
 
 func openTunnel(device, at string) (t tunnel, err error) {
-	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
+	if t.device, err = testutil.Tun(device); err != nil {
 		return t, err
 	}
-	request, err := unix.NewIfreq(device)
-	if err != nil {
-		return t, err
-	}
-	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
-	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
-		return t, err
-	}
-	t.device = os.NewFile(uintptr(fd), device)
 	address, err := net.ResolveUDPAddr("udp4", at)
 	if err == nil {
 		t.socket, err = net.ListenUDP("udp4", address)
@@ -71,7 +62,8 @@ func openTunnel(device, at string) (t tunnel, err error) {
 	return t, err
 }
 
-// carry carries packets both ways, to the peer, or to where the last one came from.
+// carry transfers packets between the device and the socket in both directions. It sends packets to the source of the last received packet. Before
+// the first one, it sends them to peer.
 func (t tunnel) carry(peer *net.UDPAddr) {
 	var mu sync.Mutex
 	go func() {
@@ -102,7 +94,7 @@ func (t tunnel) carry(peer *net.UDPAddr) {
 	}()
 }
 
-// mac is that of the host's uplink.
+// mac returns the Ethernet address of the host's uplink.
 func (s *scene) mac() (mac net.HardwareAddr) {
 	s.places["host"].Do(func() {
 		if dev, err := netlink.LinkByName("eth0"); err == nil {

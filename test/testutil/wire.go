@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -18,8 +19,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Veth makes two devices that are the ends of a cable, sets them up and gives the first these addresses. The test runs
-// Inside.
+// Veth makes a pair of connected devices, sets both up, and adds the addresses to the first one. The test must run Inside.
 func Veth(t testing.TB, name, peer string, addresses ...string) {
 	t.Helper()
 	lines := []string{
@@ -41,13 +41,31 @@ func Veth(t testing.TB, name, peer string, addresses ...string) {
 	}
 }
 
-// Send puts a packet, described as for packet.Parse, n times on the wire at a device.
+// Tun makes a device whose packets begin with the IP header. What is written to the file arrives on the device, what leaves by the device is read from
+// the file. The device has no addresses and is down. It ends with the file.
+func Tun(name string) (*os.File, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	request, err := unix.NewIfreq(name)
+	if err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// Send sends a packet n times through a device. The description has the notation of packet.Parse.
 func Send(device, description string, n int) error {
 	return SendFor(device, []string{description}, func(sent int) bool { return sent < n })
 }
 
-// SendFor puts packets on the wire at a device, all of them again and again for as long as more, told how often they were
-// sent, says so. It takes one socket for all: to close one takes the kernel some milliseconds.
+// SendFor sends all packets through a device repeatedly until more returns false. The parameter of more is the number of rounds that were sent.
+// SendFor uses one socket for all packets, because the kernel takes some milliseconds to close a socket.
 func SendFor(device string, descriptions []string, more func(sent int) bool) error {
 	var frames [][]byte
 	for _, d := range descriptions {
@@ -66,7 +84,7 @@ func SendFor(device string, descriptions []string, more func(sent int) bool) err
 	})
 }
 
-// SendFrames puts frames on the wire at a device, those that next returns, until it returns none. They must live until it is called again.
+// SendFrames sends the frames that next returns through a device, until next returns none. The frames must stay valid until the next call.
 func SendFrames(device string, next func() [][]byte) error {
 	dev, err := netlink.LinkByName(device)
 	if err != nil {
@@ -88,7 +106,8 @@ func SendFrames(device string, next func() [][]byte) error {
 	return nil
 }
 
-// sendFrame sends a frame once more as long as the queue of the other end is full, and the frame dropped: the receiver waits for a CPU.
+// sendFrame sends a frame. It tries again as long as the frame is dropped because the queue of the other end is full. In this case the receiver waits
+// for a CPU.
 func sendFrame(socket int, frame []byte, to unix.Sockaddr) error {
 	err := unix.Sendto(socket, frame, 0, to)
 	for ; errors.Is(err, unix.ENOBUFS); err = unix.Sendto(socket, frame, 0, to) {
@@ -97,8 +116,8 @@ func sendFrame(socket int, frame []byte, to unix.Sockaddr) error {
 	return err
 }
 
-// TellFull has the kernel say, by ENOBUFS, when a datagram of a socket is lost because the queue of the other end of a cable is full, as
-// it is for packet sockets (ip(7), IP_RECVERR; udp_send_skb, net/ipv4/udp.c).
+// TellFull makes the kernel return ENOBUFS if a datagram is lost because the queue of the other end of a cable is full. Packet sockets always get
+// this error (ip(7), IP_RECVERR; udp_send_skb, net/ipv4/udp.c).
 func TellFull(c *net.UDPConn) error {
 	level, option := unix.IPPROTO_IP, unix.IP_RECVERR
 	if a, ok := c.LocalAddr().(*net.UDPAddr); ok && a.IP.To4() == nil {
@@ -112,10 +131,10 @@ func TellFull(c *net.UDPConn) error {
 	return errors.Join(failed, err)
 }
 
-// foreignName is the name of the program of AttachForeign.
+// foreignName is the name of the XDP program that AttachForeign attaches.
 const foreignName = "foreign"
 
-// AttachForeign attaches an XDP program that is not Floodwall's and passes everything, until detach is called.
+// AttachForeign attaches an XDP program that passes everything and does not belong to Floodwall. The program stays until the caller calls detach.
 func AttachForeign(device string) (detach func() error, err error) {
 	dev, err := netlink.LinkByName(device)
 	if err != nil {
@@ -135,4 +154,50 @@ func AttachForeign(device string) (detach func() error, err error) {
 		return nil, fmt.Errorf("attaching the foreign program: %w", err)
 	}
 	return l.Close, nil
+}
+
+// Occupy attaches programs of another tool to a device, so that no other program can be attached there, at XDP or at the ingress of tc. They stay until
+// the caller calls detach.
+func Occupy(device string) (detach func() error, err error) {
+	ends := []func() error{}
+	detach = func() (err error) {
+		for _, end := range ends {
+			err = errors.Join(err, end())
+		}
+		ends = nil
+		return err
+	}
+	end, err := AttachForeign(device)
+	if err != nil {
+		return nil, err
+	}
+	ends = append(ends, end)
+	dev, err := netlink.LinkByName(device)
+	for err == nil {
+		var l link.Link
+		if l, err = passAtTC(dev.Attrs().Index); err == nil {
+			ends = append(ends, l.Close)
+		}
+	}
+	if !errors.Is(err, unix.ERANGE) { // all BPF_MPROG_MAX places are taken: include/linux/bpf_mprog.h
+		return nil, errors.Join(err, detach())
+	}
+	return detach, nil
+}
+
+// passAtTC attaches a program at the ingress of tc that leaves each packet to the next program.
+func passAtTC(ifindex int) (link.Link, error) {
+	const next = -1 // TCX_NEXT of include/uapi/linux/bpf.h
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: foreignName, Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, next), asm.Return()},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("foreign program: %w", err)
+	}
+	defer prog.Close()
+	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: ebpf.AttachTCXIngress})
+	if err != nil {
+		return nil, fmt.Errorf("attaching the foreign program: %w", err)
+	}
+	return l, nil
 }

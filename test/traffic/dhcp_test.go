@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestDHCPBesideFlood has answers of DHCP servers come beside a flood of forged ones, whose sources are random: from the gateway,
-// and from the server of a lease that the host has. The answer of a server that the host does not know comes when no flood does.
+// TestDHCPBesideFlood sends answers of DHCP servers during a flood of forged answers from random sources. Two answers must arrive during the flood:
+// that of the gateway, and that of the server from which the host has a lease. The answer of a server that the host does not know must arrive when
+// there is no flood.
 func TestDHCPBesideFlood(t *testing.T) {
 	inScene(t, func(s *scene) {
-		var socket net.PacketConn
+		var socket *net.UDPConn
 		err := s.server.Do(func() (err error) {
-			socket, err = net.ListenPacket("udp4", "0.0.0.0:68")
+			socket, err = net.ListenUDP("udp4", &net.UDPAddr{Port: 68})
 			return err
 		})
 		if err != nil {
@@ -37,9 +39,9 @@ func TestDHCPBesideFlood(t *testing.T) {
 				answer := s.frames("udp " + server + ":67 > 10.0.0.2:68 payload=0x00")
 				came := false
 				limited := uint64(0)
-				for try := 0; try < 10 && (!came || limited < 1000); try++ { // a busy machine loses some of it
+				for try := 0; try < 10 && (!came || limited < 1000); try++ { // a busy machine loses some of the packets
 					s.send(2000, append(flood[:999:999], answer...))
-					came = received(socket, server) || came
+					came = received(t, socket, server) || came
 					limited = s.counted("essential:dhcp:limited")
 				}
 				if limited < 1000 {
@@ -49,11 +51,11 @@ func TestDHCPBesideFlood(t *testing.T) {
 					t.Errorf("%s: beside a flood no answer of %s came", target, server)
 				}
 			}
-			time.Sleep(200 * time.Millisecond) // the limit of all others has been used up
+			time.Sleep(200 * time.Millisecond) // the flood has used up the limit for all other servers
 			came := false
-			for try := 0; try < 5 && !came; try++ { // a busy machine may take longer than is waited for
+			for try := 0; try < 5 && !came; try++ { // a busy machine may take longer than the deadline
 				s.send(1, s.frames("udp 203.0.113.7:67 > 10.0.0.2:68 payload=0x00"))
-				came = received(socket, "203.0.113.7")
+				came = received(t, socket, "203.0.113.7")
 			}
 			if !came {
 				t.Errorf("%s: the answer of a server that the host does not know did not come", target)
@@ -62,15 +64,14 @@ func TestDHCPBesideFlood(t *testing.T) {
 	})
 }
 
-// received reports whether a socket has got a packet of a source.
-func received(socket net.PacketConn, source string) (is bool) {
-	buffer := make([]byte, 100)
+// received reports whether a socket has received a packet from a source.
+func received(t testing.TB, socket *net.UDPConn, source string) (is bool) {
+	t.Helper()
 	for {
-		socket.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-		_, from, err := socket.ReadFrom(buffer)
-		if err != nil {
+		_, from, ok := testutil.Receive(t, socket, 200*time.Millisecond)
+		if !ok {
 			return is
 		}
-		is = is || from.(*net.UDPAddr).IP.String() == source
+		is = is || from.Addr().Unmap().String() == source
 	}
 }

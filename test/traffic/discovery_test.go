@@ -14,8 +14,9 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// TestNeighborDiscovery has the server find its neighbor, be found by it, and take an address from a router's advertisement,
-// by the messages of real kernels, behind `default: drop`. An advertisement that RFC 4861 or RFC 6980 forbids makes no address.
+// TestNeighborDiscovery makes the server discover its neighbor, be discovered by the neighbor, and take an address from a router advertisement. The
+// policy has `default: drop`, and the messages come from real kernels. An advertisement that RFC 4861 or RFC 6980 forbids must not lead to an
+// address.
 func TestNeighborDiscovery(t *testing.T) {
 	inScene(t, func(s *scene) {
 		for key, value := range map[string]string{"accept_ra": "2", "autoconf": "1", "addr_gen_mode": "0", "use_tempaddr": "0"} {
@@ -48,7 +49,7 @@ func TestNeighborDiscovery(t *testing.T) {
 	})
 }
 
-// advertisement is a line for a router's message that advertises a prefix (RFC 4861, 4.2 and 4.6.2).
+// advertisement returns a line for a router advertisement with a prefix (RFC 4861, 4.2 and 4.6.2).
 func advertisement(prefix netip.Prefix, how string) string {
 	body := make([]byte, 8+32)
 	option := body[8:]
@@ -60,14 +61,14 @@ func advertisement(prefix netip.Prefix, how string) string {
 	return fmt.Sprintf("icmpv6 fe80::99 > ff02::1 type=134%s payload=0x%x", how, body)
 }
 
-// forgetNeighbors has both ends of the attacker's link ask for their neighbors, and forget the address of the other's device.
+// forgetNeighbors enables neighbor discovery at both ends of the attacker's link. It also deletes each end's neighbor entry for the other.
 func (s *scene) forgetNeighbors() {
 	s.Helper()
 	for device, h := range map[string]*lab.Host{"attacker": s.server, "server": s.attacker} {
 		err := h.Do(func() error {
 			dev, err := netlink.LinkByName(device)
 			if err == nil {
-				err = netlink.LinkSetARPOn(dev) // without which a device asks for no neighbor
+				err = netlink.LinkSetARPOn(dev) // a device without ARP does not look for neighbors
 			}
 			if err != nil {
 				return err
@@ -86,7 +87,9 @@ func (s *scene) forgetNeighbors() {
 	}
 }
 
-// meet has the server ask a closed port of its neighbor: the answer comes when each has found the other.
+// meet makes the server send to a closed port of its neighbor until the neighbor answers with an ICMP error. Both have then discovered each other.
+// meet sends repeatedly for two reasons: a packet that waits for the neighbor's address is dropped after three solicitations, and the neighbor limits
+// its ICMP errors.
 func (s *scene) meet(to netip.AddrPort) {
 	s.Helper()
 	c, err := s.server.Dial(s.ctx, "udp", to)
@@ -94,10 +97,11 @@ func (s *scene) meet(to netip.AddrPort) {
 		s.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Minute))
-	_, err = c.Write([]byte{'?'})
-	if err == nil {
-		_, err = c.Read(make([]byte, 1))
+	for end := time.Now().Add(time.Minute); !errors.Is(err, unix.ECONNREFUSED) && time.Now().Before(end); {
+		c.SetDeadline(time.Now().Add(time.Second))
+		if _, err = c.Write([]byte{'?'}); err == nil {
+			_, err = c.Read(make([]byte, 1))
+		}
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) {
 		s.Errorf("the server does not find its neighbor: %v", err)

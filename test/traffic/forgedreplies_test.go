@@ -13,14 +13,15 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// talks are flows that the server began: a connection, and a socket of UDP that asks one peer and would take datagrams of anybody.
+// talks are flows that the server opened: a TCP connection, and a flow of a UDP socket. The socket sends to one peer, but would accept datagrams from
+// any sender.
 type talks struct {
 	tcp net.Conn
 	udp net.PacketConn
 	to  net.Addr
 }
 
-// openPort is the server's port of UDP from which something has left, which attackers know.
+// openPort is the UDP port from which the server has sent. Attackers know this port.
 const openPort = 40000
 
 func (s *scene) talk() *talks {
@@ -45,7 +46,7 @@ func (t *talks) close() {
 	t.udp.Close()
 }
 
-// exchange has both flows carry something both ways.
+// exchange sends data in both directions on both flows.
 func (t *talks) exchange() error {
 	buf := make([]byte, 100)
 	t.tcp.SetDeadline(time.Now().Add(5 * time.Second))
@@ -72,13 +73,13 @@ func (t *talks) exchange() error {
 	return nil
 }
 
-// forgedReplies are packets that pretend to answer the server, by an attacker who knows the peer and a port of each flow, but not both ends
-// of one.
+// forgedReplies returns packets that imitate answers to the server. The attacker knows the peer and one port of each flow, but not the ports of both
+// ends.
 func (s *scene) forgedReplies(r *rand.Rand, tcpPort uint16, n int) [][]byte {
 	lines := make([]string, n)
 	for i := range lines {
 		from, sport := fmt.Sprintf("%d.%d.%d.%d", 1+r.IntN(9), r.IntN(256), r.IntN(256), r.IntN(256)), []uint16{53, 123, 443, 7001, 7777}[r.IntN(5)]
-		if r.IntN(3) == 0 { // the peer's address, and another port of it
+		if r.IntN(3) == 0 { // the peer's address, with another port
 			from, sport = "10.1.0.1", uint16(8000+r.IntN(50_000))
 		}
 		port := uint16(1024 + r.IntN(60_000))
@@ -97,13 +98,13 @@ func (s *scene) forgedReplies(r *rand.Rand, tcpPort uint16, n int) [][]byte {
 	return s.frames(lines...)
 }
 
-// TestForgedReplies floods a server that drops by default with what pretends to answer it, beside flows that it began. None of it comes to the
-// stack, and the flows go on, also while it comes.
+// TestForgedReplies floods a server that drops by default with forged replies. The server has opened flows before. No packet of the flood may reach
+// the stack, and the flows must continue during the flood.
 func TestForgedReplies(t *testing.T) {
 	forgeReplies(t, testutil.Scaled(100_000, 1_000_000))
 }
 
-// forgeReplies sends so many beside the flows, on each target.
+// forgeReplies runs TestForgedReplies on each target, with the given number of forged replies.
 func forgeReplies(t *testing.T, flood int) {
 	inScene(t, func(s *scene) {
 		r := rand.New(rand.NewPCG(5, 6))
@@ -116,7 +117,7 @@ func forgeReplies(t *testing.T, flood int) {
 		s.apply(targets[0], "default: pass")
 		before, open := s.segments(s.server), s.forgedReplies(r, 7001, 100)
 		s.send(len(open), open)
-		came := uint64(0) // the stack takes them when the CPU that polls the device comes to it
+		came := uint64(0) // the stack receives them only when the CPU that polls the device gets to them
 		if !testutil.Eventually(10*time.Second, func() bool { came = s.segments(s.server) - before; return came >= 40 }) {
 			t.Fatalf("without a policy only %d segments came to the stack", came)
 		}
@@ -127,20 +128,20 @@ func forgeReplies(t *testing.T, flood int) {
 	})
 }
 
-// forged sends forged replies, at first alone, so that whatever comes to the stack is one.
+// forged first sends only forged replies, so that any packet that reaches the stack is one of them. Then it sends forged replies while the flows
+// exchange data.
 func (s *scene) forged(t *testing.T, target string, r *rand.Rand, flood int) {
 	talks := s.talk()
 	defer talks.close()
 	if err := talks.exchange(); err != nil {
 		t.Fatalf("%s: before the flood: %v", target, err)
 	}
-	time.Sleep(100 * time.Millisecond) // acknowledgments
+	time.Sleep(100 * time.Millisecond) // for the last acknowledgments
 	frames := s.forgedReplies(r, uint16(talks.tcp.LocalAddr().(*net.TCPAddr).Port), flood/5)
 	segments := s.segments(s.server)
 	s.send(len(frames), frames)
-	talks.udp.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-	if n, from, err := talks.udp.ReadFrom(make([]byte, 2000)); err == nil {
-		t.Errorf("%s: the socket has received %d bytes of %v", target, n, from)
+	if got, from, ok := testutil.Receive(t, talks.udp.(*net.UDPConn), 100*time.Millisecond); ok {
+		t.Errorf("%s: the socket has received %d bytes of %v", target, len(got), from)
 	}
 	if came := s.segments(s.server) - segments; came > 0 {
 		t.Errorf("%s: %d segments of %d packets came to the stack", target, came, len(frames))
@@ -164,7 +165,7 @@ func (s *scene) forged(t *testing.T, target string, r *rand.Rand, flood int) {
 	t.Logf("%s: %d exchanges beside the flood", target, exchanges)
 }
 
-// segments is how many segments of TCP have come to the stack of a host.
+// segments returns the number of TCP segments that a host's stack has received.
 func (s *scene) segments(h *lab.Host) (n uint64) {
 	s.Helper()
 	err := h.Do(func() error {

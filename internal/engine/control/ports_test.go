@@ -1,9 +1,7 @@
 package control_test
 
 import (
-	"errors"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,15 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bridged is a host with a socket for each port that frames are sent to, and a second device, behind whose other end bridged frames come out.
+// bridged is a host with a socket for each port to which the test sends frames. Frames that are bridged leave at the other end of its second device.
 type bridged struct {
 	*host
-	here  map[int]net.PacketConn
-	there int          // a packet socket at the other end
-	came  map[int]bool // the ports of frames that came out there
+	here  map[int]*net.UDPConn
+	there int          // a packet socket at the other end of the second device
+	came  map[int]bool // the ports of frames that arrived at that end
 }
 
-// Ports of frames. Rules that need no conntrack drop the first, such as need it the second, and nothing the third.
+// Destination ports of frames. Rules without conntrack drop frames to the first port. Rules with conntrack drop frames to the second port. No rule
+// drops frames to the third port.
 const (
 	plainPort, statePort, freePort = 1000, 1001, 1003
 	bridgePolicy                   = `
@@ -37,7 +36,7 @@ rules:
 	stateRule = "  - {name: state, proto: udp, port: 1001, state: [new, established], then: drop}\n"
 )
 
-// Ethernet addresses: of the host, by all its devices, and of one behind it.
+// The Ethernet address of all devices of the host, and that of a host behind it.
 const hostMAC, behindMAC = "02:00:00:00:00:02", "02:00:00:00:00:03"
 
 func newBridged(t *testing.T) *bridged {
@@ -46,7 +45,7 @@ func newBridged(t *testing.T) *bridged {
 	if h == nil {
 		return nil
 	}
-	b := &bridged{host: h, here: map[int]net.PacketConn{}, came: map[int]bool{}}
+	b := &bridged{host: h, here: map[int]*net.UDPConn{}, came: map[int]bool{}}
 	testutil.Veth(t, "pt0", "pt1")
 	h.ip("link set fw0 address "+hostMAC, "link add br0 address "+hostMAC+" type bridge", "link set br0 up", "link set pt0 master br0")
 	for _, port := range []int{plainPort, statePort, freePort} {
@@ -72,7 +71,7 @@ func newBridged(t *testing.T) *bridged {
 	return b
 }
 
-// join has fw0 become a port of the bridge, which gets its address, or leave it.
+// join makes fw0 a port of the bridge, which takes over the address of fw0. If in is false, it undoes this.
 func (b *bridged) join(in bool) {
 	b.Helper()
 	b.ip("addr flush dev fw0", "addr flush dev br0")
@@ -83,8 +82,8 @@ func (b *bridged) join(in bool) {
 	b.ip("link set fw0 nomaster", "addr add 192.0.2.1/24 dev fw0")
 }
 
-// passes sends a frame to each port from outside, to the Ethernet address of the host or of one behind it, and returns the ports at which it
-// comes out. The one that nothing drops comes last and has to come.
+// passes sends a frame to each port from outside, to the Ethernet address of the host or of a host behind it. It returns the ports whose frames
+// arrive. The last frame is the one that no rule drops. It must arrive.
 func (b *bridged) passes(to, address string) (ports []int) {
 	b.Helper()
 	ethernet, err := net.ParseMAC(to)
@@ -123,22 +122,15 @@ func (b *bridged) passes(to, address string) (ports []int) {
 	return slices.DeleteFunc(all, func(port int) bool { return port != freePort && !comes(port) })
 }
 
-// comesHere takes what has come to a socket of the host.
+// comesHere reads from a socket of the host, and reports whether a packet has arrived.
 func (b *bridged) comesHere(port int) (came bool) {
-	b.here[port].SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-	for {
-		_, _, err := b.here[port].ReadFrom(make([]byte, 2048))
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return came
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
+	for wait := 20 * time.Millisecond; testutil.Arrives(b, b.here[port], wait); wait = 0 {
 		came = true
 	}
+	return came
 }
 
-// comesBehind takes what has come out behind the host.
+// comesBehind reports whether a frame to a port has arrived behind the host.
 func (b *bridged) comesBehind(port int) bool {
 	frame := make([]byte, 2048)
 	for {
@@ -154,9 +146,9 @@ func (b *bridged) comesBehind(port int) bool {
 	}
 }
 
-// TestBridgePort has the device of a policy become a port of a bridge. XDP and the ingress hook go on to filter what it receives, for the host
-// and for others on the bridge. Rules at raw and filter do not, and then apply, status, repair and the daemon say which, until
-// the device is no port any more, or the bridge is named in its place.
+// TestBridgePort makes the device of a policy a port of a bridge. XDP and the ingress hook must still filter the device's packets, for the host and
+// for other hosts on the bridge. Rules at raw and filter then do not filter them. So apply, status, repair and the daemon must name these rules,
+// until the device is no longer a port or the policy names the bridge instead.
 func TestBridgePort(t *testing.T) {
 	b := newBridged(t)
 	if b == nil {
@@ -166,7 +158,7 @@ func TestBridgePort(t *testing.T) {
 	for _, c := range []struct {
 		target plan.Target
 		rules  string
-		passes []int // of a port of the bridge
+		passes []int // ports to which frames get through while the device is a port of the bridge
 		says   string
 	}{
 		{plan.TargetXDP, bridgePolicy, []int{statePort, freePort}, ""},
@@ -234,7 +226,7 @@ func TestBridgePort(t *testing.T) {
 		if got := b.passes(hostMAC, "192.0.2.1"); !slices.Equal(got, filtered) {
 			t.Errorf("%s, the bridge in its place: %v pass, not %v", c.target, got, filtered)
 		}
-		if c.target != plan.TargetXDP { // the kernel attaches no program below a device that has one
+		if c.target != plan.TargetXDP { // the kernel attaches no XDP program to a port of a bridge that has one
 			says("apply to both", apply("fw0", "br0"), false)
 			state("the bridge and its port", false)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestProtectionNotes has apply say what a host does to the protection that a policy asks for.
+// TestProtectionNotes checks the notes of apply on host settings that affect the protection of a service.
 func TestProtectionNotes(t *testing.T) {
 	inRouter(t, func(s *site, _ *lab.Host) {
 		apply := func(target plan.Target, service string, dry bool) (text string) {
@@ -61,7 +61,7 @@ func TestProtectionNotes(t *testing.T) {
 			says("a published port", notes(plan.TargetXDP, service), "DNAT", true)
 		}
 		s.onRouter(func() error {
-			detach, err := testutil.AttachForeign("client")
+			detach, err := testutil.Occupy("client")
 			t.Cleanup(func() { detach() })
 			return err
 		})
@@ -71,7 +71,7 @@ func TestProtectionNotes(t *testing.T) {
 	})
 }
 
-// ruleset has nft of the router make rules.
+// ruleset runs nft commands on the router.
 func (s *site) ruleset(commands string) {
 	s.Helper()
 	s.onRouter(func() error { return exec.Command("nft", commands).Run() })

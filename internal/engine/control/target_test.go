@@ -19,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// hide makes programs unusable until the function it returns is called.
+// hide makes programs unusable until show is called.
 func (h *host) hide(tools ...string) (show func()) {
 	h.Helper()
 	var hidden []string
@@ -45,7 +45,7 @@ func (h *host) hide(tools ...string) (show func()) {
 	}
 }
 
-// wantTarget applies with target auto, and compares what was chosen and, in words, why.
+// wantTarget applies a policy with the target auto. It checks the chosen target and the stated reason.
 func (h *host) wantTarget(policy string, want plan.Target, why string) {
 	h.Helper()
 	applied, err := h.try(policy, control.ApplyOptions{})
@@ -61,11 +61,11 @@ func (h *host) wantTarget(policy string, want plan.Target, why string) {
 	}
 }
 
-// plain are policies that every target can do; the first needs nothing but a default.
+// plain are policies that every target supports. The first consists only of a default.
 var plain = []string{"", "default: drop", "rules: [{name: a, proto: udp, port: 1000, then: drop}]"}
 
-// TestEmptyPolicy applies policies with next to nothing in them, on each target: they run all the same. In the short form each of the
-// others is on one target.
+// TestEmptyPolicy applies nearly empty policies on each target. They must run like other policies. In the short form, each policy but the first runs
+// on one target only.
 func TestEmptyPolicy(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
@@ -93,7 +93,7 @@ func TestEmptyPolicy(t *testing.T) {
 	}
 }
 
-// TestChoice has XDP occupied, then nft missing, then all of netfilter.
+// TestChoice applies a policy with target auto: while other programs occupy XDP and tc, then also without nft, and then without netfilter.
 func TestChoice(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
@@ -108,7 +108,7 @@ func TestChoice(t *testing.T) {
 		t.Errorf("a rule about state is at %s", s.Rules[0].Stage)
 	}
 	e.clear()
-	detach, err := testutil.AttachForeign("fw0")
+	detach, err := testutil.Occupy("fw0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// TestLargeFrames has a device that XDP cannot take in native mode.
+// TestLargeFrames applies a policy to a device on which XDP cannot run in native mode.
 func TestLargeFrames(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
@@ -174,7 +174,7 @@ func TestLargeFrames(t *testing.T) {
 	}
 }
 
-// others are rules of somebody else, of all kinds that Floodwall has.
+// others is a script that creates rules of another program, of all kinds that Floodwall uses.
 const others = `
 nft 'table inet others { counter c { packets 7 bytes 700 }; set s { type ipv4_addr; flags timeout; elements = { 192.0.2.200 timeout 1h }; }; chain in { type filter hook input priority 0; policy accept; ip saddr @s counter drop; }; }'
 nft 'table inet floodwall { chain mine { counter; }; }'
@@ -191,7 +191,7 @@ ipset create floodwalls hash:net
 iptables -I FORWARD -m set --match-set others src -j DROP
 `
 
-// TestOthers applies, blocks, rolls back and unloads beside other people's rules: each byte of them stays.
+// TestOthers applies, blocks, rolls back and unloads while another program has rules. These rules must not change.
 func TestOthers(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
@@ -221,7 +221,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// TestCountersAcross re-applies with each target: rules that stay keep their counts, others begin at zero.
+// TestCountersAcross applies policies again on each target. Rules that stay must keep their counts, and other rules must start at zero.
 func TestCountersAcross(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
@@ -247,7 +247,7 @@ func TestCountersAcross(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.passes(9, 1000)
-		if w.name == "xdp" { // netfilter counts anew
+		if w.name == "xdp" { // netfilter starts at zero
 			e.wantCounts("after a rollback on "+w.name, map[string]uint64{"banned": 0, "old": 7, "old-too": 6})
 		}
 		e.clear()

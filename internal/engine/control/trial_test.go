@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -21,7 +19,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// way is where a policy runs: a target, and whether it needs netfilter beside XDP.
+// way is a place where a policy runs: a target, and whether the policy also has rules in netfilter beside XDP.
 type way struct {
 	name   string
 	target plan.Target
@@ -36,7 +34,7 @@ var (
 	}
 )
 
-// policy drops or rejects UDP to the first port, drops that to the second, and has a dynamic set.
+// policy returns a policy that drops or rejects UDP to the first port, drops UDP to the second port, and has a dynamic set.
 func (w way) policy(name string, port int) string {
 	verdict := "drop"
 	if w.beside {
@@ -52,14 +50,14 @@ rules:
 `, name, port, verdict, name, port+1)
 }
 
-// ends are sockets at the ports that the policies of these tests drop.
+// ends is a host with sockets at the ports that the policies of these tests drop.
 type ends struct {
 	*host
 	sockets map[int]*net.UDPConn
 }
 
-// markerPort is a port that no policy of these tests drops. What sendInOrder has sent before its packet arrives before it, however busy the
-// machine is.
+// markerPort is a port that no policy of these tests drops. sendInOrder sends the packet to this port last. When it has arrived, the earlier packets
+// have also arrived, however busy the machine is.
 const markerPort = 3000
 
 // newEnds listens at ports 1000, 1001, 2000, 2001 and at markerPort. It returns nil outside of the namespaces.
@@ -95,37 +93,17 @@ func (e *ends) passes(host, port int) bool {
 	return e.arrives(port, arriveLate)
 }
 
-// arriveLate is how long after the packet to markerPort one may come that was sent before it.
+// arriveLate is the longest time by which an earlier packet may arrive after the packet to markerPort.
 const arriveLate = 20 * time.Millisecond
 
-// arrived takes a packet that has come to a port, and reports whether there was one. It does not wait.
-func (e *ends) arrived(port int) bool {
-	e.Helper()
-	raw, err := e.sockets[port].SyscallConn()
-	if err == nil {
-		var failed error
-		err = raw.Control(func(fd uintptr) {
-			_, _, failed = unix.Recvfrom(int(fd), make([]byte, 2048), unix.MSG_DONTWAIT)
-		})
-		if err == nil && errors.Is(failed, unix.EAGAIN) {
-			return false
-		}
-		err = errors.Join(err, failed)
-	}
-	if err != nil {
-		e.Fatal(err)
-	}
-	return true
-}
-
-// arrives waits for a packet at a port.
+// arrives waits for a packet at a port, and reports whether one has arrived.
 func (e *ends) arrives(port int, wait time.Duration) bool {
-	e.sockets[port].SetReadDeadline(time.Now().Add(wait))
-	_, _, err := e.sockets[port].ReadFromUDP(make([]byte, 2048))
-	return err == nil || e.arrived(port) // the time may be over before it has looked at all
+	e.Helper()
+	return testutil.Arrives(e, e.sockets[port], wait)
 }
 
-// decider tells by packets which policy decides: old, new, nothing, or which ports get through.
+// decider sends packets to find out which policy is in force. It returns old, new or nothing. If the result fits none of them, it returns the ports
+// that packets reach.
 func (e *ends) decider() string {
 	e.Helper()
 	ports := []int{1000, 1001, 2000, 2001}
@@ -141,7 +119,7 @@ func (e *ends) decider() string {
 	}
 	time.Sleep(arriveLate)
 	for _, port := range ports {
-		if e.arrived(port) {
+		if e.arrives(port, 0) {
 			through = append(through, fmt.Sprint(port))
 		}
 	}
@@ -164,7 +142,7 @@ func (e *ends) wantDecider(when, want string) {
 	}
 }
 
-// start applies old, if it is one, and then new with a trial. It returns the name of what is to decide after the trial.
+// start applies old, unless from is noWay, and then new on trial. It returns the name of the policy that must be in force after the trial.
 func (e *ends) start(from, to way, trial time.Duration) (before string) {
 	e.Helper()
 	before = "nothing"
@@ -181,7 +159,7 @@ func (e *ends) start(from, to way, trial time.Duration) (before string) {
 	return before
 }
 
-// clear unloads, and looks for what is left.
+// clear unloads the instance, and checks that nothing is left.
 func (e *ends) clear() {
 	e.Helper()
 	if err := e.Unload(context.Background()); err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
@@ -191,7 +169,7 @@ func (e *ends) clear() {
 	e.wantDecider("after unload", "nothing")
 }
 
-// wantNothingLeft looks into all of netfilter, and for pins.
+// wantNothingLeft checks that nothing is left in netfilter, and that there are no pins.
 func (h *host) wantNothingLeft() {
 	h.Helper()
 	if found := testutil.LeftoverPins(); found != nil {
@@ -202,23 +180,23 @@ func (h *host) wantNothingLeft() {
 	}
 }
 
-// ruleset is all that nft, iptables and ipset hold.
+// ruleset returns all that nft, iptables and ipset list.
 func (h *host) ruleset() string {
 	h.Helper()
 	out, err := exec.Command("sh", "-c", "nft -s list ruleset 2>/dev/null; iptables-save; ip6tables-save; ipset list -sorted").CombinedOutput()
 	if err != nil {
 		h.Fatalf("%v: %s", err, out)
 	}
-	// The probe of internal/kernel/netfilter stays when its own removal fails; it has no chain.
+	// If its own removal fails, the probe table of internal/kernel/netfilter stays. It has no chain.
 	return regexp.MustCompile(`(?m)^# .*\n| timeout \d+\b|^table inet floodwall-probe \{\n(\t.*\n)*\}\n`).ReplaceAllString(string(out), "")
 }
 
-// shortPairs are the pairs of ways, by their numbers, that the short form takes: those that differ most. Each way is once the
-// first and once the second of a pair.
+// shortPairs are the pairs of ways, by their numbers, that the short form tests: the pairs that differ most. Each way is first in one pair and second
+// in another.
 var shortPairs = [][2]int{{-1, 1}, {0, 2}, {1, 0}, {2, 3}, {3, 1}}
 
-// forWays runs a test for pairs of ways, from nothing as well: for each of them in the long form. Each pair has ends of its own,
-// and a number.
+// forWays runs a test for pairs of ways, including pairs that start without a policy. In the long form, it tests all pairs. Each pair has its own
+// ends and a number.
 func forWays(t *testing.T, test func(e *ends, number int, from, to way)) {
 	number := 0
 	for i, from := range append([]way{noWay}, ways...) {
@@ -235,7 +213,7 @@ func forWays(t *testing.T, test func(e *ends, number int, from, to way)) {
 	}
 }
 
-// onEnds runs a test with ends of its own, beside others.
+// onEnds runs a test with its own ends, in parallel with other tests.
 func onEnds(t *testing.T, name string, test func(*ends)) {
 	t.Run(name, func(t *testing.T) {
 		if e := newEnds(t); e != nil {
@@ -244,13 +222,13 @@ func onEnds(t *testing.T, name string, test func(*ends)) {
 	})
 }
 
-// TestTrialExpires does nothing during a trial but to send packets: the kernel returns to the policy before.
+// TestTrialExpires only sends packets during a trial. The kernel must return to the previous policy by itself.
 func TestTrialExpires(t *testing.T) {
 	forWays(t, func(e *ends, _ int, from, to way) {
 		t := e.T
 		before := e.duringTrial(from, to)
 		e.awaitDecider(before)
-		testutil.Eventually(time.Minute, func() bool { // what stands in goes on for a moment
+		testutil.Eventually(time.Minute, func() bool { // the stand-ins stay for a moment
 			s, err := e.Status(t.Context())
 			return err != nil || s.Trial == nil
 		})
@@ -264,7 +242,7 @@ func TestTrialExpires(t *testing.T) {
 		} else if before == "nothing" && !errors.Is(err, datapath.ErrNotLoaded) {
 			t.Errorf("status after a trial with nothing before: %v", err)
 		}
-		if number, err := e.FinishTrial(t.Context()); err != nil || number != 0 { // the confirmation has settled it
+		if number, err := e.FinishTrial(t.Context()); err != nil || number != 0 { // the failed confirmation has already removed the remains
 			t.Errorf("settling again: generation %d, %v", number, err)
 		}
 		e.wantDecider("after settling", before)
@@ -274,8 +252,8 @@ func TestTrialExpires(t *testing.T) {
 	})
 }
 
-// duringTrial applies with a short trial and looks at what decides meanwhile. On a machine that is so slow that the trial may
-// end before it has looked, it tries again with a longer one.
+// duringTrial applies a policy with a short trial, and checks which policy is in force meanwhile. On a slow machine the trial may end before the
+// check. Then duringTrial tries again with a longer trial.
 func (e *ends) duringTrial(from, to way) (before string) {
 	e.Helper()
 	for trial := netfilter.MinTrial; ; trial *= 2 {
@@ -301,7 +279,7 @@ func (e *ends) duringTrial(from, to way) (before string) {
 	}
 }
 
-// TestTrialConfirmed keeps the new policy, and goes back and forth after that.
+// TestTrialConfirmed confirms the new policy, and rolls back and forth after that.
 func TestTrialConfirmed(t *testing.T) {
 	forWays(t, func(e *ends, _ int, from, to way) {
 		t := e.T
@@ -359,8 +337,8 @@ func TestTrialGivenUp(t *testing.T) {
 	})
 }
 
-// TestApplyOverTrial applies a policy while another is on trial: the one from before that returns, and no other, and
-// without a new trial none does.
+// TestApplyOverTrial applies a policy while another one is on trial. If the new policy is also on trial, only the policy from before both trials may
+// return. Otherwise no policy may return.
 func TestApplyOverTrial(t *testing.T) {
 	forWays(t, func(e *ends, i int, from, to way) {
 		t := e.T
@@ -384,7 +362,7 @@ func TestApplyOverTrial(t *testing.T) {
 			e.wantDecider("after the rollback", before)
 			return
 		}
-		if i%4 == 1 { // a sample, since each takes its time
+		if i%4 == 1 { // only for some of the pairs, because it takes time
 			time.Sleep(netfilter.MinTrial + 200*time.Millisecond)
 		}
 		if number, err := e.FinishTrial(t.Context()); number != 0 || err != nil {
@@ -394,14 +372,14 @@ func TestApplyOverTrial(t *testing.T) {
 	})
 }
 
-// TestRollbackPastTrial rolls back, lets a trial expire, and rolls back once more: the policy that the first rollback left
-// is still there to return to, and has not been taken for that of the trial.
+// TestRollbackPastTrial rolls back, lets a trial expire, and rolls back again. The policy that the first rollback replaced must still be available,
+// and must not be confused with the policy of the trial.
 func TestRollbackPastTrial(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
 		return
 	}
-	for _, w := range ways[2:] { // of which generations are records
+	for _, w := range ways[2:] { // the generations of these ways are records
 		e.start(w, w, time.Minute)
 		confirm := func() error { _, err := e.Confirm(t.Context()); return err }
 		back := func() error { _, err := e.Rollback(t.Context()); return err }
