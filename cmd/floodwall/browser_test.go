@@ -17,17 +17,17 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// browser is a Chromium with one page, driven by its DevTools.
+// browser is a Chromium with one page, controlled through the DevTools protocol.
 type browser struct {
 	*testing.T
 	ctx context.Context
 
 	mu       sync.Mutex
-	requests []string // addresses that it asked, in order
-	messages []string // of the console and of scripts
+	requests []string // requested addresses, in order
+	messages []string // messages of the console and of scripts
 }
 
-// startBrowser starts Chromium, until the end of the test.
+// startBrowser starts Chromium. The browser ends with the test.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	testutil.RequireTool(t, "chromium")
@@ -66,7 +66,7 @@ func (b *browser) note(to *[]string, text string) {
 	*to = append(*to, text)
 }
 
-// call sends a command to the DevTools of the page.
+// call sends a command to the page through the DevTools protocol, and returns the result.
 func call[P, R any](b *browser, command cdp.Command[P, R], params P) R {
 	b.Helper()
 	result, err := chromedp.Call(b.ctx, command, params)
@@ -76,14 +76,14 @@ func call[P, R any](b *browser, command cdp.Command[P, R], params P) R {
 	return result
 }
 
-// asked are the addresses that the browser has asked.
+// asked returns the addresses of all requests that the browser sent.
 func (b *browser) asked() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.requests[:len(b.requests):len(b.requests)]
 }
 
-// clean fails the test when something went wrong in the page, or when it asked another place than one host.
+// clean fails the test when an error occurred in the page, or when the page sent a request to another host.
 func (b *browser) clean(host string) {
 	b.Helper()
 	b.mu.Lock()
@@ -98,7 +98,7 @@ func (b *browser) clean(host string) {
 	}
 }
 
-// act has the browser do something.
+// act runs an action in the browser.
 func act[R any](b *browser, action chromedp.Action[R]) R {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
@@ -110,35 +110,50 @@ func act[R any](b *browser, action chromedp.Action[R]) R {
 	return result
 }
 
-// value is that of an expression of JavaScript in the page.
+// value returns the value of a JavaScript expression in the page.
 func value[R any](b *browser, expression string) R {
 	b.Helper()
 	return act(b, chromedp.Evaluate[R](expression))
 }
 
-// text is the text of the element with an id.
+// text returns the text of the element with the given id.
 func (b *browser) text(id string) string {
 	b.Helper()
 	return value[string](b, "document.getElementById('"+id+"').innerText")
 }
 
-// shows waits until the element with an id has a text.
+// shows waits until the element with the given id contains a text.
 func (b *browser) shows(id, want string) {
 	b.Helper()
 	b.until(fmt.Sprintf("#%s shows %q", id, want), func() bool { return strings.Contains(b.text(id), want) })
 }
 
-// until waits until something is so.
+// until waits until a condition holds.
 func (b *browser) until(what string, is func() bool) {
 	b.Helper()
-	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(50 * time.Millisecond) {
+	b.untilNone(what, func() string {
+		if is() {
+			return ""
+		}
+		return "it does not hold"
+	})
+}
+
+// untilNone waits until wrong returns "", which means that nothing contradicts a condition. On failure, the error contains the last result of wrong.
+func (b *browser) untilNone(what string, wrong func() string) {
+	b.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		found := wrong()
+		if found == "" {
+			return
+		}
 		if time.Now().After(end) {
-			b.Fatalf("waiting until %s; the page:\n%s", what, value[string](b, "document.body.innerText"))
+			b.Fatalf("waiting until %s: %s; the page:\n%s", what, found, value[string](b, "document.body.innerText"))
 		}
 	}
 }
 
-// size gives the page a size in CSS pixels, and a scheme of colours.
+// size sets the size of the page in CSS pixels, and its colour scheme.
 func (b *browser) size(width, height int64, scheme string) {
 	b.Helper()
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
@@ -147,7 +162,7 @@ func (b *browser) size(width, height int64, scheme string) {
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
-// rows are the cells of the table with an id, by the first of each row and by the head of the column.
+// rows returns the cells of the table with the given id. The keys are the first cell of the row and the head of the column.
 func (b *browser) rows(id string) map[string]map[string]string {
 	b.Helper()
 	table := value[[][]string](b, fmt.Sprintf("[...document.getElementById('%s').rows].map(r => [...r.cells].map(c => c.textContent))", id))

@@ -18,19 +18,19 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// hostile is text that would run a script if it were taken as HTML. Names of rules and sets cannot have such characters; the name of a
+// hostile is text that would run a script if a browser interpreted it as HTML. Names of rules and sets cannot contain such characters. The name of a
 // policy and the reason of a ban can.
 const hostile = "<img src=x onerror=window.hit=1>"
 
-// pageAddress is where the policy of TestPage has the daemon listen.
+// pageAddress is the API's address in the policy of TestPage.
 const pageAddress = "127.0.0.1:9810"
 
-// TestPage opens the live page in Chromium, beside a real daemon and real packets.
+// TestPage opens the live page in Chromium, with a real daemon and real packets.
 func TestPage(t *testing.T) {
 	if !inside(t) {
 		return
 	}
-	sh(t, "ip link set fw0 address 02:00:00:00:00:02") // to which testutil.Send sends
+	sh(t, "ip link set fw0 address 02:00:00:00:00:02") // the destination address of testutil.Send
 	file := filepath.Join(t.TempDir(), hostile+".yaml")
 	writeFile(t, file, monitored)
 	mustFloodwall(t, "apply", file, "--confirm", "120s")
@@ -51,13 +51,14 @@ func TestPage(t *testing.T) {
 	b.pageKeyboard()
 	b.pageAccessible()
 	b.pageClock()
+	b.pageWithoutRules()
 	b.pageHidden()
-	b.clean(pageAddress) // what follows cannot be without errors in the console
+	b.clean(pageAddress) // the following steps cause errors in the console
 	b.pageRefusesHTML()
 	b.pageWithoutDaemon(h)
 }
 
-// past are the steps of /v1/series.
+// past returns the steps of /v1/series.
 func (h *apiHost) past() (p api.Past) {
 	h.Helper()
 	if err := json.Unmarshal([]byte(h.must(200, readSocket, "/v1/series").body), &p); err != nil {
@@ -66,8 +67,8 @@ func (h *apiHost) past() (p api.Past) {
 	return p
 }
 
-// pageFigures sends packets. The page, /v1/status and the sum of /v1/series count them all, and the page shows the rate of a step of
-// the series, written as `floodwall top` writes it.
+// pageFigures sends packets. The page, /v1/status and the sum of /v1/series must count all of them. The page must show the rate of a step of the
+// series, in the format of `floodwall top`.
 func (b *browser) pageFigures(h *apiHost) {
 	b.Helper()
 	const sent = 4321
@@ -119,7 +120,7 @@ func (b *browser) pageFigures(h *apiHost) {
 	}
 }
 
-// pageHostile bans with a hostile reason. It and the name of the policy are on the page as text.
+// pageHostile bans an address with the hostile text as reason. The page must show the reason and the name of the policy as plain text.
 func (b *browser) pageHostile(h *apiHost) {
 	b.Helper()
 	h.change(200, "/v1/block", map[string]any{"prefixes": []string{"198.51.100.77"}, "why": hostile})
@@ -144,7 +145,7 @@ func (b *browser) pageHostile(h *apiHost) {
 	}
 }
 
-// pageRefusesHTML has a script write text as HTML, as a defect of the page would. The Content-Security-Policy forbids it.
+// pageRefusesHTML runs a script that inserts text as HTML, as a defect of the page might do. The Content-Security-Policy must prevent this.
 func (b *browser) pageRefusesHTML() {
 	b.Helper()
 	if said := value[string](b, "try { document.body.insertAdjacentHTML('beforeend', '<b>x</b>'); 'done' } catch (e) { e.name }"); said != "TypeError" {
@@ -152,12 +153,12 @@ func (b *browser) pageRefusesHTML() {
 	}
 }
 
-// talking is an answer of /v1/top with a usual address and a long one.
+// talking is an answer of /v1/top with an address of usual length and a long address.
 const talking = `{seconds: 2, samples: {one_in: 10, packets: 394, verdicts: true, fields: {}, sources:
 	['198.51.100.222/32', '2001:db8:1111:2222:3333:4444:5555:6666/128'].map(key => ({key, packets: 2546, share: 0.793, dropped: 1, error: 9}))}}`
 
-// pageSizes shows the page on a phone and a desktop, in both schemes of colours. Nothing is wider than the screen, no table than what it
-// is in, and the colours follow the system, or what was chosen.
+// pageSizes shows the page on a phone and a desktop, in both colour schemes. Nothing may be wider than the screen, and no table wider than its
+// container. The colours must follow the setting of the system, unless the user chooses a scheme.
 func (b *browser) pageSizes() {
 	b.Helper()
 	light := func() bool {
@@ -171,12 +172,15 @@ func (b *browser) pageSizes() {
 		if light() != (s.scheme == "light") {
 			b.Errorf("%v: light is %v", s, light())
 		}
-		b.until(fmt.Sprintf("%v: nothing is wider than the screen", s), func() bool { // the chart follows later
+		b.untilNone(fmt.Sprintf("%v: nothing is wider than the screen", s), func() string { // the chart follows later
 			value[bool](b, "(import('/page/sections.js').then(s => s.talkers("+talking+", 'sources')), true)")
-			return value[int](b, `[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, .skip, .hidden') &&
-				e.getBoundingClientRect().right > document.documentElement.clientWidth + 0.5).length +
-				document.documentElement.scrollWidth - document.documentElement.clientWidth +
-				[...document.querySelectorAll('.card > table')].filter(e => e.getBoundingClientRect().right > e.parentElement.getBoundingClientRect().right - 8).length`) == 0
+			return value[string](b, `(() => {
+				const right = e => e.getBoundingClientRect().right, screen = document.documentElement
+				const wide = [...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, .skip, .hidden') && right(e) > screen.clientWidth + 0.5)
+				if (screen.scrollWidth > screen.clientWidth) wide.push(screen)
+				wide.push(...[...document.querySelectorAll('.card > table')].filter(e => right(e) > right(e.parentElement) - 8))
+				return wide.map(e => e.outerHTML.slice(0, 80)).join(', ')
+			})()`)
 		})
 	}
 	value[bool](b, "(() => { const t = document.getElementById('theme'); t.value = 'dark'; return t.dispatchEvent(new Event('change')) })()")
@@ -186,7 +190,7 @@ func (b *browser) pageSizes() {
 	value[bool](b, "(() => { const t = document.getElementById('theme'); t.value = ''; return t.dispatchEvent(new Event('change')) })()")
 }
 
-// pageKeyboard goes through the page by the tabulator key, and stops and starts it by the space bar.
+// pageKeyboard moves through the page with the tab key. It stops and restarts the page with the space bar.
 func (b *browser) pageKeyboard() {
 	b.Helper()
 	value[bool](b, "(document.activeElement.blur(), scrollTo(0, 0), true)")
@@ -213,7 +217,7 @@ func (b *browser) pageKeyboard() {
 	b.asks("after the pause")
 }
 
-// quiet fails the test when the page asks for anything in a time in which it usually does twice.
+// quiet waits for a time in which the page usually sends two requests. It fails the test if the page sends one.
 func (b *browser) quiet(when string) {
 	b.Helper()
 	before := len(b.asked())
@@ -223,14 +227,14 @@ func (b *browser) quiet(when string) {
 	}
 }
 
-// asks waits until the page asks for something.
+// asks waits until the page sends another request.
 func (b *browser) asks(when string) {
 	b.Helper()
 	before := len(b.asked())
 	b.until(when+" the page asks", func() bool { return len(b.asked()) > before })
 }
 
-// pageAccessible asks Chromium what a screen reader is told.
+// pageAccessible checks the page's accessibility tree in Chromium, which screen readers use.
 func (b *browser) pageAccessible() {
 	b.Helper()
 	value[bool](b, "document.getElementById('chart-details').open = true")
@@ -256,24 +260,52 @@ func (b *browser) pageAccessible() {
 	value[bool](b, "document.getElementById('chart-details').open = false")
 }
 
-// pageClock sets the clock of the daemon's host back by two hours, as the page sees it. The chart goes on at the new time.
-func (b *browser) pageClock() {
+// withSeries opens the table of the chart, and changes what the page gets of /v1/series, while during is called. change is a statement of JavaScript
+// that changes the object body of the answer.
+func (b *browser) withSeries(change string, during func()) {
 	b.Helper()
 	value[bool](b, `(window.before = fetch, window.fetch = async (path, options) => {
 		if (!String(path).startsWith('v1/series')) return before(path, options);
-		const answer = await before('v1/series', options);
-		const body = await answer.json();
-		for (const s of body.steps) s.time = new Date(Date.parse(s.time) - 7200000).toISOString();
+		const body = await (await before('v1/series', options)).json();
+		`+change+`;
 		return new Response(JSON.stringify(body));
 	}, document.getElementById('chart-details').open = true)`)
-	b.until("the newest row of the chart is of two hours ago", func() bool {
-		return value[bool](b, `(newest => [0, 1, 2].some(n => newest === new Intl.DateTimeFormat('en-GB', {timeStyle: 'medium'}).format(
-			new Date(30000 * (Math.floor((Date.now() - 7200000) / 30000) - n)))))(document.querySelector('#chart-table tbody tr').firstChild.innerText.slice(-8))`)
-	})
+	during()
 	value[bool](b, "(window.fetch = before, document.getElementById('chart-details').open = false, true)")
 }
 
-// pageHidden hides the page, as another tab would: it asks for nothing more, and goes on when it is shown again.
+// pageClock simulates for the page that the clock of the daemon's host is set back by two hours. The chart must continue at the new time.
+func (b *browser) pageClock() {
+	b.Helper()
+	b.withSeries("for (const s of body.steps) s.time = new Date(Date.parse(s.time) - 7200000).toISOString()", func() {
+		b.until("the newest row of the chart is of two hours ago", func() bool {
+			return value[bool](b, `(newest => [0, 1, 2].some(n => newest === new Intl.DateTimeFormat('en-GB', {timeStyle: 'medium'}).format(
+				new Date(30000 * (Math.floor((Date.now() - 7200000) / 30000) - n)))))(document.querySelector('#chart-table tbody tr').firstChild.innerText.slice(-8))`)
+		})
+	})
+}
+
+// pageWithoutRules gives the page steps in which no rule has decided about a packet. One step is missing. In the view by rule, the chart must have no
+// line and its table no row. In the view by verdict, they must have both.
+func (b *browser) pageWithoutRules() {
+	b.Helper()
+	b.withSeries(`const none = { packets: 0, bytes: 0 };
+		body.steps = [5, 4, 1, 0].map((ago) => ({ time: new Date(Date.now() - 1000 * ago).toISOString(), seconds: 1, passed: none, dropped: none, reasons: [] }))`, func() {
+		for _, view := range []struct {
+			by    string
+			lines int
+		}{{"rule", 0}, {"verdict", 2}} { // the last one is the view of a new page
+			value[bool](b, `(by => (by.value = '`+view.by+`', by.dispatchEvent(new Event('change')), true))(document.getElementById('chart-by'))`)
+			b.until("the chart of idle rules is drawn by "+view.by, func() bool {
+				return value[int](b, "document.getElementById('legend').children.length") == view.lines &&
+					value[bool](b, "document.querySelectorAll('#chart-table tbody tr').length > 0") == (view.lines > 0)
+			})
+		}
+	})
+}
+
+// pageHidden hides the page, as if the user opened another tab. The page must send no requests while it is hidden, and continue when it is shown
+// again.
 func (b *browser) pageHidden() {
 	b.Helper()
 	hide := func(is bool) {
@@ -285,7 +317,7 @@ func (b *browser) pageHidden() {
 	b.asks("when it is shown again")
 }
 
-// pageWithoutDaemon kills the daemon. The page says since when there is no answer, and goes on with the next daemon.
+// pageWithoutDaemon kills the daemon. The page must show the time since which there is no answer. It must continue with the next daemon.
 func (b *browser) pageWithoutDaemon(h *apiHost) {
 	b.Helper()
 	h.kill()

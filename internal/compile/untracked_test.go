@@ -2,6 +2,7 @@ package compile_test
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -16,8 +17,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// foreign is a table of somebody else, who lets answers in that conntrack knows, and what comes by the policy's device
-// and by loopback.
+// foreign is a table of another program. It passes answers that conntrack knows, and packets from the policy's device and from loopback. It drops all
+// other packets.
 const foreign = `
 table inet other {
 	chain input {
@@ -28,8 +29,8 @@ table inet other {
 }
 `
 
-// TestUntrackedConnections makes connections of all ways by a host with a service that is not tracked, and looks which of
-// them conntrack follows. A host with a connection of its own gets the answers, as conntrack knows both directions.
+// TestUntrackedConnections makes connections on all paths through a host with a service that is exempt from conntrack, and checks which of them
+// conntrack follows. Answers to connections that the host itself opens must arrive, because conntrack knows both directions.
 func TestUntrackedConnections(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, tool := range []string{"nft", "iptables-restore", "ipset"} {
@@ -90,7 +91,7 @@ func newGateway(t *testing.T, l *lab.Lab) *gateway {
 	return g
 }
 
-// link joins another host to the gateway, through which it reaches the prefixes behind.
+// link connects another host to the gateway. The other host gets routes to the prefixes in behind through the gateway.
 func (g *gateway) link(l *lab.Lab, other *lab.Host, device string, addresses [2]string, behind ...string) {
 	g.Helper()
 	dev, end, err := l.Connect(other, g.host, lab.LinkOptions{
@@ -107,7 +108,7 @@ func (g *gateway) link(l *lab.Lab, other *lab.Host, device string, addresses [2]
 	}
 }
 
-// serve closes every connection to a port of a host.
+// serve accepts connections to a port of a host, and closes each at once.
 func (g *gateway) serve(h *lab.Host, at netip.AddrPort) {
 	g.Helper()
 	l, err := h.Listen(at)
@@ -117,7 +118,7 @@ func (g *gateway) serve(h *lab.Host, at netip.AddrPort) {
 	testutil.Serve(g.T, l, func(net.Conn) {})
 }
 
-// load puts what a policy has in netfilter into the gateway, and returns what takes it out again.
+// load loads the netfilter rules of a policy in the gateway. It returns a function that removes them.
 func (g *gateway) load(target plan.Target, policy string) (remove func()) {
 	g.Helper()
 	s := subject.Lower(g.T, policy)
@@ -148,11 +149,10 @@ func (g *gateway) load(target plan.Target, policy string) (remove func()) {
 	}
 }
 
-// connect makes connections, each of which must succeed, and holds how many of them conntrack of the gateway then follows
-// against what it should.
+// connect makes connections, which must all succeed, and checks how many of them the gateway's conntrack follows then.
 func (g *gateway) connect(name string, from *lab.Host, to []string, tracked int) {
 	g.Helper()
-	var ports []uint16 // of the clients: a late packet of an earlier connection may be tracked, too
+	made := map[string]bool{} // both ends of each connection, in either order; conntrack may also follow a late packet of an earlier connection
 	for _, address := range to {
 		ctx, cancel := context.WithTimeout(g.Context(), time.Minute)
 		c, err := from.Dial(ctx, "tcp", netip.MustParseAddrPort(address))
@@ -161,18 +161,24 @@ func (g *gateway) connect(name string, from *lab.Host, to []string, tracked int)
 			g.Errorf("%s: %v", name, err)
 			continue
 		}
-		ports = append(ports, uint16(c.LocalAddr().(*net.TCPAddr).Port))
+		client, server := c.LocalAddr().String(), c.RemoteAddr().String()
+		made[client+" "+server], made[server+" "+client] = true, true
 		readEnd(c)
 	}
+	seen := map[string]bool{} // a listing may contain an entry twice if entries are added and removed at the same time
 	n := g.tracked(func(f *netlink.ConntrackFlow) bool {
-		return slices.Contains(ports, f.Forward.SrcPort) || slices.Contains(ports, f.Forward.DstPort)
+		from, to := net.TCPAddr{IP: f.Forward.SrcIP, Port: int(f.Forward.SrcPort)}, net.TCPAddr{IP: f.Forward.DstIP, Port: int(f.Forward.DstPort)}
+		ends := from.String() + " " + to.String()
+		again := seen[ends]
+		seen[ends] = true
+		return !again && made[ends]
 	})
 	if n != tracked {
-		g.Errorf("%s: %d connections are tracked, want %d", name, n, tracked)
+		g.Errorf("%s: %d connections are tracked, want %d: %v", name, n, tracked, slices.Collect(maps.Keys(seen)))
 	}
 }
 
-// tracked counts connections that conntrack of the gateway follows.
+// tracked counts the connections that the gateway's conntrack follows.
 func (g *gateway) tracked(counts func(*netlink.ConntrackFlow) bool) (n int) {
 	g.Helper()
 	flows, err := g.host.Tracked()

@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/features"
 )
 
-// card is a device that strangers' packets come in by, whose driver has XDP.
+// card returns a network card that change may modify. Its driver supports native XDP, and it receives packets from outside.
 func card(change func(*device)) *device {
 	d := &device{name: "eth0", kind: "device", driver: "mlx5_core", mtu: 1500, facing: true, xdp: xdpBasic | xdpScattered}
 	change(d)
@@ -37,8 +37,10 @@ func TestDevice(t *testing.T) {
 		want   string
 	}{
 		{"native", func(*device) {}, (*device).native, "ok xdp-native:"},
+		{"a veth", func(d *device) { d.kind, d.driver = "veth", "veth" }, (*device).native,
+			"note xdp-native: `--mode tc` costs nothing of it"},
 		{"no XDP", func(d *device) { d.xdp = 0 }, (*device).native,
-			"note xdp-native: a device whose driver has XDP; until then `--mode generic`, or the target nftables"},
+			"note xdp-native: a device whose driver has XDP; until then mode tc, which `--mode auto` chooses"},
 		{"a bridge", func(d *device) { d.xdp, d.kind, d.below = 0, "bridge", []string{"eth1", "eth2"} }, (*device).native,
 			"warning xdp-native: filter on the devices below it: `devices: [eth1, eth2]`"},
 		{"an old kernel", func(d *device) { d.xdpErr = errors.New("no family") }, (*device).native,
@@ -71,7 +73,7 @@ func spread(cpus uint32, steering bool) func(*device) Finding {
 	return func(d *device) Finding { return d.spread(cpus, steering) }
 }
 
-// TestFacing says less of a device that no stranger reaches.
+// TestFacing checks that findings are less severe for a device that receives no packets from outside.
 func TestFacing(t *testing.T) {
 	inner := card(func(d *device) { d.facing = false })
 	for from, to := range map[Severity]Severity{Problem: Note, Warning: Note, Note: OK, OK: OK} {
@@ -141,7 +143,7 @@ func TestStatus(t *testing.T) {
 	same(t, h.judgeStatus(s), "ok floodwall:", repair, "ok floodwall-mode:")
 }
 
-// TestNotWhole has parts of the policy that are gone from netfilter.
+// TestNotWhole tests the findings when parts of the policy are missing in netfilter.
 func TestNotWhole(t *testing.T) {
 	s := &control.Status{Target: "nftables", Policy: "p.yaml", Generation: 2, Open: []string{"netfilter: table inet floodwall2 has gone"},
 		Warnings: []string{"set s is full", control.NobodyBanned + " for rule \"r\""}}
@@ -168,7 +170,7 @@ func TestTrial(t *testing.T) {
 	same(t, []Finding{broken(errors.New("generation 3: no table"), "/d")}, "problem floodwall: floodwall apply policy.yaml")
 }
 
-// TestAnswerRules has policies in whose files rules pass what comes back: beside `replies: drop`, and where nothing else does.
+// TestAnswerRules tests policies with rules that pass replies to the host's own connections. Some policies have `replies: drop`, others do not.
 func TestAnswerRules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	for text, want := range map[string][]string{
@@ -185,13 +187,13 @@ func TestAnswerRules(t *testing.T) {
 	same(t, answerRules(file+".gone"))
 }
 
-// TestUnprotected has policies in whose files UDP services are protected from floods, and not.
+// TestUnprotected tests policies with UDP services, with and without protection from floods.
 func TestUnprotected(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	for services, want := range map[string][]string{
 		"{name: game, port: udp/7000}":                        {"note floodwall-udp: udp: protect"},
 		"{name: web, port: [tcp/443, udp/443]}":               {"note floodwall-udp: udp: {protect: quic}"},
-		"{name: vpn, port: udp/51820}":                        {"note floodwall-udp: udp: protect"}, // nobody listens there, so it may be of AmneziaWG
+		"{name: vpn, port: udp/51820}":                        {"note floodwall-udp: udp: protect"}, // no socket listens there, so the service may be AmneziaWG
 		"{name: bedrock, port: udp/19132}":                    {"note floodwall-udp: udp: {protect: raknet}"},
 		"{name: bedrock, port: udp/19133}":                    {"note floodwall-udp: udp: {protect: raknet}"},
 		"{name: dns, port: udp/53}":                           {"note floodwall-udp: guard: dns"},

@@ -5,12 +5,13 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// LinkOptions describes a link between two hosts. Zero values are good for most: see the fields.
+// LinkOptions describes a link between two hosts. The zero value is suitable for most links.
 type LinkOptions struct {
 	A, B EndOptions
 	MTU  int // of both ends; 0: 1500
@@ -18,43 +19,43 @@ type LinkOptions struct {
 
 // EndOptions describes one end of a link.
 type EndOptions struct {
-	Name  string           // of the device; empty: the name of the host at the other end, cut at 15 bytes
+	Name  string           // of the device; empty: the name of the host at the other end, cut to 15 bytes
 	MAC   net.HardwareAddr // empty: the kernel chooses
 	Addrs []netip.Prefix   // the end's addresses, with the prefixes that are on this link
-	CPU   NAPI             // where what arrives here is processed
+	CPU   NAPI             // the CPU that processes received packets
 
-	// Urgent lets few other processes have the receiving CPU while packets arrive; for measurements.
+	// Urgent keeps most other processes off the receiving CPU while packets arrive; for measurements.
 	Urgent bool
 
-	// First has an urgent end with little traffic go before the others on its CPU. Threads of one priority take turns of
-	// 100 ms (sched(7), SCHED_RR), where interrupts would take 64 packets from each device in turn.
+	// First gives an urgent end with little traffic priority over the others on its CPU. Threads of equal priority take turns of 100 ms (sched(7),
+	// SCHED_RR). Interrupts would take 64 packets from each device in turn.
 	First bool
 
-	// Queue has frames of local senders wait while the other end has no place for them, up to 1,000, as on a network card
-	// (pfifo_fast). A veth has no queue by default, and has them wait since Linux 6.16 only; before, they are lost.
+	// Queue makes up to 1,000 frames of local senders wait while the other end is full, as on a network card (pfifo_fast). A veth has no queue by
+	// default. Since Linux 6.16 it makes frames wait; before, they are lost.
 	Queue bool
 
-	// PartialChecksums leaves the checksums of locally sent packets for a device to complete, which a veth never does:
-	// an XDP program at the other end sees them wrong. The default is to compute them.
+	// PartialChecksums leaves the checksums of locally sent packets for a device to complete. A veth never does that, so an XDP program at the other
+	// end sees wrong ones. By default, checksums are computed.
 	PartialChecksums bool
 
-	// Untuned leaves the device as the kernel makes it: with all of its offloads, and without a NAPI thread, so that the CPU which sends to
-	// it also receives, and CPU and Urgent say nothing. It takes no frames of a Source.
+	// Untuned leaves the device as the kernel makes it: with all of its offloads, and without a NAPI thread. So the sending CPU also receives, and
+	// CPU and Urgent have no effect. Such a device takes no frames of a Source.
 	Untuned bool
 }
 
-// NAPI says on which CPU an end receives.
+// NAPI is the CPU on which an end receives.
 type NAPI int
 
 // AnyCPU leaves the choice of the CPU to the scheduler.
 const AnyCPU NAPI = 0
 
-// OnCPU has the end receive on one CPU, numbered from 0.
+// OnCPU makes the end receive on one CPU, numbered from 0.
 func OnCPU(n int) NAPI { return NAPI(n + 1) }
 
-// Connect joins two hosts by a veth pair with one queue in each direction. Both ends are up, receive through NAPI
-// threads of their own, whether an XDP program is attached or not, unless they are to be untuned, know each other's addresses without ARP or neighbor
-// discovery, and send nothing of their own accord.
+// Connect connects two hosts by a veth pair with one queue in each direction. Both ends are up. They receive through their own NAPI threads, with and
+// without an XDP program, unless they are untuned. They have each other's addresses without ARP or neighbor discovery, and send nothing by
+// themselves.
 func (l *Lab) Connect(a, b *Host, o LinkOptions) (*Device, *Device, error) {
 	left, right, err := l.connect(a, b, o)
 	if err != nil {
@@ -70,9 +71,9 @@ func (l *Lab) connect(a, b *Host, o LinkOptions) (*Device, *Device, error) {
 		return nil, nil, err
 	}
 	l.onClose(left.remove)
-	// Each step needs the one before at both ends. An end takes frames from sources only if the other had GRO on when
-	// it came up (kernel drivers/net/veth.c, veth_set_xdp_features).
-	for _, step := range []func(*Device) error{(*Device).find, tuned((*Device).offload), (*Device).configure, tuned((*Device).startNAPI)} {
+	// Each step needs the previous step at both ends. An end accepts frames from sources only if the other end had GRO on when it came up (kernel
+	// drivers/net/veth.c, veth_set_xdp_features).
+	for _, step := range []func(*Device) error{(*Device).find, tuned((*Device).offload), (*Device).configure, tuned((*Device).startNAPI), (*Device).waitUp} {
 		for _, d := range []*Device{left, right} {
 			if err := step(d); err != nil {
 				return nil, nil, fmt.Errorf("device %s: %w", d.Name, err)
@@ -82,7 +83,7 @@ func (l *Lab) connect(a, b *Host, o LinkOptions) (*Device, *Device, error) {
 	return left, right, nil
 }
 
-// tuned is a step that untuned ends go without.
+// tuned skips a step for untuned ends.
 func tuned(step func(*Device) error) func(*Device) error {
 	return func(d *Device) error {
 		if d.options.Untuned {
@@ -92,7 +93,7 @@ func tuned(step func(*Device) error) func(*Device) error {
 	}
 }
 
-// newEnd returns the device that host will have, before it exists.
+// newEnd returns the future device of a host.
 func newEnd(host, other *Host, o EndOptions) *Device {
 	d := &Device{Host: host, Name: o.Name, Addrs: o.Addrs, options: o}
 	if d.Name == "" {
@@ -114,7 +115,7 @@ func addVeth(left, right *Device, o LinkOptions) error {
 	return nil
 }
 
-// find learns what the kernel chose for the device.
+// find reads the values that the kernel chose for the device.
 func (d *Device) find() error {
 	link, err := d.Host.links.LinkByName(d.Name)
 	if err != nil {
@@ -125,8 +126,8 @@ func (d *Device) find() error {
 	return nil
 }
 
-// configure sets up the device. Without ARP flag and link-local address, neither ARP, neighbor discovery, duplicate
-// address detection nor multicast listener reports are ever sent, so counters count the lab's traffic only.
+// configure sets up the device. The device has no ARP flag and no link-local address. So the kernel never sends ARP, neighbor discovery, duplicate
+// address detection or multicast listener reports, and counters count only the lab's traffic.
 func (d *Device) configure() error {
 	if err := d.Host.Sysctl("ipv6/conf/"+d.Name+"/addr_gen_mode", "1"); err != nil && ipv6Enabled() {
 		return err
@@ -149,7 +150,7 @@ func (d *Device) configure() error {
 	return d.meetNeighbor()
 }
 
-// queue gives the device a queue when its options ask for one.
+// queue gives the device a queue if its options request one.
 func (d *Device) queue() error {
 	if !d.options.Queue {
 		return nil
@@ -158,7 +159,7 @@ func (d *Device) queue() error {
 	return d.Host.links.QdiscAdd(&netlink.GenericQdisc{QdiscAttrs: attrs, QdiscType: "pfifo_fast"})
 }
 
-// meetNeighbor makes the peer's addresses known without asking for them.
+// meetNeighbor adds the peer's addresses as static neighbors.
 func (d *Device) meetNeighbor() error {
 	for _, p := range d.Peer.Addrs {
 		err := d.Host.links.NeighSet(&netlink.Neigh{
@@ -171,11 +172,27 @@ func (d *Device) meetNeighbor() error {
 	return nil
 }
 
+// waitUp waits until the kernel has noticed the carrier. On a busy machine this takes longer (net/core/link_watch.c). Until then a host may have no
+// IPv6 route to the other one.
+func (d *Device) waitUp() error {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		link, err := d.Host.links.LinkByIndex(d.Index)
+		switch {
+		case err != nil:
+			return err
+		case link.Attrs().OperState == netlink.OperUp:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("%v after 10 s, not up", link.Attrs().OperState)
+		}
+	}
+}
+
 // remove deletes the pair. Its NAPI threads are gone when this returns.
 func (d *Device) remove() error {
 	link, err := d.Host.links.LinkByName(d.Name)
 	if err != nil {
-		return nil // already gone, with the other end
+		return nil // already removed with the other end
 	}
 	if err := d.Host.links.LinkDel(link); err != nil {
 		return fmt.Errorf("remove device %s: %w", d.Name, err)
@@ -183,13 +200,12 @@ func (d *Device) remove() error {
 	return nil
 }
 
-// ipNet is p in the older type that netlink takes.
+// ipNet converts p to the older type of netlink.
 func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// ParseAddrs reads addresses with prefix lengths, separated by spaces, for EndOptions. It panics on a mistake: it is
-// for literals.
+// ParseAddrs parses addresses with prefix lengths, separated by spaces, for EndOptions. It is for literals: it panics on a mistake.
 func ParseAddrs(s string) (addrs []netip.Prefix) {
 	for _, f := range strings.Fields(s) {
 		addrs = append(addrs, netip.MustParsePrefix(f))

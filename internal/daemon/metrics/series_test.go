@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 )
 
-// counting is a status with so many rules, which have counted so much. Its names are its own.
+// counting returns a status with this many rules and counts. It allocates the names of the rules anew.
 func counting(rules int, packets uint64) *control.Status {
 	s := &control.Status{Generation: 1, Read: time.Now(), Default: control.RuleStatus{Name: "default", Verdict: "drop", Packets: packets, Bytes: 60 * packets}}
 	for i := range rules {
@@ -22,8 +23,8 @@ func counting(rules int, packets uint64) *control.Status {
 	return s
 }
 
-// TestSteps reads every two seconds, the first time from any time on. Steps have the increase between two readings. There is none beside a reading that failed, and
-// After returns those that the client does not have.
+// TestSteps reads every two seconds, starting at any time. Steps must have the increase between two readings. There must be no step next to a failed
+// reading. After must return the steps that the client does not have yet.
 func TestSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := uint64(0)
@@ -34,7 +35,7 @@ func TestSteps(t *testing.T) {
 			}
 			return counting(1, 10*n), nil
 		})
-		s.asked = time.Now() // somebody looks
+		s.asked = time.Now() // a client sends a request
 		ctx, cancel := context.WithCancel(t.Context())
 		go s.Keep(ctx)
 		time.Sleep(15 * time.Second) // readings 1 to 7, without the fourth
@@ -59,12 +60,16 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// TestQuiet counts readings: one in ten seconds while nobody asks and few packets come, and one in two as soon as somebody does, or many
-// come. Who asks has the last two seconds soon. Steps of more than ten minutes ago are forgotten.
+// TestQuiet counts readings. While no client sends requests and traffic is low, there must be one reading in ten seconds. As soon as a client sends a
+// request or traffic rises, there must be one in two seconds. A client must soon get the last two seconds. Steps older than ten minutes must be
+// removed.
 func TestQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards the following variables
 		begin, rate, readings, packets := time.Now(), 10.0, 0, 0.0
 		s := New(func(context.Context) (*control.Status, error) {
+			mu.Lock()
+			defer mu.Unlock()
 			readings++
 			packets += rate * time.Since(begin).Seconds()
 			begin = time.Now()
@@ -74,19 +79,29 @@ func TestQuiet(t *testing.T) {
 		defer cancel()
 		go s.Keep(ctx)
 		time.Sleep(20 * time.Second)
+		read := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return readings
+		}
+		come := func(r float64) {
+			mu.Lock()
+			defer mu.Unlock()
+			rate = r
+		}
 		during := func(what string, least, most int) {
 			t.Helper()
-			before := readings
+			before := read()
 			time.Sleep(time.Minute)
-			if n := readings - before; n < least || n > most {
+			if n := read() - before; n < least || n > most {
 				t.Errorf("%s: %d readings in a minute, want %d to %d", what, n, least, most)
 			}
 		}
 		during("quiet", 5, 7)
-		rate = 2000
+		come(2000)
 		time.Sleep(12 * time.Second)
 		during("a flood", 29, 31)
-		rate = 10
+		come(10)
 		time.Sleep(4 * time.Second)
 		during("after it", 5, 8)
 		time.Sleep(5 * time.Second)
@@ -113,7 +128,7 @@ func TestQuiet(t *testing.T) {
 	})
 }
 
-// TestLate has readings that are handed out late, as on a busy host. The rates are by when the counters were read.
+// TestLate delays readings, as on a busy host. The rates must be computed from the times at which the counters were read.
 func TestLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, n := time.Now(), 0
@@ -137,7 +152,7 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// TestBeside has counters whose packets other counters count, too. They are listed, and not a part of the sums.
+// TestBeside uses counters whose packets other counters count also. These counters must be listed, but not summed.
 func TestBeside(t *testing.T) {
 	after := counting(1, 10)
 	after.Rules = append(after.Rules, control.RuleStatus{Name: "web:syn-answered", Verdict: "sent", Packets: 7, Beside: true},
@@ -148,7 +163,7 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// TestBounded keeps the steps of a policy with more rules than are listed, and of a clock that is set back. They take less than 2 MB.
+// TestBounded keeps the steps of a policy with more rules than are listed, and of a clock that is set back. They must take less than 2 MB.
 func TestBounded(t *testing.T) {
 	s := New(nil)
 	var before, after runtime.MemStats
@@ -174,8 +189,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestClockIsSet reads while somebody sets the clock by so much: forward, and back. Steps keep their distances to each other up to a step that was
-// before the clock was set, and who asks for those after the last one gets all of them when the clock was set back.
+// TestClockIsSet sets the clock forward and back between readings. Steps must keep their distances, up to a step before the change. A client that
+// requests the steps after its last step must get all steps when the clock was set back.
 func TestClockIsSet(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{-2 * time.Hour, -5 * time.Second, -300 * time.Millisecond, 0, time.Hour} {
@@ -213,7 +228,7 @@ func TestClockIsSet(t *testing.T) {
 		case -2 * time.Hour:
 			want = 10
 		case -5 * time.Second:
-			want = 3 // they end after the last one that is known
+			want = 3 // the new steps end after the last step that the client knows
 		}
 		if n := len(s.After(last)); n != want {
 			t.Errorf("set by %v: %d steps after the last one that is known, want %d", by, n, want)

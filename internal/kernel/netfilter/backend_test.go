@@ -13,8 +13,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// generations is what both targets do; generations are numbers. The odd ones drop port 3 and the even ones port 4; both
-// drop port 1, at different stages, and pass port 2.
+// generations are the operations that both targets support. Each generation has a number. Odd generations drop packets to port 3, and even ones
+// packets to port 4. All generations drop packets to port 1, and pass packets to port 2. Odd and even generations drop packets to port 1 at different
+// stages.
 type generations interface {
 	load(ctx context.Context, n, old int, trial time.Duration) error
 	name(n int) string // "" for 0
@@ -45,7 +46,7 @@ func numberedName(prefix string, n int) string {
 	return fmt.Sprint(prefix, n)
 }
 
-// stages are the rules of generation n, early and late.
+// stages returns the rules of generation n at the early and at the late stage.
 func stages(n int, form string) (early, late string) {
 	both := fmt.Sprintf(form, 1)
 	own := fmt.Sprintf(form, 4-n%2)
@@ -148,10 +149,10 @@ func (g iptablesGenerations) beside(ctx context.Context, n, old int, trial time.
 	return g.Load(ctx, r, g.name(old), trial)
 }
 
-// backends are the targets under test; legacy is iptables over the kernel's own tables.
+// backends are the targets under test. iptables-legacy uses the kernel's own tables.
 var backends = []string{"nft", "iptables-nft", "iptables-legacy"}
 
-// open finds a target's tools; for legacy, the path begins with a directory that has them under the usual names.
+// open opens a target with its tools. For iptables-legacy it adds a directory to the start of the path that has the tools under their usual names.
 func open(t testing.TB, backend string) generations {
 	t.Helper()
 	if backend == "nft" {
@@ -192,13 +193,13 @@ func pathOf(t testing.TB, backend string) string {
 	return dir + ":" + os.Getenv("PATH")
 }
 
-// each runs a test for each target, in a namespace with a cable from fw1 to fw0 and rules of others.
+// each runs a test for each target, in a namespace with a veth pair from fw1 to fw0 and with rules of another program.
 func each(t *testing.T, test func(*testing.T, *bench)) {
 	t.Helper()
 	on(t, backends, test)
 }
 
-// on runs a test for some targets.
+// on runs a test for the given targets.
 func on(t *testing.T, backends []string, test func(*testing.T, *bench)) {
 	t.Helper()
 	for _, tool := range []string{"nft", "iptables", "iptables-legacy-restore", "ipset", "ip"} {
@@ -215,7 +216,7 @@ func on(t *testing.T, backends []string, test func(*testing.T, *bench)) {
 	}
 }
 
-// wire makes the cable, and rules of others, one of which counts what comes in.
+// wire creates the veth pair, and rules of another program. One of these rules counts the packets that enter.
 func wire(t testing.TB) {
 	t.Helper()
 	testutil.Veth(t, "fw0", "fw1", "10.0.0.1/24", "2001:db8::1/64")
@@ -270,10 +271,10 @@ func pipe(t testing.TB, command, input string) string {
 type bench struct {
 	testing.TB
 	generations
-	busy bool // packets to ports 1 and 2 come in all the time
+	busy bool // traffic to ports 1 and 2 is running
 }
 
-// ruleset is all that the kernel has of any table, without counters.
+// ruleset returns the kernel's content of all tables, without counters.
 func (b *bench) ruleset() []string {
 	b.Helper()
 	var all []string
@@ -293,7 +294,7 @@ func (b *bench) ruleset() []string {
 	return all
 }
 
-// passed is how many packets have come through, by port; 0 are those of sent.
+// passed returns the number of packets that have passed, by port. Index 0 counts the marker packets of sent.
 func (b *bench) passed() (ports [5]uint64) {
 	b.Helper()
 	counts, err := (&Nft{tool: tool{name: "nft", path: "/usr/sbin/nft"}}).Counters(context.Background(), "watch")
@@ -306,7 +307,7 @@ func (b *bench) passed() (ports [5]uint64) {
 	return ports
 }
 
-// forms are packets to a port, one of each family.
+// forms are formats for packets to a port, one for each family.
 var forms = []string{"udp 10.0.0.2:5 > 10.0.0.1:%d", "udp [2001:db8::2]:5 > [2001:db8::1]:%d"}
 
 func (b *bench) send(port, n int) {
@@ -318,8 +319,8 @@ func (b *bench) send(port, n int) {
 	}
 }
 
-// sent has packets be sent, waits until the kernel has done with them, and returns how many have come through meanwhile, by port. Behind
-// them it sends, on the same CPU, whose queue is one, a packet that passes whoever decides; no test bans addresses of IPv6.
+// sent calls send, waits until the kernel has processed the packets, and returns the number of packets that have passed meanwhile, by port. It sends
+// a marker packet last, on the same CPU and so in the same queue. Every generation passes the marker, because no test bans IPv6 addresses.
 func (b *bench) sent(send func()) (passed [5]uint64) {
 	b.Helper()
 	before := b.passed()
@@ -336,8 +337,8 @@ func (b *bench) sent(send func()) (passed [5]uint64) {
 	return passed
 }
 
-// decides tells by packets which generations decide: odd, even, both or none. While traffic is on it may also be
-// changing, from one to the next.
+// decides sends packets to find out which generations decide. It returns odd, even, both or none. While traffic runs, it may also return changing
+// during a change.
 func (b *bench) decides() string {
 	b.Helper()
 	const n = 20
@@ -358,7 +359,7 @@ func (b *bench) decides() string {
 	if who == "none" {
 		one = n
 	}
-	if !ok && b.busy {
+	if b.busy && (!ok || who == "none") { // one port was tested before the change, the other after it; traffic detects whether no generation decides
 		return "changing"
 	}
 	if !ok || !b.busy && (passed[1] != one || passed[2] != n) {
@@ -367,12 +368,12 @@ func (b *bench) decides() string {
 	return who
 }
 
-// arrival is how long a packet may wait in the queue of its receiver while the machine is busy.
+// arrival is the longest time that a packet may wait in its receiver's queue on a busy machine.
 const arrival = time.Minute
 
-// traffic sends packets that both generations drop, and that both pass, until stop is called, which checks that none of
-// the former passed and none of the latter was lost. In the short form the sender rests for a millisecond now and then: it would
-// take a whole CPU.
+// traffic sends packets until stop is called: packets that both generations drop, and packets that both pass. stop checks that no packet of the first
+// kind has passed, and that no packet of the second kind was lost. In the short form the sender sometimes sleeps for a millisecond, because it would
+// otherwise use a whole CPU.
 func (b *bench) traffic() (stop func()) {
 	const burst, enough = 8, 2000
 	var descriptions []string
@@ -431,7 +432,7 @@ func (b *bench) must(err error) {
 	}
 }
 
-// states checks what generations do: `1 settled, 2 absent`.
+// states checks the states of generations: `1 settled, 2 absent`.
 func (b *bench) states(when, want string) {
 	b.Helper()
 	var got []string
