@@ -4,14 +4,16 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // thenWords are the values of then.
-var thenWords = map[string]Verdict{"pass": Pass, "drop": Drop, "reject": Reject, "truncate": Truncate}
+var thenWords = words[Verdict]{{"pass", Pass}, {"drop", Drop}, {"reject", Reject}, {"truncate", Truncate}}
 
-// then reads the verdict of a rule.
+// then parses the verdict of a rule: the value of the key then.
 func then(text string) (Verdict, *flaw) {
-	verdict, f := choice(thenWords)(text)
+	verdict, f := thenWords.parse(text)
 	switch text {
 	case "observe", "count", "log":
 		f.hintf("write observe: true beside the verdict that it would be")
@@ -25,7 +27,7 @@ func then(text string) (Verdict, *flaw) {
 	return verdict, f
 }
 
-// slip reads of how many queries one is answered.
+// slip parses the key slip, a number n: one query in n is answered.
 func slip(text string) (uint32, *flaw) {
 	n, f := number(text, math.MaxUint32)
 	if f == nil && n > 0 {
@@ -38,7 +40,7 @@ func slip(text string) (uint32, *flaw) {
 	return 0, f.hintf("2 answers one query in two; to answer none write then: drop")
 }
 
-// sample reads of how many packets one is handed to user space.
+// sample parses the key sample, 1/n: one packet in n is delivered to user space. It returns n.
 func sample(text string) (uint32, *flaw) {
 	if of, ok := oneIn(text); ok && strings.HasPrefix(text, "1/") {
 		return of, nil
@@ -56,7 +58,8 @@ func sample(text string) (uint32, *flaw) {
 	return 0, f
 }
 
-// samples reports a rule that would take samples of what it decides, and decides nothing.
+// samples reports a rule with sample and with observe: true. A rule takes samples of the packets that it decides, and a rule that only observes
+// decides none.
 func (p place) samples(r *Rule, n *node) {
 	if r.Observe && r.Sample != 0 {
 		p.errorf(n.Get("sample").Pos, "sample is of what a rule decides, and with observe: true it decides nothing").Hint =
@@ -64,7 +67,7 @@ func (p place) samples(r *Rule, n *node) {
 	}
 }
 
-// oneIn reads the ways to say one in so many: 1/100, 1% and 0.01.
+// oneIn parses the notations of one in n: 1/100, 1% and 0.01. It returns n.
 func oneIn(text string) (uint32, bool) {
 	if of, ok := strings.CutPrefix(text, "1/"); ok {
 		n, f := number(of, math.MaxUint32)
@@ -81,11 +84,15 @@ func oneIn(text string) (uint32, bool) {
 	return uint32(math.Round(1 / part)), true
 }
 
-// yesNo reads true or false.
+// yesNo parses true or false.
 func yesNo(text string) (bool, *flaw) {
 	on, ok := switches[text]
 	if !ok {
-		return false, want("true or false", text)
+		f := want("true or false", text)
+		if near := wording.Nearest(text, sorted(switches)); near != "" {
+			f.hintf("did you mean %q?", near)
+		}
+		return false, f
 	}
 	return on, nil
 }

@@ -13,7 +13,19 @@ import (
 
 const addrForm = "an address, a prefix or a range"
 
-// addrRange reads an address, a prefix without host bits, or a range first-last.
+var (
+	addressSchema = define("addresses", text(`^[0-9A-Fa-f:.]+(/[0-9]+|\s*-\s*[0-9A-Fa-f:.]+)?$`).
+			titled("address, prefix or range").described("An address, a prefix without host bits, or a range.").
+			withExamples(`"192.0.2.1", "2001:db8::/32", "198.51.100.20-198.51.100.29"`))
+
+	endSchema = define("end", anyOf(addressSchema,
+		setReference("A set that is declared under sets."),
+		enum("local").described("The host's own addresses.")).titled("address, prefix, range, `$SET` or `local`"))
+
+	ends = form[[]Addr]{listOf(endSchema), place.addrs}
+)
+
+// addrRange parses an address, a prefix without host bits, or a range first-last.
 func addrRange(text string) (AddrRange, *flaw) {
 	if strings.Contains(text, "/") {
 		return prefix(text)
@@ -25,7 +37,7 @@ func addrRange(text string) (AddrRange, *flaw) {
 	return AddrRange{a, a}, f
 }
 
-// address reads one address; whole is the text that it is part of.
+// address parses one address. whole is the complete text that contains the address, such as a range. Messages quote whole.
 func address(text, whole string) (netip.Addr, *flaw) {
 	a, err := netip.ParseAddr(text)
 	switch {
@@ -55,10 +67,10 @@ func prefix(text string) (AddrRange, *flaw) {
 		f := &flaw{msg: fmt.Sprintf("has a prefix with host bits set, %s", wording.Quote(text))}
 		return AddrRange{}, f.hintf("%s, or %s for the one address", p.Masked(), p.Addr())
 	}
-	return AddrRange{p.Addr(), netipx.PrefixLastIP(p)}, nil
+	return AddrOf(p).AddrRange, nil
 }
 
-// prefixHint explains a text with a slash that is no prefix.
+// prefixHint returns a flaw with a hint for a text that contains a slash and is not a valid prefix.
 func prefixHint(text string) *flaw {
 	base, bits, _ := strings.Cut(text, "/")
 	f := want(addrForm, text)
@@ -103,7 +115,7 @@ func endpoints(text, first, last string) (AddrRange, *flaw) {
 	return AddrRange{from, to}, nil
 }
 
-// addrHint explains a text that is no address.
+// addrHint adds a hint to the flaw f of a text that is not a valid address.
 func addrHint(f *flaw, text string) *flaw {
 	if host, err := netip.ParseAddrPort(text); err == nil {
 		return f.hintf("write %s, and the port under port", host.Addr())
@@ -130,7 +142,7 @@ func familyName(a netip.Addr) string {
 	return "IPv6"
 }
 
-// String is the policy's form of r: a prefix where it is one.
+// String returns r in the policy's notation: a prefix if r is equal to one, otherwise first-last.
 func (r AddrRange) String() string {
 	if r.First == r.Last {
 		return r.First.String()
@@ -141,7 +153,12 @@ func (r AddrRange) String() string {
 	return r.First.String() + "-" + r.Last.String()
 }
 
-// String is the policy's form of a.
+// AddrOf returns a prefix as an alternative of from or to.
+func AddrOf(p netip.Prefix) Addr {
+	return Addr{AddrRange: AddrRange{p.Masked().Addr(), netipx.PrefixLastIP(p)}}
+}
+
+// String returns a in the policy's notation.
 func (a Addr) String() string {
 	switch {
 	case a.Local:
@@ -152,7 +169,7 @@ func (a Addr) String() string {
 	return a.AddrRange.String()
 }
 
-// addrs reads the key from or to.
+// addrs parses the key from or to.
 func (p place) addrs(key string, v *node) []Addr {
 	var all []Addr
 	p.each(key, v, func(w *node) {

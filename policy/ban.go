@@ -9,23 +9,38 @@ import (
 )
 
 var banKeys = []key[Ban]{
-	{"for", func(p place, to *Ban, v *node) { to.For = scalarOf(p, "for", v, banTime) }},
-	{"set", func(p place, to *Ban, v *node) { to.Set = scalarOf(p, "set", v, p.r.banSet) }},
-	{"trust", func(p place, to *Ban, v *node) { to.Forgeable = scalarOf(p, "trust", v, readTrust) }},
+	{name: "for", value: into(banDuration, func(to *Ban) *time.Duration { return &to.For }),
+		doc: "How long the ban lasts.", examples: `"10m"`, must: "say how long, as in for: 10m"},
+	{name: "set", value: into(dynamicSetName, func(to *Ban) *string { return &to.Set }),
+		doc: "The dynamic set. When left out: the only one that the policy has.", examples: `"bans"`},
+	{name: "trust", value: into(trustForm, func(to *Ban) *bool { return &to.Forgeable }),
+		doc: "`forgeable` counts every packet, so anybody can have any address banned. When left out: only packets of TCP connections that " +
+			"this host has open count. SYNs do not, so a TCP sender that slows down when its packets are dropped is limited, but seldom " +
+			"banned.", examples: `"forgeable"`},
 }
 
-// trustWords are what is believed of the source of a packet, beside that of a TCP connection: by default nothing.
-var trustWords = map[string]bool{"forgeable": true}
+var (
+	banDuration = word(durationSchema, banTime)
+	trustForm   = word(trustWords.schema(), readTrust)
+	banSchema   = anyOf(durationSchema, object(banKeys)).titled("duration, or `{for, set, trust}`")
+)
+
+// dynamicSetName is the form of the name of a dynamic set.
+var dynamicSetName = form[string]{nameSchema, func(p place, key string, v *node) string { return scalarOf(p, key, v, p.r.banSet) }}
+
+// trustWords are the values of trust. They decide whether packets that belong to no TCP connection cause bans. Such packets can have a forged
+// source, so they cause none by default.
+var trustWords = words[bool]{{"forgeable", true}}
 
 func readTrust(text string) (bool, *flaw) {
-	ok, f := choice(trustWords)(text)
+	ok, f := trustWords.parse(text)
 	if f == nil {
 		return ok, nil
 	}
 	return ok, f.hintf("leave trust out: then only packets of TCP connections count, which prove their source")
 }
 
-// ban reads how long and into which set offenders go.
+// ban parses the key ban: the duration of a ban, and the set to which offenders are added.
 func (p place) ban(v *node) *Ban {
 	var b Ban
 	if v.Kind == yamltree.List {
@@ -36,7 +51,6 @@ func (p place) ban(v *node) *Ban {
 		b.For = scalarOf(p, "ban", v, p.r.shortBan)
 	} else {
 		seen := readKeys(p, "ban", v, banKeys, &b)
-		p.require(v, seen, "for", "say how long, as in for: 10m")
 		if seen == nil || seen["set"] {
 			return &b
 		}
@@ -45,7 +59,7 @@ func (p place) ban(v *node) *Ban {
 	return &b
 }
 
-// shortBan reads the value of ban where it is the time alone.
+// shortBan parses the value of ban if the value is only a duration.
 func (r *reader) shortBan(text string) (time.Duration, *flaw) {
 	d, f := banTime(text)
 	if set := strings.TrimPrefix(text, "$"); f != nil && r.sets[set] != noSet {
@@ -67,7 +81,7 @@ func banTime(text string) (d time.Duration, f *flaw) {
 	return d, f
 }
 
-// banSet reads the name of a dynamic set.
+// banSet parses the name of a dynamic set.
 func (r *reader) banSet(text string) (string, *flaw) {
 	if r.sets[text] == dynamicSet {
 		return text, nil
@@ -90,7 +104,8 @@ func (r *reader) banSet(text string) (string, *flaw) {
 	return "", f
 }
 
-// spared reads who is not to be banned. What a dynamic set holds is not known when that is asked.
+// spared parses the key never: the addresses that are never banned. Dynamic sets are not allowed, because their content is not known when a ban is
+// decided.
 func (p place) spared(to *Policy, v *node) {
 	to.Never = p.addrs("never", v)
 	for _, a := range to.Never {

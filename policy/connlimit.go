@@ -10,10 +10,10 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// MaxConnections is the largest number of connections that a limit counts: the kernel goes through those of a prefix when one begins.
+// MaxConnections is the largest number of connections that a limit counts. When a connection begins, the kernel scans all connections of its prefix.
 const MaxConnections = 65_535
 
-// ruleOver reads what a rule matches beyond: rates, or a number of connections.
+// ruleOver parses the key over of a rule. Its value is either a list of rate limits or a limit of connections.
 func (p place) ruleOver(to *Rule, v *node) {
 	layers := layersOf(v)
 	i := slices.IndexFunc(layers, countsConnections)
@@ -27,7 +27,7 @@ func (p place) ruleOver(to *Rule, v *node) {
 	}
 }
 
-// countsConnections reports whether a limit has the key connections, or one that is likely meant by it.
+// countsConnections reports whether a limit has the key connections, or a likely misspelling of it.
 func countsConnections(n *node) bool {
 	if n.Kind != yamltree.Mapping {
 		return false
@@ -36,18 +36,25 @@ func countsConnections(n *node) bool {
 }
 
 var connLimitKeys = []key[ConnLimit]{
-	{"connections", func(p place, to *ConnLimit, v *node) {
-		to.Most = scalarOf(p, "connections", v, readConnections)
-	}},
-	{"per", place.counted},
-	{"max", func(p place, to *ConnLimit, v *node) { to.Max = scalarOf(p, "max", v, capacity) }},
+	{name: "connections",
+		value: into(word(numeral(1, MaxConnections, "^[1-9][0-9]{0,4}$"), readConnections), func(to *ConnLimit) *uint32 { return &to.Most }),
+		doc:   "How many connections that the rule matches may be open at a time.", examples: `20`, must: "say how many, as in connections: 20"},
+	{name: "per", value: custom(place.counted, listUpTo(2, perSchema)),
+		doc: "Whose connections are counted together: those of each prefix of sources or of destinations, or of each pair of them. Target " +
+			"iptables counts no pairs.", examples: `"from/32/64"`,
+		must: "say whose connections are counted together: per: from for those of an address, per: to for those to one"},
+	{name: "max", value: into(capacity, func(to *ConnLimit) *int { return &to.Max }),
+		doc: "How many prefixes nftables holds at a time. While it holds as many, connections of other prefixes are not limited. iptables " +
+			"holds any number. When left out: 131072.", examples: `100000`},
 }
 
-// counted reads by what connections are counted.
+var connLimitSchema = define("connLimit", object(connLimitKeys).titled("number of connections"))
+
+// counted parses the key per of a limit of connections. The key gives the prefixes for which connections are counted separately.
 func (p place) counted(to *ConnLimit, v *node) {
 	before := len(p.r.errs)
 	p.prefixes(&to.From, &to.To, v)
-	for _, e := range p.r.errs[before:] { // the hints are for rates
+	for _, e := range p.r.errs[before:] { // prefixes() adds hints about rates; replace them by hints about connections
 		switch {
 		case strings.Contains(e.Hint, "one rate for all"):
 			e.Hint = "connections are counted by prefixes: per: to counts those to an address"
@@ -57,29 +64,28 @@ func (p place) counted(to *ConnLimit, v *node) {
 	}
 }
 
-// ofRates are keys of a rate that say nothing of a number of connections, with what to do instead.
+// ofRates are the keys of a rate limit that are not allowed in a limit of connections, with a hint for each.
 var ofRates = []struct{ key, hint string }{
 	{"rate", "write two rules: one with the rate, one with the connections"},
 	{"burst", "remove it: as many connections may begin at once as there may be"},
 	{"ban", "remove it: who opens a connection too many has proved no address; a rule with a rate can ban"},
 }
 
-// connLimit reads a limit of connections.
+// connLimit parses a limit of connections.
 func (p place) connLimit(n *node) *ConnLimit {
 	c := &ConnLimit{Pos: n.Pos}
 	keys := connLimitKeys
 	for _, other := range ofRates {
-		keys = append(keys[:len(keys):len(keys)], key[ConnLimit]{other.key, func(p place, _ *ConnLimit, v *node) {
+		refuse := func(p place, _ *ConnLimit, v *node) {
 			p.errorf(v.Pos, "%s does not stand beside connections", other.key).Hint = other.hint
-		}})
+		}
+		keys = append(keys[:len(keys):len(keys)], key[ConnLimit]{name: other.key, value: custom(refuse, &schema{})})
 	}
-	seen := readKeys(p, "over", n, keys, c)
-	p.require(n, seen, "connections", "say how many, as in connections: 20")
-	p.require(n, seen, "per", "say whose connections are counted together: per: from for those of an address, per: to for those to one")
+	readKeys(p, "over", n, keys, c)
 	return c
 }
 
-// readConnections reads a number of connections.
+// readConnections parses a number of connections.
 func readConnections(text string) (uint32, *flaw) {
 	n, f := number(text, MaxConnections)
 	if f == nil && n > 0 {
@@ -97,7 +103,7 @@ func readConnections(text string) (uint32, *flaw) {
 	return 0, g
 }
 
-// connecting reports what of a rule, which n is, cannot be asked beside a number of connections.
+// connecting reports keys of the rule n that cannot be combined with a number of connections.
 func (p place) connecting(r *Rule, n *node) {
 	if r.Connections == nil {
 		return
@@ -117,7 +123,7 @@ func (p place) connecting(r *Rule, n *node) {
 	}
 }
 
-// untrackedConnections reports rules that count connections where nothing is tracked.
+// untrackedConnections reports rules that count connections in a policy that exempts all traffic from conntrack.
 func (p place) untrackedConnections(to *Policy) {
 	if !slices.Contains(to.Untracked, AllTraffic) {
 		return

@@ -11,7 +11,13 @@ import (
 
 const contentForm = `text, with bytes in hexadecimal between bars, as in "GET |0d 0a|"`
 
-// content reads text that is compared with packets.
+var contentSchema = func() *schema {
+	s := bare(`^[^|]*(\|[0-9A-Fa-f ]+\|[^|]*)*$`)
+	s.MinLength = 1
+	return define("content", s.titled("text").described("Text, with bytes in hexadecimal between bars.").withExamples(`"evil.example", "|ff ff|T"`))
+}()
+
+// content parses text that is compared with packets.
 func content(text string) ([]byte, *flaw) {
 	content, err := packet.ParseContent(text)
 	if err != nil {
@@ -20,7 +26,7 @@ func content(text string) ([]byte, *flaw) {
 	return content, nil
 }
 
-// contentHint explains what packet.ParseContent refused.
+// contentHint adds a hint to the flaw of a text that packet.ParseContent rejects.
 func contentHint(f *flaw, text string) *flaw {
 	parts := strings.Split(text, "|")
 	if len(parts)%2 == 0 {
@@ -30,14 +36,14 @@ func contentHint(f *flaw, text string) *flaw {
 		}
 		return f.hintf("close the hexadecimal with a |, or write |7c| for a bar")
 	}
-	for i := 1; ; i += 2 { // one of the parts between bars is not as it must be
+	for i := 1; ; i += 2 { // ParseContent rejects at least one of the parts between bars
 		if _, err := packet.ParseContent("|" + parts[i] + "|"); err != nil {
 			return hexHint(f, parts[i])
 		}
 	}
 }
 
-// hexHint explains a part between bars that is not hexadecimal.
+// hexHint adds a hint about a part between bars that is not hexadecimal.
 func hexHint(f *flaw, part string) *flaw {
 	content, ok := bareHex(part)
 	switch {
@@ -51,17 +57,17 @@ func hexHint(f *flaw, part string) *flaw {
 	return f.hintf("between bars stand hexadecimal digits only; write |7c| for a bar")
 }
 
-// bareHex reads bytes in the ways in which other tools write hexadecimal.
+// bareHex parses bytes in the hexadecimal notations of other tools, such as 0x0a or \x0a. ok is false if the text has no such notation.
 func bareHex(text string) (content []byte, ok bool) {
 	clean := strings.NewReplacer("0x", "", "0X", "", `\x`, "", ",", "", ":", "", "-", "", " ", "").Replace(text)
 	content, err := hex.DecodeString(clean)
 	return content, err == nil && len(content) > 0
 }
 
-// bars is the policy's form of bytes, all of them in hexadecimal.
+// bars returns bytes in the policy's notation, all in hexadecimal.
 func bars(content []byte) string { return fmt.Sprintf(`"|% x|"`, content) }
 
-// sized is a reader of content of at least one and at most so many bytes.
+// sized returns a parser of content with at least one and at most most bytes.
 func sized(most int) func(string) ([]byte, *flaw) {
 	return func(text string) ([]byte, *flaw) {
 		content, f := content(text)

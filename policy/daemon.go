@@ -7,33 +7,33 @@ import (
 	"strings"
 )
 
-// Daemon says what `floodwall daemon` does while the policy runs.
+// Daemon is the configuration of `floodwall daemon`, which runs beside the policy.
 type Daemon struct {
-	Listen netip.AddrPort `json:"listen"`           // where it answers what can be read, beside its unix sockets; the zero value is nowhere
-	TLS    *TLS           `json:"tls,omitempty"`    // nil: Listen is an address of this host alone
-	Sample uint32         `json:"sample,omitempty"` // it is handed one in so many of all packets that come to XDP; 0 is none
-	Adapts bool           `json:"adapts,omitempty"` // Sample is only the first share: it is adapted to the rate
-	Detect Detect         `json:"detect,omitzero"`  // how it looks for attacks
+	Listen netip.AddrPort `json:"listen"`           // the address of the daemon's read-only HTTP API, in addition to its Unix sockets; the zero value: none
+	TLS    *TLS           `json:"tls,omitempty"`    // nil: Listen is a loopback address
+	Sample uint32         `json:"sample,omitempty"` // n: the daemon gets one in n packets that reach XDP as samples; 0: none
+	Adapts bool           `json:"adapts,omitempty"` // Sample is only the initial share, which is adapted to the packet rate
+	Detect Detect         `json:"detect,omitzero"`  // the parameters of attack detection
 
-	Webhook  *Webhook  `json:"webhook,omitempty"`  // who is told what it does; nil: nobody
-	CrowdSec *CrowdSec `json:"crowdsec,omitempty"` // whose decisions it enforces; nil: nobody's
-	Suricata *Suricata `json:"suricata,omitempty"` // whose alerts ban; nil: nobody's
-	Upstream *Upstream `json:"upstream,omitempty"` // the routers upstream; nil: none
+	Webhook  *Webhook  `json:"webhook,omitempty"`  // the server that gets the daemon's events; nil: none
+	CrowdSec *CrowdSec `json:"crowdsec,omitempty"` // the CrowdSec API whose decisions the daemon enforces; nil: none
+	Suricata *Suricata `json:"suricata,omitempty"` // the Suricata log whose alerts cause bans; nil: none
+	Upstream *Upstream `json:"upstream,omitempty"` // the upstream routers; nil: none
 }
 
-// Equal reports whether two say the same of where the daemon answers.
+// Equal reports whether two configurations have the same listening address and TLS files.
 func (d Daemon) Equal(o Daemon) bool {
 	same := d.Listen == o.Listen && (d.TLS == nil) == (o.TLS == nil)
 	return same && (d.TLS == nil || *d.TLS == *o.TLS)
 }
 
-// AddsRules reports whether a daemon adds temporary rules by itself; nil is no daemon.
+// AddsRules reports whether the daemon adds temporary rules by itself. nil means no daemon.
 func (d *Daemon) AddsRules() bool {
 	return d != nil && (d.Detect.On || d.Upstream != nil && d.Upstream.Receive.Max > 0)
 }
 
-// Page is the address of the live page, for a browser, or "" when the daemon listens nowhere. HOST stands for an address of this host
-// where the daemon listens on all.
+// Page returns the URL of the live page, "" if the daemon does not listen. If the daemon listens on all addresses, HOST in the URL stands for any
+// address of this host.
 func (d Daemon) Page() string {
 	if !d.Listen.IsValid() {
 		return ""
@@ -48,7 +48,7 @@ func (d Daemon) Page() string {
 	return scheme + "://" + at + "/"
 }
 
-// Waits says what nobody does while no daemon runs.
+// Waits returns a text that lists the tasks of the policy that remain undone while no daemon runs.
 func (d Daemon) Waits() string {
 	var waits []string
 	if d.Listen.IsValid() {
@@ -78,28 +78,34 @@ func (d Daemon) Waits() string {
 	return "nobody " + strings.Join(waits, ", nor ")
 }
 
-// TLS are the files of a server that asks its clients for certificates, by their absolute paths.
+// TLS has the absolute paths of the files of a server that requires client certificates.
 type TLS struct{ Cert, Key, ClientCA string }
 
 var daemonKeys = []key[Daemon]{
-	{"listen", func(p place, to *Daemon, v *node) { to.Listen = scalarOf(p, "listen", v, readListen) }},
-	{"tls", func(p place, to *Daemon, v *node) {
-		to.TLS = &TLS{}
-		in := p.in("tls")
-		seen := readKeys(in, "tls", v, tlsKeys, to.TLS)
-		for _, name := range names(tlsKeys) {
-			in.require(v, seen, name, "write tls: {cert: /etc/…, key: /etc/…, client_ca: /etc/…}")
-		}
-	}},
-	{"crowdsec", func(p place, to *Daemon, v *node) { to.CrowdSec = p.crowdSec(v) }},
-	{"suricata", func(p place, to *Daemon, v *node) { to.Suricata = p.suricata(v) }},
-	{"webhook", func(p place, to *Daemon, v *node) { to.Webhook = p.webhook(v) }},
-	{"sample", func(p place, to *Daemon, v *node) { to.Sample = scalarOf(p, "sample", v, sampleTraffic) }},
+	{name: "listen", value: into(word(text("^[^ ]+:[1-9][0-9]{0,4}$"), readListen), func(to *Daemon) *netip.AddrPort { return &to.Listen }),
+		doc: "An address and a port where the daemon answers what can be read: its API, metrics for Prometheus. Without `tls` it must be an " +
+			"address of this host alone.", examples: `"127.0.0.1:9810"`},
+	{name: "sample", value: into(word(text("^1/[1-9][0-9]+$"), sampleTraffic), func(to *Daemon) *uint32 { return &to.Sample }),
+		doc: "The daemon gets one in so many of all packets that come to XDP, with what became of each: `top` then shows who is dropped, too. " +
+			"1/1000 suits most hosts. With `detect` this is the first share: it adapts to the rate, to about 1,500 samples a second. The most " +
+			"are 10,000 samples a second for each CPU. On nftables and iptables no samples are taken.", examples: `"1/1000"`},
+	{name: "tls", value: custom(place.tls, object(tlsKeys)),
+		doc: "Certificates for `listen`. Clients need one that `client_ca` has signed. Files are named by absolute paths, and are read again " +
+			"when they change.",
+		examples: `{"cert": "/etc/floodwall/cert.pem", "key": "/etc/floodwall/key.pem", "client_ca": "/etc/floodwall/ca.pem"}`},
+	{name: "webhook", value: custom(place.webhook, object(webhookKeys)),
+		doc:      "A server that gets what the daemon does: warnings, bans, changes, attacks, as JSON by POST.",
+		examples: `{"url": "https://hooks.example/floodwall"}`},
+	{name: "crowdsec", value: custom(place.crowdSec, crowdSecSchema),
+		doc:      "The local API of a CrowdSec whose bans the daemon enters into a dynamic set.",
+		examples: `{"url": "http://127.0.0.1:8080", "key_file": "/etc/floodwall/crowdsec.key"}`},
+	{name: "suricata", value: custom(place.suricata, suricataSchema),
+		doc: "The eve.json of a Suricata whose alerts ban the sender of the packet: its absolute path.", examples: `"/var/log/suricata/eve.json"`},
 }
 
-// sampleTraffic reads of how many packets one is handed to the daemon.
+// sampleTraffic parses the key sample of the daemon, 1/n: the daemon gets one packet in n. It returns n.
 func sampleTraffic(text string) (uint32, *flaw) {
-	const least = 10 // more often the samples would cost more than the filter
+	const least = 10 // with a larger share, the samples would cost more than the filter
 	n, f := sample(text)
 	if f == nil && n < least {
 		return 0, want("one in 10 packets or fewer, as in 1/1000", text).hintf("write 1/1000, which is enough for a flood")
@@ -107,13 +113,30 @@ func sampleTraffic(text string) (uint32, *flaw) {
 	return n, f
 }
 
+// needsTLS is the hint when a key of tls is missing.
+const needsTLS = "write tls: {cert: /etc/…, key: /etc/…, client_ca: /etc/…}"
+
 var tlsKeys = []key[TLS]{
-	{"cert", func(p place, to *TLS, v *node) { to.Cert = scalarOf(p, "cert", v, readAbsolute) }},
-	{"key", func(p place, to *TLS, v *node) { to.Key = scalarOf(p, "key", v, readAbsolute) }},
-	{"client_ca", func(p place, to *TLS, v *node) { to.ClientCA = scalarOf(p, "client_ca", v, readAbsolute) }},
+	{name: "cert", value: into(absolutePath, func(to *TLS) *string { return &to.Cert }),
+		doc: "The certificate of the server, PEM.", examples: `"/etc/floodwall/cert.pem"`,
+		must: needsTLS},
+	{name: "key", value: into(absolutePath, func(to *TLS) *string { return &to.Key }),
+		doc: "Its private key, PEM.", examples: `"/etc/floodwall/key.pem"`, must: needsTLS},
+	{name: "client_ca", value: into(absolutePath, func(to *TLS) *string { return &to.ClientCA }),
+		doc: "The certificates that sign those of clients, PEM.", examples: `"/etc/floodwall/ca.pem"`,
+		must: needsTLS},
 }
 
-// daemon reads what the daemon does.
+// absolutePath is the form of the absolute path of a file that is opened long after the policy has been read.
+var absolutePath = word(text("^/"), readAbsolute)
+
+// tls parses the key tls.
+func (p place) tls(to *Daemon, v *node) {
+	to.TLS = &TLS{}
+	readKeys(p.in("tls"), "tls", v, tlsKeys, to.TLS)
+}
+
+// daemon parses the key daemon.
 func (p place) daemon(to *Policy, v *node) {
 	p = p.in("daemon")
 	seen := readKeys(p, "daemon", v, daemonKeys, &to.Daemon)
@@ -141,7 +164,7 @@ func readListen(text string) (netip.AddrPort, *flaw) {
 	return a, nil
 }
 
-// readAbsolute reads the path of a file that is read long after the policy, wherever a copy of that is then.
+// readAbsolute parses a path that must be absolute. The file is read long after the policy, when a copy of the policy may be in another directory.
 func readAbsolute(text string) (string, *flaw) {
 	if !filepath.IsAbs(text) {
 		return "", want("an absolute path", text).hintf("begin it with /")

@@ -7,50 +7,60 @@ import (
 	"time"
 )
 
-// Detect is how the daemon looks for attacks.
+// Detect has the parameters by which the daemon detects attacks.
 type Detect struct {
 	On       bool          `json:"on"`
 	Baseline string        `json:"baseline,omitempty"` // the absolute path of a capture of legitimate traffic; "": it is learned in quiet times
-	Least    uint64        `json:"least"`              // packets a second below which nothing is an attack
-	Quiet    time.Duration `json:"quiet"`              // after which an attack is over
-	Auto     Auto          `json:"auto,omitzero"`      // what the daemon may do by itself; the zero value is nothing
+	Least    uint64        `json:"least"`              // rate in packets per second below which no traffic is an attack
+	Quiet    time.Duration `json:"quiet"`              // an attack is over when its traffic has been absent for this time
+	Auto     Auto          `json:"auto,omitzero"`      // the rules that the daemon may add by itself; the zero value: none
 }
 
-// Auto is the bounds of the rules that the daemon adds by itself.
+// Auto has the bounds for the rules that the daemon adds by itself.
 type Auto struct {
-	Collateral float64       `json:"collateral"` // the most of the legitimate packets that a rule may match, as a share
-	For        time.Duration `json:"for"`        // after which a rule ends unless it still matches the attack
-	Max        int           `json:"max"`        // how many rules there may be at a time; 0: none are added
+	Collateral float64       `json:"collateral"` // the largest share of the legitimate packets that a rule may match
+	For        time.Duration `json:"for"`        // the time after which a rule expires if it no longer matches the attack
+	Max        int           `json:"max"`        // the largest number of such rules at a time; 0: the daemon adds no rules
 }
 
-// learn is the baseline that is no file.
+// learn is the value of baseline that tells the daemon to learn the baseline. Every other value is a path.
 const learn = "learn"
 
-// What is meant by `detect` when it says nothing.
-const (
-	usualLeast  = 1000
-	usualQuiet  = 30 * time.Second
-	firstSample = 100
-
-	usualCollateral = 0.001
-	usualFor        = 10 * time.Minute
-	usualMax        = 3
-)
+// firstSample is the default of the daemon's sample if the policy has detect. At first, one packet in firstSample is a sample. Then the share adapts
+// to the packet rate.
+const firstSample = 100
 
 var detectKeys = []key[Detect]{
-	{"baseline", func(p place, to *Detect, v *node) { to.Baseline = scalarOf(p, "baseline", v, readBaseline) }},
-	{"least", func(p place, to *Detect, v *node) { to.Least = scalarOf(p, "least", v, readLeast) }},
-	{"auto", func(p place, to *Detect, v *node) {
-		to.Auto = Auto{usualCollateral, usualFor, usualMax}
-		readKeys(p.in("auto"), "auto", v, autoKeys, &to.Auto)
-	}},
-	{"quiet", func(p place, to *Detect, v *node) { to.Quiet = scalarOf(p, "quiet", v, readQuiet) }},
+	{name: "baseline", value: into(word(text("^(learn|/.*)$"), readBaseline), func(to *Detect) *string { return &to.Baseline }),
+		doc: "Legitimate traffic, of which a suggested rule may match at most 0.1%. `learn` draws samples of what passes in quiet times. " +
+			"Otherwise the absolute path of a capture (pcap or pcapng).", examples: `"learn", "/etc/floodwall/good.pcapng"`,
+		must: "write baseline: learn, or the path of a capture of legitimate traffic"},
+	{name: "auto", value: custom(place.autoRules, object(autoKeys)),
+		doc: "Has the daemon add a suggested rule by itself, as a temporary rule (`floodwall temporary`). The rule only counts at first. It " +
+			"drops when live samples show that it matches the attack and no more than `collateral` of the packets from senders that are no " +
+			"strangers. It goes when the attack is over, when it harms more than that, or when a person removes it; the kernel ends it in any " +
+			"case. A rule is added only when the baseline shows with 95% confidence that it stays within `collateral`: 0.1% takes 3,900 " +
+			"samples without a match. No rule matches SYNs, or what conversations with a service begin with. It needs target xdp, where " +
+			"samples are taken. `floodwall status` says what is lacking.", examples: `{"collateral": "0.1%", "for": "10m", "max": 3}`},
+	{name: "least", value: into(word(text("^[1-9][0-9]*/s$"), readLeast), func(to *Detect) *uint64 { return &to.Least }),
+		doc: "Packets a second below which nothing is an attack.", usual: `"1000/s"`, examples: `"20000/s"`},
+	{name: "quiet", value: into(word(text("^[0-9]+(ms|s|m|h)$"), readQuiet), func(to *Detect) *time.Duration { return &to.Quiet }),
+		doc: "After so much time with the usual number of packets an attack is over.", usual: `"30s"`, examples: `"2m"`},
 }
 
 var autoKeys = []key[Auto]{
-	{"collateral", func(p place, to *Auto, v *node) { to.Collateral = scalarOf(p, "collateral", v, readCollateral) }},
-	{"for", func(p place, to *Auto, v *node) { to.For = scalarOf(p, "for", v, readFor) }},
-	{"max", func(p place, to *Auto, v *node) { to.Max = scalarOf(p, "max", v, readMax) }},
+	{name: "collateral", value: into(word(text("^[0-9.]+%$"), readCollateral), func(to *Auto) *float64 { return &to.Collateral }),
+		doc: "The most of the legitimate packets that a rule may match.", usual: `"0.1%"`, examples: `"0.5%"`},
+	{name: "for", value: into(word(text("^[0-9]+(s|m|h)$"), readFor), func(to *Auto) *time.Duration { return &to.For }),
+		doc: "The time after which a rule ends, unless it still matches the attack.", usual: `"10m"`, examples: `"30m"`},
+	{name: "max", value: into(word(whole(1, 10), readMax), func(to *Auto) *int { return &to.Max }),
+		doc: "How many rules there may be at a time.", usual: `3`, examples: `1`},
+}
+
+// autoRules parses the key auto.
+func (p place) autoRules(to *Detect, v *node) {
+	to.Auto = defaults(v.Pos, autoKeys)
+	readKeys(p.in("auto"), "auto", v, autoKeys, &to.Auto)
 }
 
 func readCollateral(text string) (float64, *flaw) {
@@ -78,18 +88,19 @@ func readMax(text string) (int, *flaw) {
 	return int(n), f
 }
 
-// UsualDetect is `detect` with `auto`, of which nothing else is said.
+// UsualDetect returns the parameters of `detect` with `auto`. All keys of both have their defaults.
 func UsualDetect() Detect {
-	return Detect{On: true, Least: usualLeast, Quiet: usualQuiet, Auto: Auto{usualCollateral, usualFor, usualMax}}
+	d := defaults(Pos{}, detectKeys)
+	d.On, d.Auto = true, defaults(Pos{}, autoKeys)
+	return d
 }
 
-// detect reads how the daemon looks for attacks. It needs samples of the traffic.
+// detect parses the key detect. Detection needs samples of the traffic.
 func (p place) detect(to *Policy, v *node) {
 	p = p.in("detect")
-	d := Detect{On: true, Least: usualLeast, Quiet: usualQuiet}
-	if seen := readKeys(p, "detect", v, detectKeys, &d); seen != nil {
-		p.require(v, seen, "baseline", "write baseline: learn, or the path of a capture of legitimate traffic")
-	}
+	d := defaults(v.Pos, detectKeys)
+	d.On = true
+	readKeys(p, "detect", v, detectKeys, &d)
 	to.Daemon.Detect = d
 }
 

@@ -9,19 +9,32 @@ import (
 )
 
 // dnsWords are the kinds of messages, as values of packet.DNS.
-var dnsWords = map[string][]Range{
-	"query":     {{0, maxType}},
-	"response":  {{packet.DNSResponse, packet.DNSResponse}},
-	"other":     {{packet.DNSOther, packet.DNSOther}},
-	"malformed": {{packet.DNSMalformed, packet.DNSMalformed}},
+var dnsWords = words[[]Range]{
+	{"query", dnsQueries}, {"response", []Range{{packet.DNSResponse, packet.DNSResponse}}},
+	{"malformed", []Range{{packet.DNSMalformed, packet.DNSMalformed}}}, {"other", []Range{{packet.DNSOther, packet.DNSOther}}},
 }
+
+var dnsQueries = []Range{{0, maxType}}
 
 var dnsKeys = []key[DNS]{
-	{"type", func(p place, to *DNS, v *node) { to.Types = values(p, "type", v, dnsType) }},
-	{"name", func(p place, to *DNS, v *node) { p.dnsNames(to, v) }},
+	{name: "type", value: into(list(dnsTypeSchema, dnsType), func(to *DNS) *[]Range { return &to.Types }),
+		doc: "The type that a query asks for.", examples: `["ANY", "TXT"]`},
+	{name: "name", value: custom(place.dnsNames, listOf(dnsNameSchema)),
+		doc: "The name that a query asks for. A name also stands for all names below it.", examples: `"evil.example"`},
 }
 
-// dns reads the key dns: kinds of messages, or what queries ask for.
+var dnsSchema = define("dns", anyOf(append(listOf(dnsMessageSchema).AnyOf, dnsQuerySchema)...).titled("DNS messages, or `{type, name}`"))
+
+var dnsMessageSchema = define("dnsMessage", dnsWords.schema().titled("`query`, `response`, `malformed` or `other`").described(
+	"`query` is a well-formed query, `response` has the response bit, `malformed` is no DNS message, `other` is none of these."))
+
+var dnsQuerySchema = func() *schema {
+	s := object(dnsKeys).described("Queries for a type and a name.")
+	s.MinProperties = 1
+	return s
+}()
+
+// dns parses the key dns: kinds of messages, or the types and names of queries.
 func (p place) dns(to *Match, v *node) {
 	to.DNS = &DNS{}
 	if v.Kind != yamltree.Mapping {
@@ -35,7 +48,7 @@ func (p place) dns(to *Match, v *node) {
 }
 
 func dnsKind(text string) ([]Range, *flaw) {
-	kinds, f := choices(dnsWords)(text)
+	kinds, f := dnsWords.parse(text)
 	if f == nil {
 		return kinds, nil
 	}
@@ -54,8 +67,8 @@ func dnsKind(text string) ([]Range, *flaw) {
 	return nil, f
 }
 
-// notDNS reads dns under not. Types and names together are one thing there, of which a part may hold: a rule asks only for
-// things that hold, or do not hold, each by itself.
+// notDNS parses dns under not. There, type and name together are not allowed. Their negation would hold if either fails, but a rule negates each test
+// separately.
 func (p place) notDNS(to *Match, v *node) {
 	p.dns(to, v)
 	if to.DNS.Types != nil && to.DNS.Names != nil {
@@ -64,7 +77,7 @@ func (p place) notDNS(to *Match, v *node) {
 	}
 }
 
-// truncates makes what a rule for truncated responses implies plain, and reports what cannot be answered so.
+// truncates adds the implied match for queries to a rule with then: truncate. It reports a rule whose packets cannot get a truncated response.
 func (p place) truncates(r *Rule, n *node) {
 	if r.Then != Truncate {
 		if r.Slip != 0 {
@@ -73,7 +86,7 @@ func (p place) truncates(r *Rule, n *node) {
 		return
 	}
 	if r.Match.DNS == nil {
-		r.Match.DNS = &DNS{Types: dnsWords["query"]}
+		r.Match.DNS = &DNS{Types: dnsQueries}
 		return
 	}
 	for _, t := range r.Match.DNS.Types {

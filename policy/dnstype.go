@@ -9,7 +9,10 @@ import (
 
 const maxType = 65535
 
-// dnsType reads a type by its mnemonic or number, or a range of numbers.
+var dnsTypeSchema = define("dnsType", rangesTo(maxType, enumOf(packet.DNSTypes)).
+	titled("DNS type by name, number or range"))
+
+// dnsType parses a DNS type by its mnemonic or number, or a range of numbers.
 func dnsType(text string) ([]Range, *flaw) {
 	if n, ok := packet.DNSTypes[text]; ok {
 		return []Range{{n, n}}, nil

@@ -9,17 +9,26 @@ import (
 
 const nameForm = "a domain name, as in evil.example"
 
-// The limits of names (RFC 1035, 2.3.4); 255 bytes in a message are 253 characters of text.
+// The limits on the length of names (RFC 1035, 2.3.4). A name of 255 bytes in a message has 253 characters as text.
 const (
 	mostLabel = 63
 	mostName  = 253
 )
 
-// nameLetters are the letters of names: those of hosts (RFC 1035, 2.3.1), and the underscore of services (RFC 8552).
+// nameLetters are the characters that a domain name may contain: those of host names (RFC 1035, 2.3.1), and the underscore for names of services (RFC
+// 8552).
 const nameLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 
-// Domain reads a domain name, with or without the dot at its end, into the form that rules compare: lower case, no dot at
-// the end. "." is the root, which is "" then.
+var (
+	domainSchema = define("domain", bare(`^(\.|[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?)$`).
+			titled("domain name").described("A domain name. It stands for itself and all names below it.").withExamples(`"evil.example"`))
+
+	dnsNameSchema = define("dnsName", anyOf(domainSchema,
+		setReference("A set of names that is declared under sets.")).titled("domain name or `$SET`"))
+)
+
+// Domain parses a domain name, with or without the dot at its end. It returns the form that rules compare: lower case,
+// without the dot at the end. The root "." becomes "".
 func Domain(text string) (string, error) {
 	name, f := domain(text)
 	if f != nil {
@@ -28,7 +37,7 @@ func Domain(text string) (string, error) {
 	return name, nil
 }
 
-// domain reads a name as Domain does.
+// domain parses a name like Domain, but returns a flaw in place of an error.
 func domain(text string) (string, *flaw) {
 	if text == "." {
 		return "", nil
@@ -57,7 +66,7 @@ func isName(text string) bool {
 	return f == nil
 }
 
-// nameHint explains a text that is no domain name.
+// nameHint adds a hint to the flaw of a text that is not a domain name.
 func nameHint(f *flaw, text string) *flaw {
 	bare := strings.TrimLeft(text, "*.")
 	switch {

@@ -7,20 +7,53 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// EssentialNames are the rules that `default: drop` has of its own, in the order in which they are asked. It has echo only where
-// the policy names it.
-var EssentialNames = []string{"neighbors", "routers", "multicast", "icmp-errors", "icmpv6-errors", "dhcp", "dhcpv6", "fragments", "echo"}
+// EssentialNames are the names of the rules that `default: drop` adds by itself, in the order of their tests. The rule echo is added only if the
+// policy names it.
+var EssentialNames = names(essentials)
 
-// Essential is what a policy says of one of the rules that `default: drop` has of its own.
+// essentials are the keys of essential. The value of each is read by oneEssential.
+var essentials = []key[Policy]{
+	{name: "neighbors", value: value[Policy]{schema: essentialSchema},
+		doc:      "Neighbor discovery of IPv6 with hop limit 255 and code 0, in no fragment. When left out: 1000/s per source, 20000/s in all.",
+		examples: `"off"`},
+	{name: "routers", value: value[Policy]{schema: essentialSchema},
+		doc: "Router advertisements and redirects from link-local addresses with hop limit 255 and code 0, in no fragment. When left out: " +
+			"100/s per source, 1000/s in all.", examples: `"off"`},
+	{name: "multicast", value: value[Policy]{schema: essentialSchema},
+		doc: "Who listens to which multicast group on the link: multicast listener discovery, and IGMP with TTL 1. When left out: 100/s per " +
+			"source, 1000/s in all.", examples: `"off"`},
+	{name: "icmp-errors", value: value[Policy]{schema: essentialSchema},
+		doc:      "ICMP destination unreachable, time exceeded and parameter problem. When left out: 1000/s per /24, 10000/s in all.",
+		examples: `{"limit": "5000/s"}`},
+	{name: "icmpv6-errors", value: value[Policy]{schema: essentialSchema},
+		doc:      "ICMPv6 destination unreachable, packet too big, time exceeded and parameter problem. When left out: 1000/s per /48, 10000/s in all.",
+		examples: `{"limit": "5000/s"}`},
+	{name: "dhcp", value: value[Policy]{schema: essentialSchema},
+		doc: "Answers of DHCP servers and relays. Those that the host knows from its leases and default routes have a limit of their own. When " +
+			"left out: 20/s of the known ones, 20/s of all others.", examples: `{"limit": "5000/s"}`},
+	{name: "dhcpv6", value: value[Policy]{schema: essentialSchema},
+		doc: "Answers of DHCPv6 servers and relays. Those from link-local addresses have a limit of their own. When left out: 100/s from " +
+			"link-local addresses, 20/s from all others.", examples: `{"limit": "5000/s"}`},
+	{name: "fragments", value: value[Policy]{schema: essentialSchema},
+		doc: "Later fragments of datagrams, which have no ports. The kernel delivers a datagram only when its first fragment, which has the " +
+			"ports, passes as well. When left out: for each family 1000/s per /24 or /48, 10000/s in all.", examples: `"off"`},
+	{name: "echo", value: value[Policy]{schema: essentialSchema},
+		doc: "Ping in: echo requests, and echo replies, which beside `replies: pass` come in by that already. `on` has limits for each family: " +
+			"100/s per /24 or /48, 1000/s in all. When left out: no such rule.", examples: `"on"`},
+}
+
+var essentialSchema = define("essential", anyOf(switchSchema, object(essentialKeys)).titled("`on`, `off` or `{limit}`"))
+
+// Essential is a policy's setting of one of the rules that `default: drop` adds by itself.
 type Essential struct {
 	Pos    Pos
 	Name   string // of EssentialNames
-	On     bool   // with its usual limits
-	Off    bool   // there is no such rule: its packets are left to the default
-	Limits []Over // in place of the usual ones, unless On or Off; nil is no limit
+	On     bool   // the rule has its usual limits
+	Off    bool   // the rule does not exist: the default decides its packets
+	Limits []Over // replace the usual limits, unless On or Off is set; nil: the rule has no limit
 }
 
-// essential reads the key essential.
+// essential parses the key essential.
 func (p place) essential(to *Policy, v *node) {
 	p = p.in("essential")
 	pairs, _ := p.pairs("it", v)
@@ -34,10 +67,13 @@ func (p place) essential(to *Policy, v *node) {
 }
 
 var essentialKeys = []key[Essential]{
-	{"limit", func(p place, to *Essential, v *node) { to.Limits = p.essentialLimits(v) }},
+	{name: "limit",
+		value: into(form[[]Over]{anyOf(totalRate.schema, ratesSchema), place.essentialLimits}, func(to *Essential) *[]Over { return &to.Limits }),
+		doc:   "The rate that may pass. Packets above it are dropped and counted as `essential:NAME:limited`.", examples: `"5000/s"`,
+		must: "write limit: 1000/s, or limit: off"},
 }
 
-// oneEssential reads what stands behind the name of a rule: on, off, or a mapping.
+// oneEssential parses the value of one essential rule: on, off, or a mapping.
 func (p place) oneEssential(e pair) Essential {
 	out := Essential{Pos: e.Pos, Name: e.Key}
 	switch {
@@ -48,24 +84,23 @@ func (p place) oneEssential(e pair) Essential {
 		p.errorf(e.Value.Pos, "%s must be on, off or a mapping, got %s", e.Key, e.Value).Hint =
 			fmt.Sprintf("write %s: {limit: 1000/s}", e.Key)
 	default:
-		seen := readKeys(p.in("%s", e.Key), "it", e.Value, essentialKeys, &out)
-		p.in("%s", e.Key).require(e.Value, seen, "limit", "write limit: 1000/s, or limit: off")
+		readKeys(p.in("%s", e.Key), "it", e.Value, essentialKeys, &out)
 	}
 	return out
 }
 
-// essentialLimits reads limits: off, one rate for all, or limits as `over` has them.
-func (p place) essentialLimits(v *node) []Over {
+// essentialLimits parses limits: off, one rate for all sources, or limits in the form of `over`.
+func (p place) essentialLimits(key string, v *node) []Over {
 	if isOff(v) {
 		return nil
 	}
 	if v.Kind == yamltree.Word {
-		if o := p.rateForAll("limit", v, rateOrOff); o != nil {
+		if o := p.rateForAll(key, v, rateOrOff); o != nil {
 			return []Over{*o}
 		}
 		return nil
 	}
-	limits := p.overs("limit", v)
+	limits := p.overs(key, v)
 	for _, o := range limits {
 		if o.Ban != nil {
 			p.errorf(o.Pos, "limit must not ban: the sources of such packets are easily forged").Hint = "remove ban"
@@ -74,7 +109,7 @@ func (p place) essentialLimits(v *node) []Over {
 	return limits
 }
 
-// essentialNotes are the remarks on what has no effect.
+// essentialNotes returns notes about essential settings that have no effect.
 func essentialNotes(pol *Policy) []Note {
 	if pol.Default == Drop || len(pol.Essential) == 0 {
 		return nil

@@ -9,43 +9,38 @@ import (
 	"time"
 )
 
-// Feed says how a set is filled by a list that is fetched over HTTP.
+// Feed has the parameters of a set whose list is fetched over HTTP.
 type Feed struct {
 	URL      string
 	Every    time.Duration // how often it is fetched
-	Shrink   int           // percent of the entries before, below which a new list is held until somebody accepts it
-	Grow     int           // percent of them, above which it is held
-	Format   string        // "": as the list looks
-	SHA256   string        // of the list, in hexadecimal digits; "": any
-	Minisign string        // the public key that the list is signed with; "": it need not be
+	Shrink   int           // percentage of the previous number of entries; a new list with fewer is held until an operator accepts it
+	Grow     int           // percentage of the previous number of entries; a new list with more is held
+	Format   string        // "": detected from the content
+	SHA256   string        // of the list, in hexadecimal digits; "": the content is not checked
+	Minisign string        // the public key that verifies the signature of the list; "": no signature is needed
 }
 
-// Geo says which addresses of a database in MaxMind's format a set has.
+// Geo selects the addresses of a set from a database in MaxMind's format.
 type Geo struct {
 	Countries []string // codes of ISO 3166-1, in upper case
 	ASNs      []uint32
-	DB        string // file, as written, or a copy that stands for it
-	Written   string // the file as the policy names it
+	DB        string // the database's file as written in the policy, or a copy that replaces it
+	Written   string // the database's file as written in the policy
 }
 
-// The defaults of Feed, and the bounds of its times.
+// The bounds of the times of Feed.
 const (
-	feedEvery  = 12 * time.Hour
-	feedLeast  = time.Hour // Spamhaus asks for no more than hourly, and others change no oftener
-	feedMost   = 30 * 24 * time.Hour
-	feedShrink = 50
-	feedGrow   = 300
+	feedLeast = time.Hour // Spamhaus allows one fetch an hour, and other lists do not change more often
+	feedMost  = 30 * 24 * time.Hour
 )
 
 // feedFormats are the forms of lists.
-var feedFormats = map[string]string{"list": "list", "csv": "csv", "ndjson": "ndjson"}
+var feedFormats = words[string]{{"list", "list"}, {"csv", "csv"}, {"ndjson", "ndjson"}}
 
-// feedKeys are the keys of a set that only one with url has.
+// feedKeys are the keys that only a set with url has.
 var feedKeys = []string{"every", "shrink", "grow", "format", "sha256", "minisign"}
 
-func feedDefaults() Feed { return Feed{Every: feedEvery, Shrink: feedShrink, Grow: feedGrow} }
-
-// feedURL reads the address of a list.
+// feedURL parses the URL of a list.
 func feedURL(text string) (string, *flaw) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -58,7 +53,7 @@ func feedURL(text string) (string, *flaw) {
 	return text, nil
 }
 
-// feedPeriod reads how often a list is fetched.
+// feedPeriod parses the interval between two fetches of a list.
 func feedPeriod(text string) (time.Duration, *flaw) {
 	d, f := duration(text)
 	switch {
@@ -72,7 +67,7 @@ func feedPeriod(text string) (time.Duration, *flaw) {
 	return d, nil
 }
 
-// percent reads N% from least to most.
+// percent returns a parser of N%. N must lie between the parameters least and most.
 func percent(least, most uint64) func(string) (int, *flaw) {
 	return func(text string) (int, *flaw) {
 		digits, ok := strings.CutSuffix(text, "%")
@@ -95,7 +90,7 @@ func sha256Text(text string) (string, *flaw) {
 	return strings.ToLower(text), nil
 }
 
-// minisignKey reads a public key of minisign: an algorithm, which is Ed, a number of 8 bytes, and a key of 32.
+// minisignKey parses a public key of minisign: the algorithm Ed, a key number of 8 bytes, and a key of 32 bytes.
 func minisignKey(text string) (string, *flaw) {
 	const length = 2 + 8 + 32
 	if key, err := base64.StdEncoding.DecodeString(text); err != nil || len(key) != length || string(key[:2]) != "Ed" {
@@ -104,7 +99,12 @@ func minisignKey(text string) (string, *flaw) {
 	return text, nil
 }
 
-// country reads the code of a country.
+var (
+	countries = list(define("country", (&schema{Type: types{"string", "boolean"}}).titled("code of a country")), country)
+	asns      = list(define("asn", anyOf(whole(1, 1<<32-1), text("^([Aa][Ss])?[1-9][0-9]*$")).titled("number of an autonomous system")), asn)
+)
+
+// country parses the code of a country (ISO 3166-1).
 func country(text string) ([]string, *flaw) {
 	code := strings.ToUpper(text)
 	if len(code) != 2 || strings.ContainsFunc(code, func(c rune) bool { return c < 'A' || c > 'Z' }) {
@@ -113,7 +113,7 @@ func country(text string) ([]string, *flaw) {
 	return []string{code}, nil
 }
 
-// asn reads the number of an autonomous system, with or without AS.
+// asn parses the number of an autonomous system, with or without AS.
 func asn(text string) ([]uint32, *flaw) {
 	digits := text
 	if len(text) > 2 && strings.EqualFold(text[:2], "AS") {
@@ -129,7 +129,16 @@ func asn(text string) ([]uint32, *flaw) {
 // sourceKeys are the keys that say where the entries of a set come from. A set has one of them.
 var sourceKeys = []string{"file", "dynamic", "url", "country", "asn"}
 
-// belongs reports keys of a set's mapping that mean nothing beside its source.
+// sourceNeeds maps some of sourceKeys to a second key that the set then also needs. The hint is for a set without the second key.
+var sourceNeeds = map[string]struct{ key, hint string }{
+	"dynamic": {"max", "declare the most entries that it shall hold, as in max: 100000"},
+	"country": {"db", needsDatabase},
+	"asn":     {"db", needsDatabase},
+}
+
+const needsDatabase = "name the file of a database, as in db: GeoLite2-Country.mmdb"
+
+// belongs reports keys of a set that are not allowed for the source of the set.
 func (p place) belongs(v *node, seen map[string]bool) {
 	alone := func(key, to string) {
 		if e := v.Get(key); e != nil {
@@ -151,7 +160,7 @@ func (p place) belongs(v *node, seen map[string]bool) {
 	}
 }
 
-// feedNotes are the notes on lists that anybody on the way can change.
+// feedNotes returns notes about lists that an attacker on the network path can change.
 func feedNotes(sets []Set) (ns []Note) {
 	for _, s := range sets {
 		if f := s.Feed; f != nil && strings.HasPrefix(f.URL, "http:") && f.SHA256 == "" && f.Minisign == "" {

@@ -12,8 +12,15 @@ var flagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"}
 
 const flagsForm = "TCP flags, as in syn or syn/fin,syn,rst,ack"
 
-// flags reads value/mask, or flags that must all be set. A value of none or 0 is no flag at all; without a mask, of all
-// eight.
+var flagsSchema = func() *schema {
+	list := fmt.Sprintf("(%[1]s)(,(%[1]s))*", strings.Join(flagNames, "|"))
+	return define("tcpFlags", anyOf(text(fmt.Sprintf("^(none|0|%[1]s)(/%[1]s)?$", list)), enum(0)).
+		titled("TCP flags: `flags` or `flags/mask`").described("Flags that must be set, or `value/mask`. `none` is no flag. Within `[]` and `{}` a text "+
+		"with commas needs quotes.").withExamples(`"syn", "syn/fin,syn,rst,ack", "none/fin,syn,rst,ack"`))
+}()
+
+// flags parses value/mask, or flags that must all be set. A value of none or 0 means that no flag of the mask is set. Without a mask, it means that
+// none of the eight flags is set.
 func flags(text string) (Flags, *flaw) {
 	valueText, maskText, hasMask := strings.Cut(text, "/")
 	value, ok := flagBits(valueText)
@@ -40,7 +47,7 @@ func flags(text string) (Flags, *flaw) {
 	return Flags{value, mask}, nil
 }
 
-// ParseFlags reads value/mask, as the key flags has it. Without a mask all flags of the value must be set.
+// ParseFlags parses value/mask, in the form of the key flags. Without a mask, all flags of the value must be set.
 func ParseFlags(text string) (Flags, error) {
 	read, f := flags(text)
 	if f != nil {
@@ -72,7 +79,7 @@ func flagBit(name string) (uint8, bool) {
 	return 0, false
 }
 
-// flagHint explains a text with a part that is no list of flags.
+// flagHint returns a flaw with a hint for text. part is the part of text that is not a list of flags.
 func flagHint(text, part string) *flaw {
 	f := want(flagsForm, text)
 	if mask, value, ok := strings.Cut(text, " "); ok {
@@ -98,7 +105,7 @@ func flagHint(text, part string) *flaw {
 	return f.hintf("the flags are %s", strings.Join(flagNames, ", "))
 }
 
-// list names the flags of Value.
+// list returns the names of the flags in Value.
 func (f Flags) list() string {
 	var set []string
 	for i, n := range flagNames {
@@ -112,18 +119,18 @@ func (f Flags) list() string {
 	return strings.Join(set, ",")
 }
 
-// String is the policy's form of f.
+// String returns f in the policy's notation.
 func (f Flags) String() string { return f.list() + "/" + Flags{Value: f.Mask}.list() }
 
-// flagsKey reads the key flags. In a list in brackets YAML takes the commas of a mask for its own, and what was meant
-// as one alternative becomes several, all of them valid words.
+// flagsKey parses the key flags. In a list in brackets, YAML reads the commas of a mask as separators. One intended
+// alternative then becomes several, all of which are valid words.
 func (p place) flagsKey(to *Match, v *node) {
 	if !v.Flow || !p.cutMask(v) {
 		to.Flags = values(p, "flags", v, func(text string) ([]Flags, *flaw) { return one(flags(text)) })
 	}
 }
 
-// cutMask reports, and says whether there is, a mask in the list v that its commas cut.
+// cutMask reports a mistake if YAML has split a mask in the list v at its commas. It returns whether it has reported one.
 func (p place) cutMask(v *node) bool {
 	for i, w := range v.Items[min(1, len(v.Items)):] {
 		before := v.Items[i]

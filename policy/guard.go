@@ -7,44 +7,27 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// amplifying are the types whose responses are many times as long as the query, and that no stub resolver asks for again
-// and again: ANY, RRSIG, which many servers answer with all signatures of a name as they do ANY (RFC 8482, 3), DNSKEY,
-// whose keys and signatures are the longest records of a signed zone, and TXT, which anybody can make as long as he likes
-// in a zone of his own. Who needs them comes back over TCP. NSEC is not one: it is a short record with one signature.
-var amplifying = []uint32{
-	packet.DNSTypes["ANY"], packet.DNSTypes["RRSIG"], packet.DNSTypes["DNSKEY"], packet.DNSTypes["TXT"],
-}
-
-// defaultGuard is `guard: dns`. What one client asks for is far below 20 queries a second over time, and a page with many
-// hosts asks 40 at once; behind the addresses of a /24 are more clients, not all of them busy. A verified client can be a
-// resolver of many. Of one zone, clients ask for 100 names a second that do not exist only if programs do so: lists of bad senders, and floods. A resolver
-// that waits for a server which does not answer has some hundred places for it (unbound: 1,024 a thread, for seconds each).
+// defaultGuard returns the parameters of `guard: dns`. The average of one client is far below 20 queries per second, and a web page with many hosts
+// causes 40 at once. A /24 has more clients, but not all of them are busy. A verified client can be a resolver with many clients. Only programs query
+// 100 nonexistent names per second in one zone: DNS blocklists of mail servers, and floods. A resolver has some hundred slots for queries that wait
+// for a server which does not answer (unbound: 1,024 per thread, for seconds each).
 func defaultGuard(at Pos) *Guard {
 	over := func(n uint64, burst uint64) Over { return Over{Pos: at, Rate: n, Per: time.Second, Burst: burst} }
 	by := func(v4, v6 int, o Over) Over { o.From = &PrefixLen{v4, v6}; return o }
-	total, replies, names := over(50_000, 50_000), over(100_000, 100_000), over(100, 100)
-	return &Guard{
-		Pos:      at,
-		Limits:   []Over{by(defaultV4, defaultV6, over(20, 40)), by(24, 56, over(50, 100))},
-		Total:    &total,
-		Verified: []Over{by(defaultV4, defaultV6, over(1000, 2000))},
-		Types:    slices.Clone(amplifying),
-		Replies:  &replies,
-		Names:    &names,
-		Responses: &Over{
-			Pos: at, Rate: 20_000_000, Per: time.Second, Bits: true, Burst: 20_000_000, To: &PrefixLen{24, 56},
-		},
-		Verify: time.Hour,
-	}
+	g := new(defaults(at, guardKeys))
+	g.Pos = at
+	g.Limits = []Over{by(defaultV4, defaultV6, over(20, 40)), by(24, 56, over(50, 100))}
+	g.Verified = []Over{by(defaultV4, defaultV6, over(1000, 2000))}
+	g.Responses = &Over{Pos: at, Rate: 20_000_000, Per: time.Second, Bits: true, Burst: 20_000_000, To: &PrefixLen{24, 56}}
+	return g
 }
 
-// guardWord reads the value of guard where it is the kind alone.
+// guardWord parses the value of guard if it is only the kind.
 func guardWord(text string) (bool, *flaw) {
-	ok, f := choice(guardWords)(text)
+	ok, f := guardWords.parse(text)
 	if on, isSwitch := switches[text]; isSwitch && on {
 		f.hintf("write guard: dns")
 	} else if isSwitch {
@@ -53,23 +36,53 @@ func guardWord(text string) (bool, *flaw) {
 	return ok, f
 }
 
-var guardWords = map[string]bool{"dns": true}
+var guardWords = words[bool]{{"dns", true}}
 
+var guardSchema = define("guard", anyOf(guardWords.schema(), object(guardKeys)).titled("`dns`, or `{type, …}`"))
+
+var (
+	totalRate = form[*Over]{define("totalRate", anyOf(offSchema, rateSchema, limitSchema).titled("rate, limit or `off`")), place.totalRate}
+
+	limitsOrOff = form[[]Over]{anyOf(offSchema, ratesSchema), place.limitsOrOff}
+)
+
+// guardKeys are the keys of guard. The default of types has the DNS types whose responses are many times as long as the query, and that no stub
+// resolver queries repeatedly. Many servers answer RRSIG with all signatures of a name, like ANY (RFC 8482, 3). DNSKEY has the longest records of a
+// signed zone: keys and signatures. TXT can be of any length in an attacker's own zone. A client that needs these types repeats its query over TCP.
+// NSEC is not in the list: it is a short record with one signature.
 var guardKeys = []key[Guard]{
-	{"type", func(p place, _ *Guard, v *node) { scalarOf(p, "type", v, choice(guardWords)) }},
-	{"limit", func(p place, to *Guard, v *node) { to.Limits = p.guardLimits("limit", v) }},
-	{"total", func(p place, to *Guard, v *node) { to.Total = p.totalRate("total", v) }},
-	{"verified", func(p place, to *Guard, v *node) { to.Verified = p.guardLimits("verified", v) }},
-	{"types", place.guardTypes},
-	{"replies", func(p place, to *Guard, v *node) { to.Replies = p.totalRate("replies", v) }},
-	{"names", func(p place, to *Guard, v *node) { to.Names = p.zoneNames(v) }},
-	{"responses", place.responses},
-	{"verify", place.verify},
-	{"secret", func(p place, to *Guard, v *node) { to.Secret = scalarOf(p, "secret", v, secretPath) }},
-	{"observe", func(p place, to *Guard, v *node) { to.Observe = scalarOf(p, "observe", v, yesNo) }},
+	{name: "type", value: custom(func(p place, _ *Guard, v *node) { scalarOf(p, "type", v, guardWords.parse) }, guardWords.schema()),
+		doc: "The kind of guard.", examples: `"dns"`, must: "write type: dns, the one guard that there is"},
+	{name: "limit", value: into(limitsOrOff, func(to *Guard) *[]Over { return &to.Limits }),
+		doc: "The rate of queries of unverified clients. Of queries above it every second one gets a truncated answer, and the others are " +
+			"dropped. When left out: 20/s per from, and 50/s per from/24/56.", examples: `{"rate": "100/s", "per": "from"}`},
+	{name: "total", value: into(totalRate, func(to *Guard) **Over { return &to.Total }),
+		doc: "The rate of queries of all unverified clients together.", usual: `"50000/s"`, examples: `"200000/s"`},
+	{name: "verified", value: into(limitsOrOff, func(to *Guard) *[]Over { return &to.Verified }),
+		doc:      "The rate of queries of verified clients. Queries above it are dropped. When left out: 1000/s per from.",
+		examples: `{"rate": "5000/s", "per": "from"}`},
+	{name: "types", value: custom(place.guardTypes, anyOf(offSchema, dnsTypeSchema, &schema{Type: types{"array"}, Items: dnsTypeSchema})),
+		doc: "Types that only verified clients are answered over UDP.", usual: `["ANY", "RRSIG", "DNSKEY", "TXT"]`, examples: `["ANY"]`},
+	{name: "replies", value: into(totalRate, func(to *Guard) **Over { return &to.Replies }),
+		doc:   "The rate of truncated answers to queries for `types`, and for names below flooded zones. Queries above it are dropped.",
+		usual: `"100000/s"`, examples: `"20000/s"`},
+	{name: "names", value: custom(place.zoneNames, totalRate.schema),
+		doc: "The rate of responses of one zone that say a name does not exist, or that fail. While it is exceeded, unverified clients get " +
+			"truncated answers for names below that zone which the resolver has not answered. Without a port of TCP: off.", usual: `"100/s"`,
+		examples: `"1000/s"`},
+	{name: "responses", value: custom(place.responses, anyOf(offSchema, limitSchema)),
+		doc:      "The rate of the resolver's responses by destination, in bits. Responses above it are dropped. When left out: 20mbit/s per to/24/56.",
+		examples: `"off"`},
+	{name: "verify", value: custom(place.verify, anyOf(offSchema, durationSchema)),
+		doc: "How long a client that was answered over TCP stays verified.", usual: `"1h"`, examples: `"10m"`},
+	{name: "secret", value: into(word(filePath.schema, secretPath), func(to *Guard) *string { return &to.Secret }),
+		doc: "A file with the resolver's DNS cookie secrets, the present one and the one before. Others than its owner and group must not be " +
+			"able to read it, and only its owner to write it. When left out: cookies are not looked at.", examples: `"cookie.secret"`},
+	{name: "observe", value: into(yesOrNo, func(to *Guard) *bool { return &to.Observe }),
+		doc: "Count what the guard would do, and do nothing.", usual: `false`, examples: `true`},
 }
 
-// guard reads the key guard.
+// guard parses the key guard.
 func (p place) guard(to *Service, v *node) {
 	to.Guard = defaultGuard(v.Pos)
 	switch v.Kind {
@@ -80,8 +93,7 @@ func (p place) guard(to *Service, v *node) {
 		p.errorf(v.Pos, "guard must be dns or a mapping, got a list").Hint = "write guard: dns"
 		return
 	}
-	seen := readKeys(p.in("guard"), "it", v, guardKeys, to.Guard)
-	p.in("guard").require(v, seen, "type", "write type: dns, the one guard that there is")
+	readKeys(p.in("guard"), "it", v, guardKeys, to.Guard)
 }
 
 func secretPath(text string) (string, *flaw) {
@@ -103,14 +115,14 @@ func isOff(v *node) bool {
 	return isSwitch(v) && !switches[v.Text]
 }
 
-func (p place) guardLimits(key string, v *node) []Over {
+func (p place) limitsOrOff(key string, v *node) []Over {
 	if isOff(v) {
 		return nil
 	}
 	return p.overs(key, v)
 }
 
-// totalRate reads a limit for all together: a rate, or a mapping with a burst.
+// totalRate parses a limit for all sources together: a rate, or a mapping with a burst.
 func (p place) totalRate(key string, v *node) *Over {
 	if isOff(v) {
 		return nil
@@ -118,7 +130,7 @@ func (p place) totalRate(key string, v *node) *Over {
 	return p.rateForAll(key, v, rateOrOff)
 }
 
-// rateForAll reads a limit for all together, whose rate alone read takes.
+// rateForAll parses a limit for all sources together. If the value is a single word, read parses it as a rate.
 func (p place) rateForAll(key string, v *node, read func(string) (rate, *flaw)) *Over {
 	if v.Kind == yamltree.List {
 		p.errorf(v.Pos, "%s must be a rate or a mapping, got a list", key).Hint = "write " + key + ": 1000/s"
@@ -148,20 +160,16 @@ func rateOrOff(text string) (rate, *flaw) {
 	return r, f
 }
 
-// zoneNames reads the limit by which a zone is flooded.
-func (p place) zoneNames(v *node) *Over {
-	if isOff(v) {
-		return nil
-	}
+// zoneNames parses the limit above which a zone counts as flooded.
+func (p place) zoneNames(to *Guard, v *node) {
 	before := len(p.r.errs)
-	o := p.totalRate("names", v)
-	if o != nil && len(p.r.errs) == before && o.Bits {
+	to.Names = p.totalRate("names", v)
+	if to.Names != nil && len(p.r.errs) == before && to.Names.Bits {
 		p.errorf(v.Pos, "names limits responses, got a rate in bits").Hint = "write names: 100/s"
 	}
-	return o
 }
 
-// responses reads the limit on what leaves.
+// responses parses the limit of outgoing responses.
 func (p place) responses(to *Guard, v *node) {
 	to.Responses = nil
 	if isOff(v) {
@@ -208,7 +216,7 @@ func (p place) verify(to *Guard, v *node) {
 	})
 }
 
-// guardedPorts reports ports of a service, which n is, that its guard cannot guard. Without TCP nobody is verified by it.
+// guardedPorts reports ports of the service n that its guard cannot protect. Without a TCP port, no client can be verified over TCP.
 func (p place) guardedPorts(s *Service, n *node) {
 	if s.Guard == nil || s.Port == nil {
 		return
@@ -232,8 +240,8 @@ func (p place) guardedPorts(s *Service, n *node) {
 	}
 }
 
-// guardedOnce reports that a service, which n is, shares a port of UDP with an earlier one that has a guard, too: what the
-// resolver sends is judged by its port alone.
+// guardedOnce reports that the service n shares a UDP port with an earlier service that has a guard, too. The guard for a response is selected by the
+// response's port alone, so a port can have only one.
 func (p place) guardedOnce(earlier []Service, s Service, n *node) {
 	for _, e := range earlier {
 		if s.Guard == nil || e.Guard == nil {
@@ -247,12 +255,12 @@ func (p place) guardedOnce(earlier []Service, s Service, n *node) {
 	}
 }
 
-// ofUDP are the ports that are of UDP, or of UDP and TCP.
+// ofUDP returns the ports for UDP, or for both UDP and TCP.
 func ofUDP(ports []Port) []Port {
 	return slices.DeleteFunc(slices.Clone(ports), func(p Port) bool { return p.Proto == protoTCP })
 }
 
-// hasTCP reports whether any of ports is of TCP.
+// hasTCP reports whether any of ports is for TCP.
 func hasTCP(ports []Port) bool {
 	return slices.ContainsFunc(ports, func(p Port) bool { return p.Proto != protoUDP })
 }

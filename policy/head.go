@@ -10,7 +10,15 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// devices reads the key devices.
+var devicesSchema = func() *schema {
+	name := bare(`^[^/:\s]+$`)
+	name.MaxLength = maxDevice
+	s := listOf(define("device", name.titled("device name").described("The name of a network device.").withExamples(`"eth0"`)))
+	s.AnyOf[1].UniqueItems = true
+	return s
+}()
+
+// devices parses the key devices.
 func (p place) devices(to *Policy, v *node) {
 	first := map[string]Pos{}
 	p.each("devices", v, func(w *node) {
@@ -27,30 +35,35 @@ func (p place) devices(to *Policy, v *node) {
 	})
 }
 
-// deviceFlaw is what is wrong with the name of a network device, or nil (kernel net/core/dev.c, dev_valid_name).
+const maxDevice = 15 // IFNAMSIZ less the final zero
+
+// deviceFlaw returns the flaw of the name of a network device, nil if it is valid (kernel net/core/dev.c, dev_valid_name).
 func deviceFlaw(name string) *flaw {
-	const most = 15 // IFNAMSIZ less the final zero
 	bad := func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) }
 	switch {
 	case strings.ContainsAny(name, "*?"):
 		return want("the name of a network device, as in eth0", name).hintf("patterns are not supported: name each device")
 	case name == "" || name == "." || name == ".." || strings.ContainsFunc(name, bad):
 		return want("the name of a network device, as in eth0", name).hintf("`ip -br link` shows the names")
-	case len(name) > most:
-		return want(fmt.Sprintf("the name of a network device, of at most %d characters", most), name).
+	case len(name) > maxDevice:
+		return want(fmt.Sprintf("the name of a network device, of at most %d characters", maxDevice), name).
 			hintf("`ip -br link` shows the names")
 	}
 	return nil
 }
 
 // verdictWords are the values of default.
-var verdictWords = map[string]Verdict{"pass": Pass, "drop": Drop}
+var verdictWords = words[Verdict]{{"pass", Pass}, {"drop", Drop}}
 
-// byDefault reads the key default. What nothing asked for gets no answer: a flood would be reflected.
+// repliesWords are the values of replies. The meaning of each is whether replies pass.
+var repliesWords = words[bool]{{"pass", true}, {"drop", false}}
+
+// byDefault parses the key default. reject is not allowed. Attackers forge source addresses, so the error messages would flood the owners of these
+// addresses.
 func (p place) byDefault(to *Policy, v *node) {
 	to.DefaultPos = v.Pos
 	to.Default = scalarOf(p, "default", v, func(text string) (Verdict, *flaw) {
-		verdict, f := choice(verdictWords)(text)
+		verdict, f := verdictWords.parse(text)
 		if text == "reject" {
 			f.hintf("end the rules with one that says `then: reject` for those who shall have an answer")
 		}
@@ -58,9 +71,9 @@ func (p place) byDefault(to *Policy, v *node) {
 	})
 }
 
-var profileWords = map[string]packet.Profile{"off": packet.Off, "standard": packet.Standard, "strict": packet.Strict}
+var profileWords = words[packet.Profile]{{"off", packet.Off}, {"standard", packet.Standard}, {"strict", packet.Strict}}
 
-// checks reads the key checks: a profile, or single checks over one.
+// checks parses the key checks. The value is a profile, or a mapping with a profile and changes to single checks.
 func (p place) checks(to *Policy, v *node) {
 	if v.Kind != yamltree.Mapping {
 		if v.Kind == yamltree.List {
@@ -68,14 +81,14 @@ func (p place) checks(to *Policy, v *node) {
 				"write off, standard or strict, or {name: on, …}"
 			return
 		}
-		to.Checks = scalarOf(p, "checks", v, choice(profileWords)).Checks()
+		to.Checks = scalarOf(p, "checks", v, profileWords.parse).Checks()
 		return
 	}
 	p = p.in("checks")
 	pairs, _ := p.pairs("checks", v)
 	for _, e := range pairs {
 		if e.Key == "profile" {
-			to.Checks = scalarOf(p, "profile", e.Value, choice(profileWords)).Checks()
+			to.Checks = scalarOf(p, "profile", e.Value, profileWords.parse).Checks()
 		}
 	}
 	for _, e := range pairs {
@@ -84,6 +97,23 @@ func (p place) checks(to *Policy, v *node) {
 		}
 	}
 }
+
+// checksSchema has the checks with their meaning and profile.
+var checksSchema = func() *schema {
+	s := object([]key[Policy]{{name: "profile", value: value[Policy]{schema: profileWords.schema()},
+		doc: "The profile that the other keys change.", usual: `"standard"`}})
+	setting := define("checkSwitch", enum(append(switchEnum, "observe")...).titled("`on`, `off` or `observe`"))
+	profiles := map[packet.Profile]string{packet.Standard: "standard", packet.Strict: "strict", packet.Optional: "no profile"}
+	profile := s.complete
+	s.complete = func(s *schema) {
+		profile(s)
+		for c := range packet.NumChecks {
+			doc := fmt.Sprintf("Drops %s. In %s.", c.Info().Doc, profiles[c.Info().Profile])
+			s.Properties = append(s.Properties, property{c.String(), setting.described(doc)})
+		}
+	}
+	return define("checks", s.titled("check switches").described("`on` drops, `off` does not look, `observe` counts what the check would drop."))
+}()
 
 // check switches one check on or off.
 func (p place) check(e pair, to *Policy) {
@@ -102,13 +132,13 @@ func (p place) check(e pair, to *Policy) {
 	}
 }
 
-// setting is what a policy says about one check.
+// setting is a policy's setting of one check.
 type setting uint8
 
 const (
 	checkOff setting = iota
 	checkOn
-	checkObserve // count, and go on
+	checkObserve // count the packet, and continue
 )
 
 func checkSetting(text string) (setting, *flaw) {
@@ -124,7 +154,7 @@ func checkSetting(text string) (setting, *flaw) {
 	return checkOff, nil
 }
 
-// checkNames are the keys of checks.
+// checkNames returns the keys of checks.
 func checkNames() []string {
 	ns := []string{"profile"}
 	for c := range packet.NumChecks {

@@ -2,14 +2,15 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// icmpTypes and icmpv6Types name message types (IANA, ICMP and ICMPv6 Parameters), with nftables' names. A name that is
-// in both means both.
+// icmpTypes and icmpv6Types name message types (IANA, ICMP and ICMPv6 Parameters), with nftables' names. A name in both
+// maps means both types.
 var (
 	icmpTypes = map[string]uint8{
 		"echo-reply": 0, "destination-unreachable": 3, "source-quench": 4, "redirect": 5, "echo-request": 8,
@@ -28,7 +29,19 @@ var (
 
 const icmpForm = "an ICMP message's name, icmp/TYPE[/CODE] or icmpv6/TYPE[/CODE]"
 
-// icmp reads one alternative of icmp.
+var icmpSchema = func() *schema {
+	names := &schema{complete: func(s *schema) {
+		all := maps.Clone(icmpTypes)
+		maps.Copy(all, icmpv6Types)
+		s.Enum = anyOfKeys(all)
+	}}
+	return define("icmpMessage", anyOf(names, text("^icmp(v6)?/[a-z0-9-]+(/[0-9]+)?$")).
+		titled("ICMP message").
+		described("A message by name, or by numbers as `icmp/TYPE[/CODE]` or `icmpv6/TYPE[/CODE]`.").
+		withExamples(`"echo-request", "icmp/3/4"`))
+}()
+
+// icmp parses one alternative of the key icmp.
 func icmp(text string) ([]ICMP, *flaw) {
 	family, rest, hasFamily := strings.Cut(text, "/")
 	if !hasFamily {
@@ -72,7 +85,7 @@ func icmpNamed(name string) ([]ICMP, *flaw) {
 	return nil, f
 }
 
-// icmpMessage reads TYPE[/CODE], the type as a number or by its name in types.
+// icmpMessage parses the text rest, TYPE[/CODE]. TYPE is a number or a name from types. The flaw quotes text, the complete word.
 func icmpMessage(text, rest string, types map[string]uint8, v6 bool) (ICMP, *flaw) {
 	kind, code, hasCode := strings.Cut(rest, "/")
 	m := ICMP{V6: v6, Code: -1}
@@ -97,7 +110,7 @@ func icmpMessage(text, rest string, types map[string]uint8, v6 bool) (ICMP, *fla
 	return m, nil
 }
 
-// String is the policy's form of m, by numbers.
+// String returns m in the policy's notation, with numbers.
 func (m ICMP) String() string {
 	s := "icmp"
 	if m.V6 {
@@ -110,7 +123,7 @@ func (m ICMP) String() string {
 	return s
 }
 
-// proto is the protocol that carries m.
+// proto returns the protocol that carries m.
 func (m ICMP) proto() uint8 {
 	if m.V6 {
 		return protoICMPv6

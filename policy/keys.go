@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,15 +11,94 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// key is a key that a mapping may have, and how its value is read. A nil read marks a word that the language has but
-// that this version does not support.
+// key is a key that a mapping may have. The parser, the JSON schema, the reference and the manual page are all made from tables of keys.
 type key[T any] struct {
-	name string
-	read func(p place, to *T, v *node)
+	name  string
+	value value[T]
+	doc   string // its meaning, in Markdown; a default that is not a constant is in its last sentence, "When left out: …."
+	must  string // the hint when the key is missing; "": it is optional
+
+	usual    string // the default, as JSON; "": doc describes the default, or there is none
+	examples string // values, as JSON, with commas between them
 }
 
-// readKeys reads the mapping n into to and returns the keys that it has. A key that is likely meant by a misspelt one
-// counts as seen, so that one slip is one message. It returns nil when n is no mapping.
+// value has the schema of a key's value, and the function that reads the value into a T.
+type value[T any] struct {
+	schema *schema
+	read   func(p place, key string, to *T, v *node)
+}
+
+// form is a form of values: its schema and its reader.
+type form[V any] struct {
+	schema *schema
+	read   func(p place, key string, v *node) V
+}
+
+// into returns the value of a key that is parsed by the form f. field returns the field of T that stores it.
+func into[T, V any](f form[V], field func(*T) *V) value[T] {
+	return value[T]{f.schema, func(p place, key string, to *T, v *node) { *field(to) = f.read(p, key, v) }}
+}
+
+// custom returns the value of a key that is read by the function read and has the schema s.
+func custom[T any](read func(p place, to *T, v *node), s *schema) value[T] {
+	return value[T]{s, func(p place, _ string, to *T, v *node) { read(p, to, v) }}
+}
+
+// word returns the form of single values.
+func word[V any](s *schema, parse func(string) (V, *flaw)) form[V] {
+	return form[V]{s, func(p place, key string, v *node) V { return scalarOf(p, key, v, parse) }}
+}
+
+// list returns the form of alternatives: a word, or a list of words. s is the schema of one word.
+func list[V any](s *schema, parse func(string) ([]V, *flaw)) form[[]V] {
+	return form[[]V]{listOf(s), func(p place, key string, v *node) []V { return values(p, key, v, parse) }}
+}
+
+// schema returns the schema of the key's value, with the description, the default and the examples from the table.
+func (k *key[T]) schema() *schema {
+	s := *k.value.schema
+	s.Description = cmp.Or(k.doc, s.Description)
+	if k.usual != "" {
+		s.Default = json.RawMessage(k.usual)
+	}
+	if k.examples != "" {
+		return s.withExamples(k.examples)
+	}
+	return &s
+}
+
+// defaults returns a T with the defaults of keys, as if a policy had set them at the position at.
+func defaults[T any](at Pos, keys []key[T]) (to T) {
+	p := place{r: new(reader)}
+	for _, k := range keys {
+		if k.usual != "" {
+			k.value.read(p, k.name, &to, k.node(at))
+		}
+	}
+	return to
+}
+
+// node returns the default of k as a node with the position at: a word, or a list of words.
+func (k *key[T]) node(at Pos) *node {
+	word := func(text []byte) *node { return &node{Pos: at, Text: strings.Trim(string(text), `"`)} }
+	var items []json.RawMessage
+	if json.Unmarshal([]byte(k.usual), &items) != nil {
+		return word([]byte(k.usual))
+	}
+	list := &node{Pos: at, Kind: yamltree.List}
+	for _, item := range items {
+		list.Items = append(list.Items, word(item))
+	}
+	return list
+}
+
+// lists reports whether the value of the key can be a list.
+func (k *key[T]) lists() bool {
+	return k != nil && slices.ContainsFunc(k.value.schema.AnyOf, func(s *schema) bool { return slices.Contains(s.Type, "array") })
+}
+
+// readKeys reads the mapping n into to and returns the keys that it has. The likely meaning of a misspelt key counts as
+// seen, so that one mistake gives one message. readKeys returns nil if n is not a mapping. It reports required keys that n lacks.
 func readKeys[T any](p place, what string, n *node, keys []key[T], to *T) map[string]bool {
 	pairs, ok := p.pairs(what, n)
 	if !ok {
@@ -32,25 +113,25 @@ func readKeys[T any](p place, what string, n *node, keys []key[T], to *T) map[st
 		}
 		switch {
 		case cut > 0:
-			p.strays(pairs[i], pairs[i+1:][:cut])
+			p.strays(pairs[i], k.lists(), pairs[i+1:][:cut])
 			i += cut
 		case k == nil:
 			seen[p.unknown(pairs[i], names(keys))] = true
-		case k.read == nil:
-			p.errorf(pairs[i].Pos, "%s is not supported yet", name)
 		case value.Kind == yamltree.Broken:
-		case value.Kind == yamltree.Nothing && !mayBeEmpty[name]:
+		case value.Kind == yamltree.Nothing && !slices.Contains(k.value.schema.Type, "null"):
 			p.errorf(value.Pos, "%s has no value", name).Hint = noValueHint(name)
 		default:
-			k.read(p, to, value)
+			k.value.read(p, name, to, value)
 		}
 		seen[name] = true
 	}
+	for _, k := range keys {
+		if k.must != "" {
+			p.require(n, seen, k.name, k.must)
+		}
+	}
 	return seen
 }
-
-// mayBeEmpty are the keys that may stand without a value, as they do when everything under them is commented out.
-var mayBeEmpty = map[string]bool{"sets": true, "rules": true, "services": true}
 
 func noValueHint(key string) string {
 	switch key {
@@ -71,18 +152,16 @@ func find[T any](keys []key[T], name string) *key[T] {
 	return nil
 }
 
-// names are the names of the supported keys.
 func names[T any](keys []key[T]) []string {
 	var ns []string
 	for _, k := range keys {
-		if k.read != nil {
-			ns = append(ns, k.name)
-		}
+		ns = append(ns, k.name)
 	}
 	return ns
 }
 
-// pairs are the keys of n without repetitions, which it reports. It reports false when n is no mapping.
+// pairs returns the keys of n with their values. It reports repeated keys, and leaves them out. It returns false if n
+// is not a mapping.
 func (p place) pairs(what string, n *node) ([]pair, bool) {
 	if n.Kind == yamltree.Broken {
 		return nil, false
@@ -114,7 +193,8 @@ func mappingHint(n *node) string {
 	return "write it as {key: value} or as lines of key: value"
 }
 
-// strays counts the words at the start of pairs that a comma cut off from a value before them: `{port: 80, 443}`.
+// strays counts the words at the start of pairs that a comma has separated from the value before them: `{port: 80,
+// 443}`.
 func strays(pairs []pair, known func(string) bool) (n int) {
 	for n < len(pairs) && pairs[n].Value.Kind == yamltree.Nothing && !known(pairs[n].Key) && !strings.Contains(pairs[n].Key, ":") {
 		n++
@@ -122,8 +202,8 @@ func strays(pairs []pair, known func(string) bool) (n int) {
 	return n
 }
 
-// strays reports words that belong to the value of whole.
-func (p place) strays(whole pair, cut []pair) {
+// strays reports words that belong to the value of whole. isList tells whether that value can be a list.
+func (p place) strays(whole pair, isList bool, cut []pair) {
 	values := []string{whole.Value.Text}
 	for _, c := range cut {
 		values = append(values, c.Key)
@@ -134,14 +214,14 @@ func (p place) strays(whole pair, cut []pair) {
 		e.Hint = "put it inside the brackets of " + whole.Key
 	case whole.Key == "flags":
 		e.Hint = fmt.Sprintf(`put quotes around it: flags: "%s"`, strings.Join(values, ","))
-	case !p.r.lists[whole.Key]:
+	case !isList:
 		e.Hint = fmt.Sprintf("%s has one value: remove what follows it, or put quotes around it", whole.Key)
 	default:
 		e.Hint = fmt.Sprintf("a list needs brackets: %s: [%s]", whole.Key, strings.Join(values, ", "))
 	}
 }
 
-// unknown reports a key that the language does not have, and returns the known one that is likely meant, if any.
+// unknown reports an unknown key. It returns the known key that is likely meant, "" if there is none.
 func (p place) unknown(e pair, known []string) string {
 	err := p.errorf(e.Pos, "unknown key %s", wording.Quote(e.Key))
 	near := wording.Nearest(e.Key, known)
@@ -169,14 +249,14 @@ func (p place) unknown(e pair, known []string) string {
 	return near
 }
 
-// homes are the keys under which other keys belong.
+// homes maps keys to the key under which they belong.
 var homes = map[string]string{
 	"rate": "over", "per": "over", "burst": "over", "ban": "over",
 	"connections": "over",
 	"offset":      "at", "bytes": "at", "mask": "at", "contains": "payload", "nocase": "payload", "within": "payload", "at": "payload",
 }
 
-// elsewhere says where a key belongs that is not known here, or is "".
+// elsewhere returns a hint for a key that is unknown here: the place where it belongs. It returns "" if there is no such place.
 func elsewhere(key string, known []string) string {
 	home := homes[key]
 	switch {
@@ -194,7 +274,7 @@ func elsewhere(key string, known []string) string {
 	return ""
 }
 
-// require reports that n lacks key. Without seen, n is no mapping, which has been reported.
+// require reports that n lacks key. If seen is nil, n is not a mapping, which has been reported already.
 func (p place) require(n *node, seen map[string]bool, key, hint string) {
 	if seen != nil && !seen[key] && !n.Lacks {
 		p.errorf(n.Pos, "%s is missing", key).Hint = hint

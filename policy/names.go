@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// dnsNames reads the names that queries ask for.
+// dnsNames parses the key name: the names in queries.
 func (p place) dnsNames(to *DNS, v *node) {
 	p.each("name", v, func(w *node) {
 		n := DNSName{Pos: w.Pos}
@@ -28,7 +28,7 @@ func (p place) dnsNames(to *DNS, v *node) {
 	})
 }
 
-// nameNotes are the remarks on names that look like those of files, which `names: names.txt` does not read.
+// nameNotes returns notes about names that look like file names: `names: names.txt` does not read a file.
 func nameNotes(sets []NameSet) []Note {
 	var ns []Note
 	for _, s := range sets {
@@ -42,18 +42,28 @@ func nameNotes(sets []NameSet) []Note {
 	return ns
 }
 
-// nameSetKeys are the keys of a set of domain names, and nameListKeys those of its names in their mapping form.
-var (
-	nameSetKeys  = []key[NameSet]{{"names", place.names}}
-	nameListKeys = []key[NameSet]{
-		{"file", func(p place, to *NameSet, v *node) { to.File = scalarOf(p, "file", v, path) }},
-	}
-)
+// nameSetKeys are the keys of a set of domain names. nameListKeys are the keys of names if its value is a mapping.
+var nameSetKeys = []key[NameSet]{
+	{name: "names", value: custom(place.names, namesSchema),
+		doc: "Domain names for the key `dns`: a list, or `{file: FILE}` with one name on each line.", examples: `["evil.example"]`,
+		must: "write names: [evil.example], or names: {file: PATH}"},
+}
 
-// nameSet reads a set of domain names.
+var nameListKeys = []key[NameSet]{
+	{name: "file", value: into(word(bare(""), path), func(to *NameSet) *string { return &to.File }),
+		doc: "A file with one name on each line, or a hosts file, a response policy zone, rules `||name^` of ad blockers, or lines of dnsmasq " +
+			"or unbound that block names. A relative path starts at the directory of the policy.", examples: `"names.txt"`,
+		must: "write names: {file: PATH}, or a list of names"},
+}
+
+// namesSchema is the schema of names, where a list may be empty.
+var namesSchema = anyOf(domainSchema, &schema{Type: types{"array"}, Items: domainSchema}, object(nameListKeys)).
+	titled("list of domain names, or `{file}`")
+
+// nameSet parses a set of domain names.
 func (p place) nameSet(to *NameSet, v *node) {
 	for _, k := range setKeys {
-		if e := v.Entry(k.name); e != nil && k.read != nil {
+		if e := v.Entry(k.name); e != nil {
 			p.errorf(e.Pos, "it has both names and %s", e.Key).Hint = nameSetHint(e.Key)
 			return
 		}
@@ -71,12 +81,11 @@ func nameSetHint(key string) string {
 	return "remove it: such a set is as large as its list"
 }
 
-// names reads the content of a set of domain names: names, or a file of them.
+// names parses the content of a set of domain names: names, or a file of them.
 func (p place) names(to *NameSet, v *node) {
 	switch {
 	case v.Kind == yamltree.Mapping:
-		seen := readKeys(p, "names", v, nameListKeys, to)
-		p.require(v, seen, "file", "write names: {file: PATH}, or a list of names")
+		readKeys(p, "names", v, nameListKeys, to)
 		return
 	case v.Kind == yamltree.List && len(v.Items) == 0:
 		to.Names = []string{}

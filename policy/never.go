@@ -9,16 +9,16 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// dimension is a property of packets that several keys of a rule restrict. Where they leave nothing, or nothing of one
-// written value, the rule never matches what its author expects, and that is a mistake.
+// dimension is a property of packets that several keys of a rule restrict. It is a mistake if the keys together leave
+// no value, or exclude a value that the rule names: the rule then never matches packets that its author expects.
 type dimension struct {
 	name func(value uint8) string
 	size int
 	keys []restriction // the first is the property's own key
-	why  string        // why they restrict it, where that is not plain
+	why  string        // the reason for the restriction, if it is not obvious
 }
 
-// restriction says which values of a property the words of one key need; nil is any.
+// restriction has the values of a property that each word of a key requires; nil is any value.
 type restriction struct {
 	key   string
 	needs func(text string) []uint8
@@ -36,19 +36,20 @@ var dimensions = []dimension{
 		{"then", thenNeeds},
 	}, ""},
 	{familyWord, 2, []restriction{
-		{"family", needs(readFamily, func(f uint32) []uint8 { return []uint8{uint8(f)} })},
+		{"family", needs(familyWords.parse, func(f uint32) []uint8 { return []uint8{uint8(f)} })},
 		{"from", addrNeeds},
 		{"to", addrNeeds},
 		{"icmp", needs(icmp, func(m ICMP) []uint8 { return []uint8{family(m.V6)} })},
 	}, ""},
-	// What tracks packets puts their fragments together before (kernel nf_defrag_ipv4.c, nf_defrag_ipv6_hooks.c).
+	// Conntrack reassembles fragments before it assigns a state (kernel nf_defrag_ipv4.c, nf_defrag_ipv6_hooks.c).
 	{fragmentWord, len(fragmentKinds), []restriction{
-		{"fragment", needs(readFragment, func(kind uint32) []uint8 { return []uint8{uint8(kind)} })},
+		{"fragment", needs(fragmentWords.parse, func(kind uint32) []uint8 { return []uint8{uint8(kind)} })},
 		{"state", needs(readState, fragmentsIn)},
 	}, ", as conntrack reassembles fragments"},
 }
 
-// needs makes the needs of a word from those of what it is parsed to.
+// needs returns a function that maps a word to the values that it requires. parse parses the word. of returns the values that a parsed alternative
+// requires.
 func needs[T any](parse func(string) ([]T, *flaw), of func(T) []uint8) func(string) []uint8 {
 	return func(text string) (all []uint8) {
 		parsed, _ := parse(text)
@@ -59,9 +60,10 @@ func needs[T any](parse func(string) ([]T, *flaw), of func(T) []uint8) func(stri
 	}
 }
 
-// thenNeeds are the protocols of what can be answered as a verdict says; what reject has no answer for is dropped.
+// thenNeeds returns the protocols that a verdict requires. reject requires none: packets that cannot get an answer are
+// dropped.
 func thenNeeds(text string) []uint8 {
-	if thenWords[text] == Truncate {
+	if verdict, _ := thenWords.parse(text); verdict == Truncate {
 		return []uint8{protoUDP}
 	}
 	return nil
@@ -70,7 +72,7 @@ func thenNeeds(text string) []uint8 {
 func addrNeeds(text string) []uint8 {
 	r, f := addrRange(text)
 	if f != nil {
-		return nil // a set or local
+		return nil // a set or local, which can have both families
 	}
 	return []uint8{family(!r.First.Is4())}
 }
@@ -89,14 +91,14 @@ func familyWord(value uint8) string {
 	return "ipv4"
 }
 
-// fragmentKinds are the words for what a packet can be a fragment of.
+// fragmentKinds are the names of the kinds of fragments, for messages.
 var fragmentKinds = [...]string{
 	packet.FragmentNone: "none", packet.FragmentFirst: "first", packet.FragmentLater: "later",
 }
 
 func fragmentWord(value uint8) string { return fragmentKinds[value] }
 
-// fragmentsIn are the kinds of fragments that packets of a state can be: what is tracked was put together before.
+// fragmentsIn returns the kinds of fragments that packets of a state can be. Tracked packets have been reassembled.
 func fragmentsIn(state uint32) []uint8 {
 	if state == packet.StateUntracked {
 		return []uint8{packet.FragmentNone, packet.FragmentFirst, packet.FragmentLater}
@@ -104,8 +106,8 @@ func fragmentsIn(state uint32) []uint8 {
 	return []uint8{packet.FragmentNone}
 }
 
-// contradictions reports values in the rule n that no packet can have together with its other keys. The keys of not
-// count where they exclude values of a property's own key.
+// contradictions reports values in the rule n that no packet can have together with its other keys. The keys of not are
+// used only where they exclude values of a property's own key.
 func (p place) contradictions(n *node) {
 	before := len(p.r.errs)
 	for _, d := range dimensions {
@@ -146,7 +148,8 @@ func (p place) contradiction(d dimension, n *node) {
 	}
 }
 
-// restricting are the words of key in the rule n. What dns asks for under not is read from UDP only, too.
+// restricting returns the words of key in the rule n. If a rule has no dns key, the dns key under not counts, because a negated dns is tested in UDP
+// packets only, too.
 func restricting(n *node, key string) []*node {
 	v, not := n.Get(key), n.Get("not")
 	if v == nil && key == "dns" && not != nil {
@@ -155,7 +158,7 @@ func restricting(n *node, key string) []*node {
 	return v.Words()
 }
 
-// but says why no value is left: because of the key cause, which leaves others.
+// but returns a text with the reason why the keys leave no value. cause is the key that excludes the values.
 func (d dimension) but(left []uint8, cause string) string {
 	own := d.keys[0].key
 	switch {
@@ -167,7 +170,7 @@ func (d dimension) but(left []uint8, cause string) string {
 	return fmt.Sprintf("but %s needs %s %s", cause, own, d.list(left))
 }
 
-// deadWords reports the values of the property's own key that the keys after it leave no packet for.
+// deadWords reports each word of the property's own key whose values are all excluded by the other keys. left has the values that remain.
 func (p place) deadWords(d dimension, n *node, left []uint8, cause string) {
 	own := d.keys[0]
 	for _, w := range n.Get(own.key).Words() {
@@ -177,7 +180,7 @@ func (p place) deadWords(d dimension, n *node, left []uint8, cause string) {
 	}
 }
 
-// laterFragments reports keys about an L4 header in a rule for fragments that have none.
+// laterFragments reports keys that test an L4 header in a rule that matches only later fragments. Later fragments have no L4 header.
 func (p place) laterFragments(n *node) {
 	fragments := n.Get("fragment").Words()
 	if fragments == nil || slices.ContainsFunc(fragments, func(w *node) bool { return w.Text != "later" }) {
@@ -218,7 +221,7 @@ func (d dimension) list(values []uint8) string {
 	return wording.Either(names)
 }
 
-// common are the values of a that are in b.
+// common returns the values of a that are in b.
 func common(a, b []uint8) (c []uint8) {
 	for _, v := range a {
 		if slices.Contains(b, v) {
@@ -228,7 +231,7 @@ func common(a, b []uint8) (c []uint8) {
 	return c
 }
 
-// without are the values of a that are not in b.
+// without returns the values of a that are not in b.
 func without(a, b []uint8) (c []uint8) {
 	for _, v := range a {
 		if !slices.Contains(b, v) {

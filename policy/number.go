@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// number reads a decimal number of at most limit. Other notations of YAML (0x10, 0o17, 1_000) and leading zeros, which
-// some readers take for octal, are refused: two tools would read two numbers from them.
+// number parses a decimal number of at most limit. It rejects YAML's other notations (0x10, 0o17, 1_000), and leading
+// zeros, which some parsers take for octal: two tools could read different numbers.
 func number(text string, limit uint64) (uint64, *flaw) {
 	what := fmt.Sprintf("a number from 0 to %d", limit)
 	n, err := strconv.ParseUint(text, 10, 64)
@@ -23,7 +23,7 @@ func number(text string, limit uint64) (uint64, *flaw) {
 	return 0, f
 }
 
-// plainNumber is text without leading zeros before decimal digits, which strconv would take for octal.
+// plainNumber returns text without leading zeros before decimal digits, which strconv would take for octal.
 func plainNumber(text string) string {
 	if t := strings.TrimLeft(text, "0"); t != "" && t[0] >= '1' && t[0] <= '9' {
 		return t
@@ -31,13 +31,18 @@ func plainNumber(text string) string {
 	return text
 }
 
-// numbers is a reader of numbers and ranges up to limit, which are alternatives of a key.
+// numbers returns a parser of numbers and ranges up to limit, for keys with alternatives.
 func numbers(limit uint32) func(string) ([]Range, *flaw) {
 	what := fmt.Sprintf("a number or range from 0 to %d", limit)
 	return func(text string) ([]Range, *flaw) { return one(span(text, what, limit)) }
 }
 
-// one makes a list of a single alternative.
+var (
+	lengthSchema = define("bytes", rangesTo(65535).titled("number of bytes or range"))
+	hopsSchema   = define("hops", rangesTo(255).titled("number 0 to 255 or range"))
+)
+
+// one returns a list with a single alternative.
 func one[T any](v T, f *flaw) ([]T, *flaw) {
 	if f != nil {
 		return nil, f
@@ -45,7 +50,7 @@ func one[T any](v T, f *flaw) ([]T, *flaw) {
 	return []T{v}, nil
 }
 
-// span reads a number or a range first-last, both at most limit; what describes it.
+// span parses a number or a range first-last, of numbers up to limit. what describes the allowed values in messages.
 func span(text, what string, limit uint32) (Range, *flaw) {
 	low, high, isRange := strings.Cut(text, "-")
 	if !isRange {
@@ -65,7 +70,7 @@ func span(text, what string, limit uint32) (Range, *flaw) {
 	return Range{uint32(first), uint32(last)}, nil
 }
 
-// spanHint explains the ways in which other tools write ranges.
+// spanHint adds a hint for a range in the notation of another tool.
 func spanHint(f *flaw, low, high string, limit uint32, numberHint string) *flaw {
 	compact := strings.ReplaceAll(low+"-"+high, " ", "")
 	switch start, end, colon := strings.Cut(low, ":"); {
@@ -86,7 +91,7 @@ func spanHint(f *flaw, low, high string, limit uint32, numberHint string) *flaw 
 
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// ParseDuration reads a time as the policy has it: 90s, 1h30m, 7d, 1d12h. It is above zero.
+// ParseDuration parses a duration in the policy's notation: 90s, 1h30m, 7d, 1d12h. It must be above zero.
 func ParseDuration(text string) (time.Duration, error) {
 	d, f := duration(text)
 	if f != nil {
@@ -95,7 +100,10 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// duration reads what time.ParseDuration reads and, in front of it, days: 90s, 1h30m, 7d, 1d12h.
+var durationSchema = define("duration", text("").titled("duration").described("A time in seconds, minutes, hours or days.").
+	withExamples(`"90s", "15m", "1h", "7d"`))
+
+// duration parses the format of time.ParseDuration with optional days in front: 90s, 1h30m, 7d, 1d12h.
 func duration(text string) (time.Duration, *flaw) {
 	bad := want("a time such as 90s, 15m, 1h or 7d", text)
 	days, rest, hasDays := strings.Cut(text, "d")

@@ -10,112 +10,133 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// CrowdSec is a local API of CrowdSec whose decisions are enforced. Files have absolute paths.
+// CrowdSec is a local API of CrowdSec. The daemon enforces its decisions. All paths of files are absolute.
 type CrowdSec struct {
 	URL     string        // https, or http to this host
-	KeyFile string        // the key of a bouncer; "": it shows a certificate
-	Cert    string        // its certificate as a client, with the private key of that; "": none
-	CA      string        // who signs the server's certificate; "": one that the system knows
-	Every   time.Duration // how often it is asked
-	Set     string        // the dynamic set
+	KeyFile string        // the file with the API key of a bouncer; "": the daemon authenticates with Cert
+	Cert    string        // the daemon's client certificate, in one file with the private key; "": none
+	CA      string        // the CA of the server's certificate; "": any CA that the system trusts
+	Every   time.Duration // the interval between queries
+	Set     string        // the dynamic set that gets the banned addresses
 }
 
-// How often CrowdSec is asked.
+// The bounds of the interval between queries.
 const (
-	crowdSecEvery = 10 * time.Second
 	crowdSecLeast = time.Second
 	crowdSecMost  = time.Hour
 )
 
 var crowdSecKeys = []key[CrowdSec]{
-	{"url", func(p place, to *CrowdSec, v *node) { to.URL = scalarOf(p, "url", v, serverURL) }},
-	{"key_file", func(p place, to *CrowdSec, v *node) { to.KeyFile = scalarOf(p, "key_file", v, readAbsolute) }},
-	{"cert", func(p place, to *CrowdSec, v *node) { to.Cert = scalarOf(p, "cert", v, readAbsolute) }},
-	{"ca", func(p place, to *CrowdSec, v *node) { to.CA = scalarOf(p, "ca", v, readAbsolute) }},
-	{"every", func(p place, to *CrowdSec, v *node) { to.Every = scalarOf(p, "every", v, crowdSecTime) }},
-	{"set", func(p place, to *CrowdSec, v *node) { to.Set = scalarOf(p, "set", v, p.r.banSet) }},
+	{name: "url", value: into(serverAddress, func(to *CrowdSec) *string { return &to.URL }),
+		doc: "The address of the local API. `http` is for addresses of this host alone.", examples: `"http://127.0.0.1:8080"`, must: crowdSecExample},
+	{name: "key_file", value: into(absolutePath, func(to *CrowdSec) *string { return &to.KeyFile }),
+		doc:      "A file with the key that `cscli bouncers add floodwall` prints. Only root may read the file. It need not be said beside `cert`.",
+		examples: `"/etc/floodwall/crowdsec.key"`},
+	{name: "cert", value: into(absolutePath, func(to *CrowdSec) *string { return &to.Cert }),
+		doc:      "A file with the certificate that the daemon shows to the server, and its private key, PEM. Only root may read the file.",
+		examples: `"/etc/floodwall/crowdsec.pem"`},
+	{name: "ca", value: into(absolutePath, func(to *CrowdSec) *string { return &to.CA }),
+		doc:      "The certificates that sign that of the server, PEM. Without it, those of the system count.",
+		examples: `"/etc/floodwall/crowdsec-ca.pem"`},
+	{name: "every", value: into(word(text(""), crowdSecTime), func(to *CrowdSec) *time.Duration { return &to.Every }),
+		doc: "How often the local API is asked for changes, from 1s to 1h.", usual: `"10s"`, examples: `"30s"`},
+	{name: "set", value: into(dynamicSetName, func(to *CrowdSec) *string { return &to.Set }),
+		doc: "The dynamic set. It need not be said when there is one.", examples: `"bans"`},
 }
 
-// Suricata is an eve.json whose alerts ban. Its path is absolute.
+// Suricata is Suricata's log file eve.json. Alerts in it cause bans. The path is absolute.
 type Suricata struct {
 	Eve       string        // the file
-	For       time.Duration // how long, from the time of the alert on
-	Set       string        // the dynamic set
-	All       bool          // alerts of rules that block nothing ban, too: those of Suricata as an IDS
-	Forgeable bool          // alerts ban whose sender has not proved its address
+	For       time.Duration // the duration of a ban, from the time of the alert
+	Set       string        // the dynamic set that gets the banned addresses
+	All       bool          // alerts of rules that do not block also cause bans; needed for an IDS, which has no other rules
+	Forgeable bool          // an alert causes a ban even if the sender has not proved its address
 }
 
-// suricataFor is how long an alert bans when the policy does not say it.
-const suricataFor = time.Hour
-
-// suricataAlerts are which alerts ban.
-var suricataAlerts = map[string]bool{"blocked": false, "all": true}
+// suricataAlerts are the values of alerts. The meaning of each is whether all alerts cause bans.
+var suricataAlerts = words[bool]{{"blocked", false}, {"all", true}}
 
 var suricataKeys = []key[Suricata]{
-	{"file", func(p place, to *Suricata, v *node) { to.Eve = scalarOf(p, "file", v, readAbsolute) }},
-	{"for", func(p place, to *Suricata, v *node) { to.For = scalarOf(p, "for", v, banTime) }},
-	{"set", func(p place, to *Suricata, v *node) { to.Set = scalarOf(p, "set", v, p.r.banSet) }},
-	{"alerts", func(p place, to *Suricata, v *node) { to.All = scalarOf(p, "alerts", v, choice(suricataAlerts)) }},
-	{"trust", func(p place, to *Suricata, v *node) { to.Forgeable = scalarOf(p, "trust", v, readTrust) }},
+	{name: "file", value: into(absolutePath, func(to *Suricata) *string { return &to.Eve }),
+		doc: "The eve.json: an absolute path of a file that only its owner and group may write.", examples: `"/var/log/suricata/eve.json"`,
+		must: "write suricata: /var/log/suricata/eve.json"},
+	{name: "for", value: into(banDuration, func(to *Suricata) *time.Duration { return &to.For }),
+		doc: "How long an alert bans, from the time of the alert on.", usual: `"1h"`, examples: `"10m"`},
+	{name: "set", value: into(dynamicSetName, func(to *Suricata) *string { return &to.Set }),
+		doc: "The dynamic set. It need not be said when there is one.", examples: `"bans"`},
+	{name: "alerts", value: into(suricataAlerts.form(), func(to *Suricata) *bool { return &to.All }),
+		doc:   "`blocked` takes alerts of rules that drop or reject. `all` takes every alert: without it, Suricata as an IDS bans nobody.",
+		usual: `"blocked"`, examples: `"all"`},
+	{name: "trust", value: into(trustForm, func(to *Suricata) *bool { return &to.Forgeable }),
+		doc: "`forgeable` takes alerts of all packets, so anybody can have any address banned. When left out: only those of rules that match a " +
+			"request or an answer in a TCP connection (`tx_id`), which proves the sender.", examples: `"forgeable"`},
 }
 
-// suricata reads whose alerts ban: a file alone, or a mapping.
-func (p place) suricata(v *node) *Suricata {
-	to := &Suricata{For: suricataFor}
+var suricataSchema = anyOf(absolutePath.schema, object(suricataKeys)).titled("path, or `{file, for, set, alerts, trust}`")
+
+// suricata parses the key suricata: a file alone, or a mapping.
+func (p place) suricata(d *Daemon, v *node) {
+	to := new(defaults(v.Pos, suricataKeys))
+	d.Suricata = to
 	p = p.in("suricata")
 	if v.Kind == yamltree.Word {
 		to.Eve = scalarOf(p, "file", v, readAbsolute)
 	} else {
 		seen := readKeys(p, "suricata", v, suricataKeys, to)
-		p.require(v, seen, "file", "write suricata: /var/log/suricata/eve.json")
 		if seen == nil || seen["set"] {
-			return to
+			return
 		}
 	}
 	to.Set = p.onlyDynamic(v, "suricata", "suricata: {set: %s, …}")
-	return to
 }
 
-// Webhook is a server that is told what the daemon does.
+// Webhook is a server that gets the daemon's events.
 type Webhook struct {
 	URL        string // https, or http to this host
-	SecretFile string // the key of signatures; "": there are none
-	Addresses  bool   // it is told addresses, too
+	SecretFile string // the file with the key of signatures; "": events are not signed
+	Addresses  bool   // events contain addresses
 }
 
 var webhookKeys = []key[Webhook]{
-	{"url", func(p place, to *Webhook, v *node) { to.URL = scalarOf(p, "url", v, serverURL) }},
-	{"secret_file", func(p place, to *Webhook, v *node) { to.SecretFile = scalarOf(p, "secret_file", v, readAbsolute) }},
-	{"addresses", func(p place, to *Webhook, v *node) { to.Addresses = scalarOf(p, "addresses", v, choice(switches)) }},
+	{name: "url", value: into(serverAddress, func(to *Webhook) *string { return &to.URL }),
+		doc: "Its address. `http` is for addresses of this host alone. Redirects are not followed.", examples: `"https://hooks.example/floodwall"`,
+		must: "write webhook: {url: https://host.example/hook}"},
+	{name: "secret_file", value: into(absolutePath, func(to *Webhook) *string { return &to.SecretFile }),
+		doc: "A file with a secret that signs each request. Only root may read the file.", examples: `"/etc/floodwall/webhook.secret"`},
+	{name: "addresses", value: into(yesOrNo, func(to *Webhook) *bool { return &to.Addresses }),
+		doc: "Whether the server is told addresses. Without it `[address]` stands in their place.", usual: `"off"`, examples: `"on"`},
 }
 
-// webhook reads who is told what the daemon does.
-func (p place) webhook(v *node) *Webhook {
-	to := new(Webhook)
-	p = p.in("webhook")
-	seen := readKeys(p, "webhook", v, webhookKeys, to)
-	p.require(v, seen, "url", "write webhook: {url: https://host.example/hook}")
-	return to
+// webhook parses the key webhook.
+func (p place) webhook(d *Daemon, v *node) {
+	d.Webhook = new(Webhook)
+	readKeys(p.in("webhook"), "webhook", v, webhookKeys, d.Webhook)
 }
 
-// crowdSec reads whose decisions are enforced.
-func (p place) crowdSec(v *node) *CrowdSec {
-	to := &CrowdSec{Every: crowdSecEvery}
+const crowdSecExample = "write crowdsec: {url: http://127.0.0.1:8080, key_file: /etc/floodwall/crowdsec.key}"
+
+var crowdSecSchema = func() *schema {
+	s := object(crowdSecKeys).titled("mapping")
+	s.AnyOf = []*schema{{Required: []string{"key_file"}}, {Required: []string{"cert"}}}
+	return s
+}()
+
+// crowdSec parses the key crowdsec.
+func (p place) crowdSec(d *Daemon, v *node) {
+	to := new(defaults(v.Pos, crowdSecKeys))
+	d.CrowdSec = to
 	p = p.in("crowdsec")
 	seen := readKeys(p, "crowdsec", v, crowdSecKeys, to)
-	const example = "write crowdsec: {url: http://127.0.0.1:8080, key_file: /etc/floodwall/crowdsec.key}"
-	p.require(v, seen, "url", example)
 	if !seen["cert"] {
-		p.require(v, seen, "key_file", example)
+		p.require(v, seen, "key_file", crowdSecExample)
 	}
 	if seen != nil && !seen["set"] {
 		to.Set = p.onlyDynamic(v, "crowdsec", "crowdsec: {set: %s, …}")
 	}
-	return to
 }
 
-// onlyDynamic is the dynamic set of a policy that has one. Without one, or with several, what needs it is reported, with an example
-// that has a verb for the set.
+// onlyDynamic returns the name of the policy's dynamic set if the policy has exactly one. Otherwise it reports a mistake, and what names the key in
+// the message. example is a format string with a verb for the name of the set.
 func (p place) onlyDynamic(v *node, what, example string) string {
 	switch dynamic := p.r.setsOf(dynamicSet); len(dynamic) {
 	case 0:
@@ -137,7 +158,9 @@ func crowdSecTime(text string) (time.Duration, *flaw) {
 	return d, f
 }
 
-// serverURL reads the address of a server that is told secrets: on the way nobody may read them.
+var serverAddress = word(text("^https?://"), serverURL)
+
+// serverURL parses the URL of a server to which Floodwall sends secrets. The connection must be encrypted unless the server is on this host.
 func serverURL(text string) (string, *flaw) {
 	const example = "write https://host.example/, or http:// with an address of this host"
 	u, err := url.Parse(text)

@@ -2,16 +2,17 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// maxLayers is how many limits a rule can have.
+// maxLayers is the largest number of limits of a rule.
 const maxLayers = 8
 
-// overForm is a limit while it is read.
+// overForm is a limit while it is being parsed.
 type overForm struct {
 	over  *Over
 	burst amount
@@ -19,14 +20,37 @@ type overForm struct {
 }
 
 var overKeys = []key[overForm]{
-	{"rate", place.rate},
-	{"per", place.per},
-	{"burst", func(p place, to *overForm, v *node) { to.burst = scalarOf(p, "burst", v, readBurst) }},
-	{"max", func(p place, to *overForm, v *node) { to.over.Max = scalarOf(p, "max", v, capacity) }},
-	{"ban", func(p place, to *overForm, v *node) { to.over.Ban, to.ban = p.ban(v), v }},
+	{name: "rate", value: custom(place.rate, rateSchema),
+		doc: "Packets or bits in a second, minute, hour or day. Bits are those of the IP packet.", examples: `"1000/s", "10mbit/s"`,
+		must: "say what is too much, as in rate: 1000/s"},
+	{name: "per", value: custom(place.per, listUpTo(2, perSchema)),
+		doc: "One rate for each prefix of sources or destinations, or for each pair of them. The lengths of the IPv4 and the IPv6 prefix " +
+			"follow the word; without them they are 32 and 64. When left out: one rate for all packets.", examples: `"from/24/56"`},
+	{name: "burst", value: into(word(anyOf(whole(1, nil), text("^[0-9]+([kmg]?bit)?$")), readBurst), func(to *overForm) *amount { return &to.burst }),
+		doc: "Packets or bits that may come at once. When left out: the rate of one second, at least 5 packets or 120kbit; `start` of `syn` " +
+			"has more.", examples: `200`},
+	{name: "max", value: into(capacity, func(to *overForm) *int { return &to.over.Max }),
+		doc: "How many prefixes the table holds. When left out: a number that follows from the rate.", examples: `100000`},
+	{name: "ban", value: custom(func(p place, to *overForm, v *node) { to.over.Ban, to.ban = p.ban(v), v }, banSchema),
+		doc: "Puts the source's prefix into a dynamic set for this time. `floodwall daemon` must run.", examples: `"10m"`},
 }
 
-// layersOf are the limits of a key: one, or several in a list.
+var (
+	limitSchema = define("limit", object(overKeys).titled("limit"))
+	ratesSchema = define("rates", listUpTo(maxLayers, limitSchema).titled("limit or list of limits").described(
+		"Rates. A packet is charged to those of a list in their order, until it exceeds one.").withExamples(`{"rate": "1000/s", "per": "from"}`))
+	overSchema = anyOf(limitSchema, connLimitSchema, listUpTo(maxLayers, limitSchema).AnyOf[1], listUpTo(1, connLimitSchema).AnyOf[1]).
+			titled("limit or list of limits")
+)
+
+// ruleOverKeys are the keys of a limit of a rule. A rule can also limit a number of connections, which the hint mentions.
+var ruleOverKeys = func() []key[overForm] {
+	keys := slices.Clone(overKeys)
+	keys[0].must += " or connections: 20"
+	return keys
+}()
+
+// layersOf returns the limits of a key: one, or several in a list.
 func layersOf(v *node) []*node {
 	if v.Kind == yamltree.List {
 		return v.Items
@@ -34,7 +58,7 @@ func layersOf(v *node) []*node {
 	return []*node{v}
 }
 
-// overs reads limits: one in a mapping, or several in a list.
+// overs parses limits: a mapping is one limit, and a list has several.
 func (p place) overs(key string, v *node) []Over {
 	layers := layersOf(v)
 	switch {
@@ -53,7 +77,7 @@ func (p place) overs(key string, v *node) []Over {
 	return all
 }
 
-// shortRateHint says how a limit is written whose rate stands alone.
+// shortRateHint returns a hint for a limit that is written as a rate alone.
 func shortRateHint(key, text string) string {
 	if _, f := readRate(text); f != nil {
 		text = "1000/s"
@@ -64,7 +88,7 @@ func shortRateHint(key, text string) string {
 	return fmt.Sprintf("write {rate: %s, per: from}, or without per for one rate for all", text)
 }
 
-// over reads one limit, and works its defaults in.
+// over parses one limit, and fills in its defaults.
 func (p place) over(key string, n *node) Over {
 	o := Over{Pos: n.Pos}
 	if n.Kind == yamltree.Word {
@@ -72,12 +96,11 @@ func (p place) over(key string, n *node) Over {
 		return o
 	}
 	form, before := overForm{over: &o}, len(p.r.errs)
-	seen := readKeys(p, key, n, overKeys, &form)
-	tooMuch := "say what is too much, as in rate: 1000/s"
+	keys := overKeys
 	if key == "over" {
-		tooMuch += " or connections: 20"
+		keys = ruleOverKeys
 	}
-	p.require(n, seen, "rate", tooMuch)
+	readKeys(p, key, n, keys, &form)
 	if len(p.r.errs) > before || !n.Whole() {
 		return o
 	}
@@ -98,7 +121,7 @@ func (p place) rate(to *overForm, v *node) {
 	to.over.Rate, to.over.Per, to.over.Bits = r.n, r.per, r.bits
 }
 
-// readBurst reads what may come at once.
+// readBurst parses a burst.
 func readBurst(text string) (amount, *flaw) {
 	a, f := readAmount(text)
 	if f == nil {
@@ -120,11 +143,11 @@ func readBurst(text string) (amount, *flaw) {
 	return a, f
 }
 
-// maxRefill is how long a burst may take to be had again.
+// maxRefill is the longest time in which a used-up burst may become available again.
 const maxRefill = 30 * 24 * time.Hour
 
-// burst is the burst of o, which n is: as given, or what the rate gives in a second, but no less than a few packets, which
-// even those below the rate send at once.
+// burst sets the burst of the limit o, whose node is n. A given burst is used as it is. The default is the amount that the rate allows in a second,
+// but at least a few packets, because even sources with a low rate send several packets at once.
 func (p place) burst(o *Over, given amount, n *node) {
 	least, unit := amount{1, false}, "packets"
 	if o.Bits {
@@ -151,7 +174,7 @@ func (p place) burst(o *Over, given amount, n *node) {
 	}
 }
 
-// usualBurst is the burst of a limit that gives none.
+// usualBurst returns the default burst of a limit.
 func (o *Over) usualBurst() amount {
 	if o.Bits {
 		return amount{max(o.Rate/uint64(o.Per/time.Second), 10*packetBits), true}

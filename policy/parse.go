@@ -14,10 +14,10 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// Stdin is the name of a policy that was read from standard input. Relative names of files in it start at the working directory.
+// Stdin is the name of a policy that was read from standard input. Its relative file names are relative to the working directory.
 const Stdin = "<stdin>"
 
-// Read reads the policy in file. The error is Errors when the file can be read but its content has mistakes.
+// Read reads the policy in file. The error has the type Errors if the file can be read but has mistakes.
 func Read(file string) (*Policy, error) {
 	src, err := Source(file)
 	if err != nil {
@@ -42,8 +42,8 @@ func Source(file string) ([]byte, error) {
 	return src, nil
 }
 
-// Parse reads the policy in src; file is its name, for messages. It reports every mistake, not only the first: the
-// error is always of type Errors. A file that is not YAML has one mistake, as nothing behind it can be understood.
+// Parse parses the policy in src. file is its name, for messages. It reports every mistake, not only the first: the
+// error is always of type Errors. A file that is not YAML gives one mistake, because the rest cannot be parsed.
 func Parse(file string, src []byte) (*Policy, error) {
 	p, err := ParseSound(file, src)
 	if err != nil {
@@ -52,8 +52,8 @@ func Parse(file string, src []byte) (*Policy, error) {
 	return p, nil
 }
 
-// ParseSound is Parse, but it returns a policy beside the error: that without the rules, services and sets that have mistakes. Sets without
-// content stand for the latter. Such a policy is good only for finding further mistakes. It is nil when nothing was understood.
+// ParseSound is Parse, but it returns a policy in addition to the error: the policy without its wrong rules and services, and with empty sets in
+// place of its wrong sets. Such a policy is useful only for finding more mistakes. It is nil if nothing could be parsed.
 func ParseSound(file string, src []byte) (*Policy, error) {
 	r := newReader(file)
 	p := place{r: r}
@@ -82,85 +82,113 @@ type (
 	pair = yamltree.Pair
 )
 
-// reader is what is known while a policy is read.
+// reader is the state of the parser.
 type reader struct {
 	file    string
 	errs    Errors
-	sets    map[string]setKind // the policy's sets, known before the first rule is read
-	given   map[string]bool    // names that the policy gives rules and services, known before one is made up
-	reasons map[string]Pos     // names of rules and services so far: each is a counter
+	sets    map[string]setKind // the policy's sets, collected before the first rule is parsed
+	given   map[string]bool    // names that the policy gives to rules and services, collected before any name is generated
+	reasons map[string]Pos     // names of rules and services so far; each name is a counter
 
 	inEntry map[string]bool // keys of rules and services
-	lists   map[string]bool // keys whose values can be lists
 
 	unsound map[Pos]bool // entries of lists that have mistakes
 
-	patterns        map[string]bool // texts that rules look for so far
-	tooManyPatterns bool            // and that has been reported
+	patterns        map[string]bool // the different patterns so far, over all rules
+	tooManyPatterns bool            // too many patterns have been reported
 }
 
 func newReader(file string) *reader {
 	r := &reader{
 		file: file, sets: map[string]setKind{}, given: map[string]bool{}, reasons: map[string]Pos{},
-		patterns: map[string]bool{}, inEntry: map[string]bool{}, lists: map[string]bool{}, unsound: map[Pos]bool{},
+		patterns: map[string]bool{}, inEntry: map[string]bool{}, unsound: map[Pos]bool{},
 	}
 	for _, key := range append(names(ruleKeys), names(serviceKeys)...) {
 		r.inEntry[key] = key != "name"
 	}
-	for _, key := range append(names(matchKeys), "devices", "contains", "per", "type", "types", "backends") {
-		r.lists[key] = key != "payload"
-	}
 	return r
 }
 
-// leaveOut takes the rules and services with mistakes out of a policy.
+// leaveOut removes the rules and services with mistakes from a policy.
 func (r *reader) leaveOut(p *Policy) {
 	p.Rules = slices.DeleteFunc(p.Rules, func(rule Rule) bool { return r.unsound[rule.Pos] })
 	p.Services = slices.DeleteFunc(p.Services, func(s Service) bool { return r.unsound[s.Pos] })
 }
 
-// place is where in the policy the reader is. Messages begin with what: `rule "web": `.
+// place is a position of the parser in the policy. what is the beginning of its messages, such as `rule "web": `.
 type place struct {
 	r    *reader
 	what string
 }
 
-// in is a place inside p, which messages name after what p is.
+// in returns a place inside p. Messages name p first, and then the place.
 func (p place) in(format string, args ...any) place {
 	return place{p.r, p.what + fmt.Sprintf(format, args...) + ": "}
 }
 
-// errorf reports a mistake. The caller may set the Hint of what it returns.
+// errorf reports a mistake. The caller may set the Hint of the result.
 func (p place) errorf(at Pos, format string, args ...any) *Error {
 	e := &Error{File: p.r.file, Line: at.Line, Col: at.Col, Msg: p.what + fmt.Sprintf(format, args...)}
 	p.r.errs = append(p.r.errs, e)
 	return e
 }
 
-// flawed reports what is wrong with the value of key.
+// flawed reports the flaw f in the value of key.
 func (p place) flawed(at Pos, key string, f *flaw) {
 	p.errorf(at, "%s %s", key, f.msg).Hint = f.hint
 }
 
 // topKeys are the keys of a policy.
 var topKeys = []key[Policy]{
-	{"devices", place.devices},
-	{"default", place.byDefault},
-	{"replies", func(p place, to *Policy, v *node) {
-		to.Replies = scalarOf(p, "replies", v, choice(verdictWords)) == Pass
-	}},
-	{"checks", place.checks},
-	{"sets", place.sets},
-	{"rules", place.rules},
-	{"services", place.services},
-	{"untracked", place.untracked},
-	{"never", place.spared},
-	{"boot", func(p place, to *Policy, v *node) { to.BootClosed = scalarOf(p, "boot", v, choice(bootWords)) }},
-	{"essential", place.essential},
-	{"daemon", place.daemon},
-	{"detect", place.detect},
-	{"upstream", place.upstream},
-	{"placement", func(p place, to *Policy, v *node) { to.Placement = scalarOf(p, "placement", v, readPlacement) }},
+	{name: "devices", value: custom(place.devices, devicesSchema),
+		doc: "The network devices where packets from outside arrive.", examples: `"eth0"`,
+		must: "name the devices that packets come in from: devices: [eth0]"},
+	{name: "default", value: custom(place.byDefault, verdictWords.schema()),
+		doc: "The verdict for a packet that no rule and no service decided.", usual: `"pass"`, examples: `"drop"`},
+	{name: "replies", value: into(repliesWords.form(), func(to *Policy) *bool { return &to.Replies }),
+		doc: "Whether packets pass that answer a packet which left through a device of the policy. Such an answer does not fail the checks " +
+			"`bogon-source` and `reflector-source` either. When left out: `pass` beside `default: drop`, else `drop`.", examples: `"drop"`},
+	{name: "checks", value: custom(place.checks, anyOf(profileWords.schema(), checksSchema)),
+		doc: "Sanity tests that drop broken packets before any rule: a profile, or single checks that change a profile.", usual: `"standard"`,
+		examples: `"strict", {"profile": "standard", "own-source": "on"}`},
+	{name: "sets", value: custom(place.sets, setsSchema),
+		doc:      "Named sets of addresses, and of domain names. Rules and services refer to a set as `$NAME`.",
+		examples: `{"office": ["203.0.113.0/24"]}`},
+	{name: "rules", value: custom(place.rules, entriesSchema("rule", ruleKeys)),
+		doc:      "The rules, in order. The first rule that matches decides.",
+		examples: `[{"name": "listed", "from": "198.51.100.0/24", "then": "drop"}]`},
+	{name: "services", value: custom(place.services, entriesSchema("service", serviceKeys)),
+		doc: "The ports that the host serves. Services come after the rules.", examples: `[{"name": "web", "port": ["tcp/80", "tcp/443"]}]`},
+	{name: "never", value: custom(place.spared, listOf(endSchema)),
+		doc: "Addresses that no limit, program, fleet, fetched list, FlowSpec route or temporary rule may ban or drop. A `$SET` must have a " +
+			"fixed content.", examples: `["$office"]`},
+	{name: "essential", value: custom(place.essential, object(essentials).titled("mapping")),
+		doc: "Changes the rules that `default: drop` adds by itself for traffic that no host can do without: `off` removes a rule, `limit` " +
+			"replaces its limits, `on` has its usual limits.", examples: `{"icmp-errors": {"limit": "5000/s"}}`},
+	{name: "untracked", value: custom(place.untracked, listOf(untrackedSchema)),
+		doc: "Traffic that connection tracking never sees, in addition to services with `track: false`. `loopback` is the traffic of the host " +
+			"with itself, `multicast` all to a multicast address, `broadcast` all to a broadcast address of IPv4, and `all` everything. Match " +
+			"keys name the packets of one direction, and those of the other direction are exempted, too: `{from: $trusted}` is all from and " +
+			"to these addresses, `{port: tcp/179}` all from and to port 179. A set in it must have a fixed content.",
+		examples: `"loopback", ["multicast", {"proto": "ospf"}, {"from": "192.0.2.2", "port": "tcp/179"}], "all"`},
+	{name: "boot", value: into(bootWords.form(), func(to *Policy) *bool { return &to.BootClosed }),
+		doc: "The behavior at boot when no policy that `apply --boot` saved can be loaded, and of devices that appear later until their policy " +
+			"is in force. `open` drops nothing. `closed` passes essential packets, answers to the host's own connections, and SSH from where " +
+			"the policy passes it. When left out: `closed` with `default: drop`, otherwise `open`.", examples: `"closed"`},
+	{name: "daemon", value: custom(place.daemon, object(daemonKeys)),
+		doc:      "What `floodwall daemon` does while this policy runs. Without the daemon it does nothing, and `apply` says so.",
+		examples: `{"listen": "127.0.0.1:9810"}`},
+	{name: "detect", value: custom(place.detect, object(detectKeys)),
+		doc: "Has `floodwall daemon` look for attacks while this policy runs: it says when one begins and ends, names its kind, suggests " +
+			"rules, and writes a report (`floodwall attacks`). It changes nothing without `auto`. Unless `daemon` says otherwise, it takes " +
+			"samples, of one in 100 packets at first.", examples: `{"baseline": "learn"}`},
+	{name: "upstream", value: custom(place.upstream, object(upstreamKeys)),
+		doc: "The routers upstream that `floodwall-bgp` has BGP sessions with, and what may be announced to them to have them drop an attack. " +
+			"Nothing is announced unless `live` is true.",
+		examples: `{"as": 64500, "router_id": "192.0.2.1", "announce": "192.0.2.0/24", "peers": [{"address": "192.0.2.254", "as": 64501}]}`},
+	{name: "placement", value: into(placementForm, func(to *Policy) *Placement { return &to.Placement }),
+		doc: "The stage where a rule runs. `auto` chooses the stage with the least measured cost. `earliest` takes the first possible stage. " +
+			"The name of a stage means: not before that stage. Placement changes no verdict.", usual: `"auto"`, examples: `"earliest"`},
 }
 
 func (r *reader) top(p place, doc *node, to *Policy) {
@@ -181,11 +209,10 @@ func (r *reader) top(p place, doc *node, to *Policy) {
 	to.Replies = to.Replies || to.Default == Drop && !seen["replies"]
 	p.untrackedServices(to)
 	p.untrackedConnections(to)
-	if d := &to.Daemon; d.Detect.On { // an attack on a small service would have too few samples of a share that is fixed
+	if d := &to.Daemon; d.Detect.On { // with a fixed share, an attack on a small service would give too few samples
 		d.Sample, d.Adapts = cmp.Or(d.Sample, firstSample), true
 	}
 	if u := to.Daemon.Upstream; u != nil && u.Auto != StepNone && !to.Daemon.Detect.On && !seen["detect"] {
 		p.errorf(doc.Get("upstream").Pos, "upstream: auto: %s needs `detect`, which sees attacks", u.Auto).Hint = "add detect: {baseline: learn}"
 	}
-	p.require(doc, seen, "devices", "name the devices that packets come in from: devices: [eth0]")
 }

@@ -12,15 +12,14 @@ import (
 
 const (
 	maxText     = 64   // bytes of a pattern
-	maxPatterns = 64   // different ones in a policy
-	maxWithin   = 1024 // bytes of the payload that are looked at
-	usualWithin = 256
-	maxPlace    = 16 // bytes that are compared at a place
+	maxPatterns = 64   // the number of different patterns in a policy
+	maxWithin   = 1024 // bytes of the payload that are searched
+	maxPlace    = 16   // bytes that are compared at an offset
 )
 
-// payloadForm is the key payload while it is read.
+// payloadForm is the key payload while it is being parsed.
 type payloadForm struct {
-	texts   []*node // of contains, with
+	texts   []*node // the words of contains; content has the bytes of each word
 	content [][]byte
 	nocase  bool
 	within  uint16
@@ -28,13 +27,24 @@ type payloadForm struct {
 }
 
 var payloadKeys = []key[payloadForm]{
-	{"contains", place.contains},
-	{"nocase", func(p place, to *payloadForm, v *node) { to.nocase = scalarOf(p, "nocase", v, yesNo) }},
-	{"within", func(p place, to *payloadForm, v *node) { to.within = scalarOf(p, "within", v, within) }},
-	{"at", place.places},
+	{name: "contains", value: custom(place.contains, listOf(contentSchema)),
+		doc: "One of these texts is in the payload. Bytes in hexadecimal stand between bars. A bar itself is `|7c|`.", examples: `"GET |0d 0a|"`},
+	{name: "nocase", value: into(yesOrNo, func(to *payloadForm) *bool { return &to.nocase }),
+		doc: "ASCII letters match in either case.", usual: `false`, examples: `true`},
+	{name: "within", value: into(word(numeral(1, maxWithin, positive), within), func(to *payloadForm) *uint16 { return &to.within }),
+		doc: "How many bytes of the payload are searched, at most 1024.", usual: `256`, examples: `64`},
+	{name: "at", value: custom(place.places, listOf(placeSchema)),
+		doc: "Bytes at a fixed place. All places of a list must match.", examples: `{"offset": 0, "bytes": "|17 00|"}`},
 }
 
-// payload reads the key payload.
+var payloadSchema = func() *schema {
+	s := object(payloadKeys).titled("`{contains, nocase, within, at}`")
+	s.AnyOf = []*schema{{Required: []string{"contains"}}, {Required: []string{"at"}}}
+	s.DependentRequired = map[string][]string{"nocase": {"contains"}, "within": {"contains"}}
+	return define("payload", s)
+}()
+
+// payload parses the key payload.
 func (p place) payload(to *Match, v *node) {
 	if v.Kind == yamltree.Word {
 		p.errorf(v.Pos, "payload must be a mapping, got %s", v).Hint =
@@ -45,7 +55,7 @@ func (p place) payload(to *Match, v *node) {
 		p.errorf(v.Pos, "payload must be a mapping, got a list").Hint = "write payload: {contains: [TEXT, TEXT]}"
 		return
 	}
-	form := payloadForm{within: usualWithin}
+	form := defaults(v.Pos, payloadKeys)
 	seen := readKeys(p, "payload", v, payloadKeys, &form)
 	switch {
 	case seen == nil || v.Lacks || seen["contains"]:
@@ -58,7 +68,7 @@ func (p place) payload(to *Match, v *node) {
 	to.Payload = &Payload{Contains: p.patterns(&form), At: form.at}
 }
 
-// contains reads the texts of payload.
+// contains parses the patterns of contains, and stores them in to.
 func (p place) contains(to *payloadForm, v *node) {
 	p.each("contains", v, func(w *node) {
 		content, f := sized(maxText)(w.Text)
@@ -70,7 +80,7 @@ func (p place) contains(to *payloadForm, v *node) {
 	})
 }
 
-// patterns are the texts of form with what it says about all of them.
+// patterns returns the words of contains as patterns. The options of form apply to all of them.
 func (p place) patterns(form *payloadForm) []Pattern {
 	var all []Pattern
 	for i, content := range form.content {
@@ -89,7 +99,7 @@ func (p place) patterns(form *payloadForm) []Pattern {
 	return all
 }
 
-// countPattern reports the first pattern that is one too many.
+// countPattern counts a pattern. It reports the first pattern above the limit.
 func (p place) countPattern(w *node, pattern Pattern) {
 	p.r.patterns[fmt.Sprintf("%t %d %s", pattern.NoCase, pattern.Within, pattern.Text)] = true
 	if len(p.r.patterns) == maxPatterns+1 && !p.r.tooManyPatterns {
@@ -105,17 +115,23 @@ func within(text string) (uint16, *flaw) {
 		return uint16(n), nil
 	}
 	f = want(fmt.Sprintf("a number of bytes from 1 to %d", maxWithin), text)
-	return 0, f.hintf("it is how much of the payload is looked at, %d when left out", usualWithin)
+	return 0, f.hintf("it is how much of the payload is looked at, 256 when left out")
 }
 
 var placeKeys = []key[At]{
-	{"offset", func(p place, to *At, v *node) { to.Offset = scalarOf(p, "offset", v, offset) }},
-	{"bytes", func(p place, to *At, v *node) { to.Value = scalarOf(p, "bytes", v, sized(maxPlace)) }},
-	{"mask", func(p place, to *At, v *node) { to.Mask = scalarOf(p, "mask", v, sized(maxPlace)) }},
-	{"from", func(p place, to *At, v *node) { to.Header = scalarOf(p, "from", v, base) }},
+	{name: "offset", value: into(word(numeral(0, maxWithin, digits), offset), func(to *At) *uint16 { return &to.Offset }),
+		doc: "Where the bytes begin, 0 to 1024.", examples: `4`, must: "say where the bytes stand, as in offset: 0 for the first of the payload"},
+	{name: "bytes", value: into(word(contentSchema, sized(maxPlace)), func(to *At) *[]byte { return &to.Value }),
+		doc: "Up to 16 bytes, written as in `contains`.", examples: `"|ff ff|T"`, must: "say what shall stand there, as in bytes: \"|de ad|\""},
+	{name: "mask", value: into(word(contentSchema, sized(maxPlace)), func(to *At) *[]byte { return &to.Mask }),
+		doc: "The bits to compare. When left out: all bits.", examples: `"|ff 0f|"`},
+	{name: "from", value: into(words[bool]{{"payload", false}, {"header", true}}.form(), func(to *At) *bool { return &to.Header }),
+		doc: "Where `offset` counts from: the payload, or the TCP, UDP or ICMP header.", usual: `"payload"`, examples: `"header"`},
 }
 
-// places reads the key at: one place, or a list of them.
+var placeSchema = define("place", object(placeKeys).titled("`{offset, bytes, mask, from}`"))
+
+// places parses the key at of payload: one test at an offset, or a list of tests.
 func (p place) places(to *payloadForm, v *node) {
 	places := []*node{v}
 	if v.Kind == yamltree.List {
@@ -129,7 +145,7 @@ func (p place) places(to *payloadForm, v *node) {
 	}
 }
 
-// at reads bytes at a place.
+// at parses one test of bytes at an offset.
 func (p place) at(n *node) At {
 	var at At
 	if n.Kind != yamltree.Mapping && n.Kind != yamltree.Broken {
@@ -137,9 +153,7 @@ func (p place) at(n *node) At {
 		return at
 	}
 	before := len(p.r.errs)
-	seen := readKeys(p, "at", n, placeKeys, &at)
-	p.require(n, seen, "offset", "say where the bytes stand, as in offset: 0 for the first of the payload")
-	p.require(n, seen, "bytes", `say what shall stand there, as in bytes: "|de ad|"`)
+	readKeys(p, "at", n, placeKeys, &at)
 	if len(p.r.errs) > before || !n.Whole() {
 		return at
 	}
@@ -151,7 +165,7 @@ func (p place) at(n *node) At {
 	return at
 }
 
-// masked reports a mask that does not fit the bytes of at.
+// masked reports a mask whose length differs from that of the bytes, or that clears bits that the bytes set.
 func (p place) masked(at At, n *node) {
 	mask := n.Get("mask")
 	if len(at.Mask) != len(at.Value) {
@@ -177,7 +191,7 @@ func (p place) masked(at At, n *node) {
 	}
 }
 
-// mismatch is the first index at which a and b differ, or -1.
+// mismatch returns the first index at which a and b differ, or -1.
 func mismatch(a, b []byte) int {
 	for i := range a {
 		if a[i] != b[i] {
@@ -193,9 +207,4 @@ func offset(text string) (uint16, *flaw) {
 		f.hintf("places count from the start of the payload; with from: header, from the start of the L4 header")
 	}
 	return uint16(n), f
-}
-
-// base reads where an offset counts from: true is the L4 header.
-func base(text string) (bool, *flaw) {
-	return choice(map[string]bool{"payload": false, "header": true})(text)
 }

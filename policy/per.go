@@ -9,16 +9,20 @@ import (
 
 const perForm = "from, to, from/24 or from/24/56: with the lengths of IPv4 and of IPv6 prefixes"
 
-// The default lengths: an address of IPv4, and what one customer has of IPv6 at the least (RFC 6177).
+// The default prefix lengths in bits: an IPv4 address, and the smallest IPv6 prefix of one customer (RFC 6177).
 const (
 	defaultV4 = 32
 	defaultV6 = 64
 )
 
-// per reads by what a limit counts.
+var perSchema = define("per", text("^(from|to)(/[0-9]+){0,2}$").titled("`from` or `to`, with prefix lengths").described(
+	"`from` or `to`, then the length of the IPv4 prefix and of the IPv6 prefix. Without them: 32 and 64.").
+	withExamples(`"from", "from/24", "from/24/56", "to"`))
+
+// per parses the key per of a rate limit: the prefixes that each get their own rate.
 func (p place) per(to *overForm, v *node) { p.prefixes(&to.over.From, &to.over.To, v) }
 
-// prefixes reads the prefixes of sources and of destinations by which something is counted.
+// prefixes parses the key per: the prefix lengths of sources, of destinations, or of both.
 func (p place) prefixes(from, to **PrefixLen, v *node) {
 	p.each("per", v, func(w *node) {
 		end, length, f := perEnd(w.Text)
@@ -38,7 +42,7 @@ func (p place) prefixes(from, to **PrefixLen, v *node) {
 	})
 }
 
-// perEnd reads from or to, with the lengths of prefixes behind it.
+// perEnd parses an element of per: from or to, with optional prefix lengths after it.
 func perEnd(text string) (end string, length PrefixLen, f *flaw) {
 	parts := strings.Split(text, "/")
 	if end = parts[0]; end != "from" && end != "to" {
@@ -59,7 +63,7 @@ func perEnd(text string) (end string, length PrefixLen, f *flaw) {
 	return end, length, nil
 }
 
-// prefixLen reads the length of family i, 0 for IPv4, from the parts of text.
+// prefixLen parses the prefix length for a family. i is 0 for IPv4 and 1 for IPv6. parts has from or to, followed by the lengths. Flaws quote text.
 func prefixLen(text string, parts []string, i int) (int, *flaw) {
 	most, name := [...]uint64{32, 128}[i], [...]string{"IPv4", "IPv6"}[i]
 	n, f := number(parts[i+1], most)
@@ -80,7 +84,7 @@ func prefixLen(text string, parts []string, i int) (int, *flaw) {
 	return 0, g
 }
 
-// perLengthHint shows how lengths are written, with those that are among parts.
+// perLengthHint adds a hint about the notation of prefix lengths. The hint uses the lengths in parts as its example.
 func perLengthHint(f *flaw, parts []string) *flaw {
 	var lengths []string
 	for _, part := range parts[1:] {
@@ -90,14 +94,14 @@ func perLengthHint(f *flaw, parts []string) *flaw {
 	}
 	switch {
 	case strings.ContainsAny(strings.Join(parts, ""), " ,;"):
-		return f // a list, most likely
+		return f // most likely, the author meant a list
 	case len(lengths) == 2 && len(parts) > 3:
 		return f.hintf("both lengths stand side by side, IPv4 first: %s/%s/%s", parts[0], lengths[0], lengths[1])
 	}
 	return f.hintf("both lengths are numbers of bits and stand side by side, IPv4 first: %s/24/56", parts[0])
 }
 
-// perHint explains a text that does not begin with from or to.
+// perHint adds a hint for a text that does not begin with from or to.
 func perHint(f *flaw, text string) *flaw {
 	base, rest, hasRest := strings.Cut(text, "/")
 	switch strings.ToLower(base) {

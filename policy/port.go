@@ -9,7 +9,12 @@ import (
 
 const portForm = "a number from 0 to 65535, a range or a service, as in 443, tcp/443, udp/1000-2000 or https"
 
-// port reads one alternative of port or sport.
+var ports = list(define("ports", anyOf(whole(0, 65535), text("^((tcp|udp)/)?([0-9]+(-[0-9]+)?|[A-Za-z][A-Za-z0-9-]*)$")).
+	titled("port or range, with or without `tcp/` or `udp/`").described("A port, a range, or a service by the name that `/etc/services` has for it, such "+
+	"as `ssh` or `https`. `tcp/` or `udp/` before it names the protocol. A name means its usual ports: `dns` is tcp/53 and udp/53, `https` is "+
+	"tcp/443, `quic` is udp/443.").withExamples(`"tcp/443", "udp/53", "tcp/8000-8999", 22, "ssh"`)), port)
+
+// port parses one alternative of port or sport.
 func port(text string) ([]Port, *flaw) {
 	proto, rest, hasProto := strings.Cut(text, "/")
 	if !hasProto {
@@ -53,7 +58,7 @@ func portHint(text, proto, rest string) *flaw {
 	return f
 }
 
-// String is the policy's form of p.
+// String returns p in the policy's notation.
 func (p Port) String() string {
 	s := Range{uint32(p.First), uint32(p.Last)}.String()
 	if p.Proto != 0 {
@@ -62,7 +67,7 @@ func (p Port) String() string {
 	return s
 }
 
-// String is the policy's form of r.
+// String returns r in the policy's notation.
 func (r Range) String() string {
 	if r.First == r.Last {
 		return fmt.Sprint(r.First)
@@ -70,7 +75,7 @@ func (r Range) String() string {
 	return fmt.Sprintf("%d-%d", r.First, r.Last)
 }
 
-// protos are the protocols whose packets p can match.
+// protos returns the protocols whose packets p can match.
 func (p Port) protos() []uint8 {
 	if p.Proto == 0 {
 		return []uint8{protoTCP, protoUDP}

@@ -24,11 +24,11 @@ type amount struct {
 	bits bool
 }
 
-// The most that a limit can count. A limit below one packet in a day is none that packets can keep to.
+// The largest and smallest rates of a limit. Packets cannot stay within a limit of less than one packet a day.
 const (
 	maxPackets = 10_000_000      // in a second
 	maxBits    = 100_000_000_000 // in a second
-	packetBits = 8 * 1500        // of the largest packet that most links carry
+	packetBits = 8 * 1500        // the size of the largest packet on most links
 )
 
 const rateForm = "a rate such as 1000/s, 30/min, 10/h, 5/day or 10mbit/s"
@@ -41,7 +41,11 @@ var rateTimes = map[string]time.Duration{
 // bitUnits are the units of bits, which are decimal: 1kbit is 1,000 bits.
 var bitUnits = map[string]uint64{"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
-// readRate reads N/TIME, or N and a unit of bits /TIME.
+var rateSchema = define("rate", text("^[0-9]+([kmg]?bit)?/(s|min|h|day)$").
+	titled("rate").described("Packets or bits in a time: 1000/s, 30/min, 10/h, 5/day, 10mbit/s. Bits count the IP packet.").
+	withExamples(`"1000/s", "30/min", "10mbit/s"`))
+
+// readRate parses N/TIME, or N and a unit of bits /TIME.
 func readRate(text string) (rate, *flaw) {
 	number, time, _ := strings.Cut(text, "/")
 	if strings.HasPrefix(text, "-") {
@@ -56,7 +60,7 @@ func readRate(text string) (rate, *flaw) {
 	return r, r.flaw(text)
 }
 
-// flaw is what is wrong with the size of r, which text is.
+// flaw returns the flaw of a rate that is too small or too large, nil if it is valid. text is the rate as written.
 func (r rate) flaw(text string) *flaw {
 	seconds := uint64(r.per / time.Second)
 	switch {
@@ -73,7 +77,7 @@ func (r rate) flaw(text string) *flaw {
 	return nil
 }
 
-// readAmount reads a number of packets, or of bits with their unit.
+// readAmount parses a number of packets, or of bits with their unit.
 func readAmount(text string) (amount, *flaw) {
 	digits, unit := leadingDigits(text)
 	times, bits := bitUnits[unit]
@@ -83,20 +87,20 @@ func readAmount(text string) (amount, *flaw) {
 	n, err := strconv.ParseUint(digits, 10, 64)
 	switch most := math.MaxUint64 / max(times, 1); {
 	case errors.Is(err, strconv.ErrRange), err == nil && n > most:
-		return amount{math.MaxUint64, bits}, nil // more than anything allows
+		return amount{math.MaxUint64, bits}, nil // a number this large exceeds every limit
 	case err != nil, strconv.FormatUint(n, 10) != digits:
 		return amount{}, want("a whole number", text)
 	}
 	return amount{n * max(times, 1), bits}, nil
 }
 
-// leadingDigits cuts the digits at the start of text off.
+// leadingDigits returns the digits with which text begins, and the rest.
 func leadingDigits(text string) (digits, rest string) {
 	rest = strings.TrimLeft(text, "0123456789")
 	return text[:len(text)-len(rest)], rest
 }
 
-// String is the policy's form of a.
+// String returns a in the policy's notation.
 func (a amount) String() string {
 	if !a.bits {
 		return strconv.FormatUint(a.n, 10)

@@ -11,65 +11,114 @@ import (
 
 // matchKeys are the keys that a rule and its not share.
 var matchKeys = []key[Match]{
-	{"from", func(p place, to *Match, v *node) { to.From = p.addrs("from", v) }},
-	{"to", func(p place, to *Match, v *node) { to.To = p.addrs("to", v) }},
-	{"proto", func(p place, to *Match, v *node) { to.Proto = values(p, "proto", v, proto) }},
-	{"port", func(p place, to *Match, v *node) { to.Port = values(p, "port", v, port) }},
-	{"sport", func(p place, to *Match, v *node) { to.SPort = values(p, "sport", v, port) }},
-	{"family", func(p place, to *Match, v *node) { to.Family = values(p, "family", v, readFamily) }},
-	{"flags", place.flagsKey},
-	{"icmp", func(p place, to *Match, v *node) { to.ICMP = values(p, "icmp", v, icmp) }},
-	{"length", func(p place, to *Match, v *node) { to.Length = values(p, "length", v, numbers(65535)) }},
-	{"ttl", func(p place, to *Match, v *node) { to.TTL = values(p, "ttl", v, numbers(255)) }},
-	{"dscp", func(p place, to *Match, v *node) { to.DSCP = values(p, "dscp", v, dscp) }},
-	{"mss", func(p place, to *Match, v *node) { to.MSS = values(p, "mss", v, mss) }},
-	{"fragment", func(p place, to *Match, v *node) { to.Fragment = values(p, "fragment", v, readFragment) }},
-	{"vlan", func(p place, to *Match, v *node) { to.VLAN = values(p, "vlan", v, vlan) }},
-	{"payload", place.payload},
-	{"dns", place.dns},
-	{"state", func(p place, to *Match, v *node) { to.State = values(p, "state", v, readState) }},
+	{name: "from", value: into(ends, func(to *Match) *[]Addr { return &to.From }),
+		doc: "The source address.", examples: `"$office", ["192.0.2.0/24", "2001:db8::/32"], "local"`},
+	{name: "to", value: into(ends, func(to *Match) *[]Addr { return &to.To }),
+		doc: "The destination address. `local` is all addresses of this host.", examples: `"192.0.2.1", "local"`},
+	{name: "proto", value: into(list(protocolSchema, proto), func(to *Match) *[]uint8 { return &to.Proto }),
+		doc: "The protocol. In IPv6 it is the header after the extension headers.", examples: `"udp", ["tcp", "gre"]`},
+	{name: "port", value: into(ports, func(to *Match) *[]Port { return &to.Port }),
+		doc: "The destination port. Without `tcp/` or `udp/` it means both. It matches no other protocol: SCTP, DCCP and UDP-Lite have ports, " +
+			"too, but only `proto` matches these.", examples: `"tcp/443", ["udp/53", "tcp/8000-8999"]`},
+	{name: "sport", value: into(ports, func(to *Match) *[]Port { return &to.SPort }),
+		doc: "The source port.", examples: `["udp/53", "udp/123"]`},
+	{name: "family", value: into(list(familySchema, familyWords.parse), func(to *Match) *[]uint32 { return &to.Family }),
+		doc: "The address family.", examples: `"ipv6"`},
+	{name: "flags", value: custom(place.flagsKey, listOf(flagsSchema)),
+		doc: "TCP flags. `syn/fin,syn,rst,ack`: of the flags after the slash exactly those before it are set. Without a slash the named flags " +
+			"are set, whatever the others are. Quote the text within `[]` and `{}`.",
+		examples: `"syn/fin,syn,rst,ack", "none/fin,syn,rst,ack", "ece"`},
+	{name: "icmp", value: into(list(icmpSchema, icmp), func(to *Match) *[]ICMP { return &to.ICMP }),
+		doc:      "ICMP and ICMPv6 messages, by name or as `icmp/TYPE[/CODE]` or `icmpv6/TYPE[/CODE]`. A name that both families have means both.",
+		examples: `"echo-request", "icmp/3/4"`},
+	{name: "length", value: into(list(lengthSchema, numbers(65535)), func(to *Match) *[]Range { return &to.Length }),
+		doc: "The length of the IP packet in bytes, header included.", examples: `"0-63"`},
+	{name: "ttl", value: into(list(hopsSchema, numbers(255)), func(to *Match) *[]Range { return &to.TTL }),
+		doc: "The TTL, or the hop limit of IPv6.", examples: `"255"`},
+	{name: "dscp", value: into(list(codePointSchema, dscp), func(to *Match) *[]Range { return &to.DSCP }),
+		doc: "The differentiated services code point.", examples: `"ef"`},
+	{name: "mss", value: into(list(segmentSizeSchema, mss), func(to *Match) *[]Range { return &to.MSS }),
+		doc: "The maximum segment size that a TCP segment with SYN announces: the first MSS option of 4 bytes. `none` is a segment with SYN " +
+			"and without this option. Segments without SYN, and all other packets, never match. Of two options the first counts on every " +
+			"target, as netfilter sees no other, while Linux takes the last. nftables and iptables also find an option behind the one that " +
+			"ends the options, and behind the end that IP states for the packet.", examples: `"0-535", "none"`},
+	{name: "fragment", value: into(list(fragmentSchema, fragmentWords.parse), func(to *Match) *[]uint32 { return &to.Fragment }),
+		doc:      "`none` is a whole packet, `first` the first fragment, `later` any other fragment, which has no ports. `true` is `first` and `later`.",
+		examples: `"later"`},
+	{name: "vlan", value: into(list(vlanSchema, vlan), func(to *Match) *[]Range { return &to.VLAN }),
+		doc: "The VLAN of the outermost tag. `none` is a frame without a tag, `any` a frame with one.", examples: `100, "none"`},
+	{name: "payload", value: custom(place.payload, payloadSchema),
+		doc:      "The bytes after the TCP, UDP or ICMP header. All places of `at` must match, and one text of `contains`.",
+		examples: `{"contains": "evil.example"}, {"at": {"offset": 0, "bytes": "|ff ff ff ff|T"}}`},
+	{name: "dns", value: custom(place.dns, dnsSchema),
+		doc:      "A DNS message over UDP, to port 53 unless the rule names ports.",
+		examples: `"query", {"type": ["ANY", "TXT"]}, {"name": "evil.example"}`},
+	{name: "state", value: into(list(stateSchema, readState), func(to *Match) *[]uint32 { return &to.State }),
+		doc:      "The state that connection tracking has for the packet. The rule runs in netfilter, and connection tracking must be on.",
+		examples: `["established", "related"]`},
 }
 
-// ruleKeys are the keys of a rule. Its name was read before the others, as messages begin with it.
+// ruleKeys are the keys of a rule. The name has been parsed before the others, because messages begin with it.
 var ruleKeys = slices.Concat(
-	[]key[Rule]{{"name", func(place, *Rule, *node) {}}},
+	[]key[Rule]{
+		{name: "name", value: custom(func(place, *Rule, *node) {}, nameSchema),
+			doc: "The name in counters and messages. When left out: `rule-N`, by the rule's position.", examples: `"listed"`},
+	},
 	inMatch(matchKeys),
 	[]key[Rule]{
-		{"over", place.ruleOver},
-		{"not", func(p place, to *Rule, v *node) { readKeys(p.in("not"), "it", v, notKeys, &to.Not) }},
-		{"then", func(p place, to *Rule, v *node) { to.Then = scalarOf(p, "then", v, then) }},
-		{"slip", func(p place, to *Rule, v *node) { to.Slip = scalarOf(p, "slip", v, slip) }},
-		{"sample", func(p place, to *Rule, v *node) { to.Sample = scalarOf(p, "sample", v, sample) }},
-		{"observe", func(p place, to *Rule, v *node) { to.Observe = scalarOf(p, "observe", v, yesNo) }},
-		{"placement", func(p place, to *Rule, v *node) { to.Placement = scalarOf(p, "placement", v, readPlacement) }},
+		{name: "over", value: custom(place.ruleOver, overSchema),
+			doc: "Matches what exceeds a rate, or what begins a connection too many. A packet is charged to the rates of a list in their order, " +
+				"until it exceeds one. A number of connections is the only limit of its rule.",
+			examples: `{"rate": "1000/s", "per": "from"}, {"rate": "10mbit/s", "per": "from"}, {"rate": "50/s", "per": "from", "ban": "10m"}, {"connections": 20, "per": "from/32"}`},
+		{name: "not", value: custom(place.not, matchSchema),
+			doc: "Keys of which none may match.", examples: `{"from": "$office"}`},
+		{name: "then", value: into(word(thenWords.schema(), then), func(to *Rule) *Verdict { return &to.Then }),
+			doc: "The verdict. `reject` answers with a TCP reset or an ICMP error. `truncate` answers a DNS query with an empty response that " +
+				"sends the client to TCP.", examples: `"drop", "reject", "truncate"`, must: "say what happens to the packets: then: drop"},
+		{name: "slip", value: into(word(anyOf(whole(1, nil), text(positive)), slip), func(to *Rule) *uint32 { return &to.Slip }),
+			doc: "With `truncate`: answer one query in this number, and drop the others. When left out: all are answered.", examples: `2`},
+		{name: "sample", value: into(word(text("^1/[1-9][0-9]*$").titled("`1/N`"), sample), func(to *Rule) *uint32 { return &to.Sample }),
+			doc: "Hand one in this number of the rule's packets to `floodwall capture`.", examples: `"1/100"`},
+		{name: "observe", value: into(yesOrNo, func(to *Rule) *bool { return &to.Observe }),
+			doc: "Count the packets that match, and go on with the next rule.", usual: `false`, examples: `true`},
+		{name: "placement", value: into(placementForm, func(to *Rule) *Placement { return &to.Placement }),
+			doc: "The placement of this rule, in place of the policy's.", examples: `"raw"`},
 	},
 )
 
-// notKeys are the keys of not: matchKeys, some of which mean or allow less there.
+// notKeys are the keys of not. They are matchKeys with two differences: dns allows fewer values, and over is an error.
 var notKeys = append(slices.DeleteFunc(slices.Clone(matchKeys), func(k key[Match]) bool { return k.name == "dns" }),
-	key[Match]{"dns", place.notDNS}, key[Match]{"over", place.notOver})
+	key[Match]{name: "dns", value: custom(place.notDNS, dnsSchema)}, key[Match]{name: "over", value: custom(place.notOver, overSchema)})
 
-// inMatch makes keys of a rule from keys of its Match.
+// matchSchema is the schema of not.
+var matchSchema = define("match", object(matchKeys).titled("match keys"))
+
+// inMatch converts keys of a Match to keys of a Rule. Each then sets a field of the rule's Match.
 func inMatch(keys []key[Match]) []key[Rule] {
 	var lifted []key[Rule]
 	for _, k := range keys {
-		l := key[Rule]{name: k.name}
-		if k.read != nil {
-			l.read = func(p place, to *Rule, v *node) { k.read(p, &to.Match, v) }
-		}
-		lifted = append(lifted, l)
+		read := func(p place, key string, to *Rule, v *node) { k.value.read(p, key, &to.Match, v) }
+		lifted = append(lifted, key[Rule]{name: k.name, value: value[Rule]{k.value.schema, read}, doc: k.doc, examples: k.examples})
 	}
 	return lifted
 }
 
-// rules reads the key rules.
+// entriesSchema returns the schema of a list of rules or services.
+func entriesSchema[T any](name string, keys []key[T]) *schema {
+	entry := define(name, object(keys).titled(name))
+	return &schema{Title: "list of " + name + "s", Type: types{"array", "null"}, Items: entry}
+}
+
+// not parses the key not.
+func (p place) not(to *Rule, v *node) { readKeys(p.in("not"), "it", v, notKeys, &to.Not) }
+
+// rules parses the key rules.
 func (p place) rules(to *Policy, v *node) {
 	p.entries("rules", v, func(i int, n *node) {
 		rule := Rule{Pos: n.Pos}
 		rule.Name, rule.Named = p.name("rule", n, p.r.madeName(i+1, len(v.Items)))
 		in, before := p.in("rule %s", wording.Quote(rule.Name)), len(p.r.errs)
-		seen := readKeys(in, "a rule", n, ruleKeys, &rule)
-		in.require(n, seen, "then", "say what happens to the packets: then: drop")
+		readKeys(in, "a rule", n, ruleKeys, &rule)
 		if len(p.r.errs) == before {
 			in.truncates(&rule, n)
 			in.samples(&rule, n)
@@ -80,7 +129,7 @@ func (p place) rules(to *Policy, v *node) {
 	})
 }
 
-// noteNames remembers the names that entries give themselves.
+// noteNames records the names that the policy gives to entries.
 func (r *reader) noteNames(entries []*node) {
 	for _, n := range entries {
 		if v := n.Get("name"); v != nil && v.Kind == yamltree.Word {
@@ -89,8 +138,8 @@ func (r *reader) noteNames(entries []*node) {
 	}
 }
 
-// madeName is the name of the rule with this number when it has none of its own. Where the policy gives that name to
-// another, a number is taken that no rule has, so that no other rule's name changes.
+// madeName returns the generated name of the unnamed rule with this number. If the policy gives that name to another
+// rule, madeName uses a number that no rule has, so that no other name changes.
 func (r *reader) madeName(number, rules int) string {
 	name := fmt.Sprintf("rule-%d", number)
 	for free := rules + 1; r.given[name] || r.taken(name); free++ {
@@ -105,16 +154,28 @@ func (r *reader) taken(name string) bool {
 }
 
 var serviceKeys = []key[Service]{
-	{"name", func(place, *Service, *node) {}},
-	{"port", func(p place, to *Service, v *node) { to.Port = values(p, "port", v, port) }},
-	{"from", func(p place, to *Service, v *node) { to.From = p.addrs("from", v) }},
-	{"syn", place.syn},
-	{"udp", place.udp},
-	{"track", func(p place, to *Service, v *node) { to.Track = scalarOf(p, "track", v, tracking) }},
-	{"guard", place.guard},
+	{name: "name", value: custom(func(place, *Service, *node) {}, nameSchema),
+		doc: "The name in counters and messages.", examples: `"web"`, must: "name it, as in name: web"},
+	{name: "port", value: into(ports, func(to *Service) *[]Port { return &to.Port }),
+		doc: "The destination ports of the service.", examples: `["tcp/80", "tcp/443"]`, must: "say which port it is, as in port: tcp/443"},
+	{name: "from", value: into(ends, func(to *Service) *[]Addr { return &to.From }),
+		doc:      "The addresses that may use the service. It is closed to all others, also with `default: pass`. When left out: everybody.",
+		examples: `"$office"`},
+	{name: "track", value: into(word(switchSchema, tracking), func(to *Service) *Tracking { return &to.Track }),
+		doc: "`false` keeps the packets of the service out of connection tracking, in both directions. `true` drops packets to the service " +
+			"that belong to no connection. When left out: as the host does without Floodwall.", examples: `false, true`},
+	{name: "guard", value: custom(place.guard, guardSchema),
+		doc: "Protects a DNS resolver: limits, truncated answers, and proofs of the client's address.", examples: `"dns"`},
+	{name: "syn", value: custom(place.syn, synSchema),
+		doc: "Protects a TCP service from floods of SYNs and ACKs with SYN cookies. `protect` sends cookies while there are too many SYNs, " +
+			"`always` for every SYN.", usual: `"off"`, examples: `"protect", {"mode": "router", "start": "5000/s"}`},
+	{name: "udp", value: custom(place.udp, udpSchema),
+		doc: "Protects a UDP service from floods, also from forged sources. Nothing is dropped while there is no flood. During one, clients " +
+			"that the service has answered for a while pass first, and all others within `limit` and `total`.", usual: `"off"`,
+		examples: `"protect", {"start": "20000/s", "limit": {"rate": "100/s", "per": "from/24/56"}}`},
 }
 
-// services reads the key services.
+// services parses the key services.
 func (p place) services(to *Policy, v *node) {
 	p.entries("services", v, func(i int, n *node) {
 		s := Service{Pos: n.Pos}
@@ -124,9 +185,7 @@ func (p place) services(to *Policy, v *node) {
 		if !named {
 			in = p.in("service %d", i+1)
 		}
-		seen := readKeys(in, "a service", n, serviceKeys, &s)
-		in.require(n, seen, "name", "name it, as in name: web")
-		in.require(n, seen, "port", "say which port it is, as in port: tcp/443")
+		readKeys(in, "a service", n, serviceKeys, &s)
 		in.protectable(&s, n)
 		in.protectedOnce(to.Services, s, n)
 		in.trackedOneWay(to.Services, s, n)
@@ -154,10 +213,10 @@ func (p place) entries(key string, v *node, f func(i int, n *node)) {
 	e.Hint = fmt.Sprintf("begin each of the %s with - in a line of its own", key)
 }
 
-// reserved are the reasons that are no rule's, service's or check's name.
+// reserved are names of counters that are neither rules, services nor checks. A rule or service must not have such a name.
 var reserved = []string{"default", "not-ip"}
 
-// name reads the name of a rule or service before its other keys, or makes it made. It reports whether n gives one.
+// name parses the name of a rule or service before the other keys. If n has no name, name returns made. given reports whether n has a name.
 func (p place) name(what string, n *node, made string) (name string, given bool) {
 	name, at := made, n.Pos
 	if v := n.Get("name"); v != nil && v.Kind == yamltree.Word {
@@ -184,7 +243,7 @@ func (p place) name(what string, n *node, made string) (name string, given bool)
 	return name, given
 }
 
-// sharesCheck reports whether name is a check's name too.
+// sharesCheck reports whether name is also the name of a check.
 func sharesCheck(name string) bool {
 	_, ok := packet.CheckNamed(name)
 	return ok

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// sets reads the key sets.
+// sets parses the key sets.
 func (p place) sets(to *Policy, v *node) {
 	if v.Kind == yamltree.Nothing {
 		return
@@ -39,7 +39,7 @@ func (p place) sets(to *Policy, v *node) {
 	}
 }
 
-// set reads the content of one set.
+// set parses the content of one set.
 func (p place) set(to *Set, v *node) {
 	switch {
 	case v.Kind == yamltree.Broken:
@@ -54,7 +54,7 @@ func (p place) set(to *Set, v *node) {
 	}
 }
 
-// inline reads addresses that are written in the policy.
+// inline parses addresses that are written in the policy.
 func (p place) inline(to *Set, v *node) {
 	p.each("it", v, func(w *node) {
 		r, f := addrRange(w.Text)
@@ -87,28 +87,75 @@ type setForm struct {
 }
 
 var setKeys = []key[setForm]{
-	{"file", func(p place, to *setForm, v *node) { to.set.File = scalarOf(p, "file", v, path) }},
-	{"dynamic", func(p place, to *setForm, v *node) { to.dynamic = scalarOf(p, "dynamic", v, isTrue) }},
-	{"max", func(p place, to *setForm, v *node) { to.set.Max = scalarOf(p, "max", v, capacity) }},
-	{"timeout", func(p place, to *setForm, v *node) { to.timeout = scalarOf(p, "timeout", v, duration) }},
-	{"url", func(p place, to *setForm, v *node) { to.feed.URL = scalarOf(p, "url", v, feedURL) }},
-	{"every", func(p place, to *setForm, v *node) { to.feed.Every = scalarOf(p, "every", v, feedPeriod) }},
-	{"shrink", func(p place, to *setForm, v *node) { to.feed.Shrink = scalarOf(p, "shrink", v, percent(0, 100)) }},
-	{"grow", func(p place, to *setForm, v *node) { to.feed.Grow = scalarOf(p, "grow", v, percent(100, 100_000)) }},
-	{"format", func(p place, to *setForm, v *node) { to.feed.Format = scalarOf(p, "format", v, choice(feedFormats)) }},
-	{"sha256", func(p place, to *setForm, v *node) { to.feed.SHA256 = scalarOf(p, "sha256", v, sha256Text) }},
-	{"minisign", func(p place, to *setForm, v *node) { to.feed.Minisign = scalarOf(p, "minisign", v, minisignKey) }},
-	{"country", func(p place, to *setForm, v *node) { to.geo.Countries = values(p, "country", v, country) }},
-	{"asn", func(p place, to *setForm, v *node) { to.geo.ASNs = values(p, "asn", v, asn) }},
-	{"db", func(p place, to *setForm, v *node) {
-		to.geo.DB = scalarOf(p, "db", v, path)
-		to.geo.Written = to.geo.DB
-	}},
+	{name: "file", value: into(filePath, func(to *setForm) *string { return &to.set.File }),
+		doc: "A file with one address, prefix or range on each line, also compressed by gzip. `first last`, `address mask` and the P2P form " +
+			"`name:first-last` count too. A relative path starts at the directory of the policy.", examples: `"blocked.txt"`},
+	{name: "dynamic", value: into(word(enum(true, "true", "on", "yes").titled("`true`"), isTrue), func(to *setForm) *bool { return &to.dynamic }),
+		doc: "The set is filled at run time, by `floodwall block` and by limits with `ban`.", examples: `true`},
+	{name: "max", value: into(capacity, func(to *setForm) *int { return &to.set.Max }),
+		doc: "The most entries that the set may hold. Dynamic sets must say it. A list that is fetched and has more is refused.", examples: `100000`},
+	{name: "timeout", value: into(word(text("").titled("duration"), duration), func(to *setForm) *time.Duration { return &to.timeout }),
+		doc: "How long an entry of a dynamic set lasts when `block` does not say. When left out: for ever.", examples: `"1h"`},
+	{name: "url", value: into(word(text("^https?://").titled("address"), feedURL), func(to *setForm) *string { return &to.feed.URL }),
+		doc: "A list that `apply` fetches once and `floodwall daemon` keeps up to date. Own addresses, gateways, resolvers, sessions and " +
+			"`never` are taken out of it.", examples: `"https://lists.example/drop.txt"`},
+	{name: "every",
+		value: into(word(text("").titled("duration, from `1h` to `30d`"), feedPeriod), func(to *setForm) *time.Duration { return &to.feed.Every }),
+		doc:   "How often the list is fetched.", usual: `"12h"`, examples: `"12h"`},
+	{name: "shrink",
+		value: into(word(text("^[0-9]+%$").titled("percentage, up to `100%`"), percent(0, 100)), func(to *setForm) *int { return &to.feed.Shrink }),
+		doc:   "A new list with fewer entries than this share of those before is held until `floodwall feeds accept`.", usual: `"50%"`,
+		examples: `"50%"`},
+	{name: "grow",
+		value: into(word(text("^[0-9]+%$").titled("percentage, from `100%`"), percent(100, 100_000)), func(to *setForm) *int { return &to.feed.Grow }),
+		doc:   "A new list with more entries than this share of those before is held until `floodwall feeds accept`.", usual: `"300%"`,
+		examples: `"300%"`},
+	{name: "format", value: into(feedFormats.form(), func(to *setForm) *string { return &to.feed.Format }),
+		doc:      "The form of the list: as in files of sets, CSV of ranges, or a JSON object on each line. When left out: as it looks.",
+		examples: `"ndjson"`},
+	{name: "sha256",
+		value: into(word(text("^[0-9a-fA-F]{64}$").titled("64 hexadecimal digits"), sha256Text), func(to *setForm) *string { return &to.feed.SHA256 }),
+		doc:   "The SHA-256 of the list: it can only be this one.", examples: `"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`},
+	{name: "minisign", value: into(word(text("").titled("public key"), minisignKey), func(to *setForm) *string { return &to.feed.Minisign }),
+		doc:      "The key of minisign that the list is signed with. The signature is fetched from the address with `.minisig` behind it.",
+		examples: `"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"`},
+	{name: "country", value: into(countries, func(to *setForm) *[]string { return &to.geo.Countries }),
+		doc: "The addresses of these countries (ISO 3166-1), by the database `db`.", examples: `["XX", "YY"]`},
+	{name: "asn", value: into(asns, func(to *setForm) *[]uint32 { return &to.geo.ASNs }),
+		doc: "The addresses of these autonomous systems, by the database `db`.", examples: `[64500]`},
+	{name: "db", value: custom(place.database, filePath.schema),
+		doc: "A database in MaxMind's format (mmdb). `floodwall daemon` reads it again when it changes.", examples: `"GeoLite2-Country.mmdb"`},
 }
 
-// source reads where the content of a set comes from.
+// database parses the key db.
+func (p place) database(to *setForm, v *node) {
+	to.geo.DB = filePath.read(p, "db", v)
+	to.geo.Written = to.geo.DB
+}
+
+var setsSchema = &schema{
+	Title: "mapping of names to sets", Type: types{"object", "null"},
+	PropertyNames: &schema{Pattern: "^" + namePattern + "$", Not: enum("local")}, AdditionalProperties: setSchema,
+}
+
+var setSchema = func() *schema {
+	source := object(setKeys).titled("where the addresses come from")
+	for _, key := range sourceKeys {
+		needs := &schema{Required: []string{key}}
+		if other := sourceNeeds[key].key; other != "" {
+			needs.Required = append(needs.Required, other)
+		}
+		source.OneOf = append(source.OneOf, needs)
+	}
+	return define("set", anyOf(addressSchema,
+		(&schema{Type: types{"array"}, Items: addressSchema}).described("Addresses, prefixes and ranges."),
+		source, object(nameSetKeys).described("Names of domains, for what DNS queries ask for.")).titled("set"))
+}()
+
+// source parses a set whose value is a mapping. The mapping has the source of the set's content.
 func (p place) source(to *Set, v *node) {
-	form := setForm{set: to, feed: feedDefaults()}
+	form := defaults(v.Pos, setKeys)
+	form.set = to
 	seen := readKeys(p, "it", v, setKeys, &form)
 	if seen == nil || v.Lacks {
 		return
@@ -132,15 +179,18 @@ func (p place) source(to *Set, v *node) {
 	switch from[0] {
 	case "dynamic":
 		to.Dynamic = &Dynamic{Timeout: form.timeout}
-		p.require(v, seen, "max", "declare the most entries that it shall hold, as in max: 100000")
 	case "url":
 		to.Feed = &form.feed
 	case "country", "asn":
 		to.Geo = &form.geo
-		p.require(v, seen, "db", "name the file of a database, as in db: GeoLite2-Country.mmdb")
+	}
+	if other := sourceNeeds[from[0]]; other.key != "" {
+		p.require(v, seen, other.key, other.hint)
 	}
 	p.belongs(v, seen)
 }
+
+var filePath = word(bare("").titled("file name"), path)
 
 func path(text string) (string, *flaw) {
 	switch {
@@ -159,8 +209,10 @@ func isTrue(text string) (bool, *flaw) {
 	return true, nil
 }
 
-// capacity reads a number of entries. Its limit is that of a 32-bit index with a sign, which the kernel's maps use.
-func capacity(text string) (int, *flaw) {
+var capacity = word(numeral(1, math.MaxInt32, positive), readCapacity)
+
+// readCapacity parses a number of entries. Its upper limit is that of a signed 32-bit index, which the kernel's maps use.
+func readCapacity(text string) (int, *flaw) {
 	n, f := number(text, math.MaxInt32)
 	if f == nil && n > 0 {
 		return int(n), nil

@@ -9,71 +9,66 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// MinMSS is the least MSS that is announced, and maxMSS the largest: what every host takes (RFC 879, less the headers of 40 bytes), and what the largest
-// usual frames carry.
+// MinMSS is the smallest announced MSS. Every host accepts it (RFC 879, less 40 bytes of headers). maxMSS is the largest MSS: that of jumbo frames.
 const (
 	MinMSS = 536
 	maxMSS = 9000
 )
 
-// maxSynLayers is how many limits SYN-ACKs can have, beside that in all.
+// maxSynLayers is the largest number of limits of SYN-ACKs, without the limit for all sources.
 const maxSynLayers = 4
 
 // MaxWScale is the largest window scale (RFC 7323, 2.3).
 const MaxWScale = 14
 
-// defaultFlows are the connections that are remembered, in a table of 16 to 32 bytes for each, as its size is a power of
-// two; maxFlows take 2 GB.
-const (
-	defaultFlows = 1_000_000
-	maxFlows     = 128_000_000
-)
+// maxFlows is the largest size of the flow table, in connections. A connection takes 16 to 32 bytes, because the size is a power of two, so as many
+// take 2 GB.
+const maxFlows = 128_000_000
 
-// The SYNs that may wait to be completed before cookies begin, if nothing is said: those of some seconds, but not so many
-// that they fill the backlog of a server, at which it refuses clients (somaxconn is 4,096 since Linux 5.4). 10,000 connections a
-// second over a path of 200 ms wait for it 2,000 at a time.
+// The default number of incomplete handshakes at which cookies begin. It is the number of SYNs that arrive in some seconds, but it must not fill a
+// server's backlog, because a server with a full backlog refuses clients (somaxconn is 4,096 since Linux 5.4). 10,000 connections per second over a
+// path with a round trip of 200 ms are 2,000 incomplete handshakes.
 const (
 	synSeconds = 4
 	maxWaiting = 2000
 )
 
-// waiting is the burst of a rate of SYNs whose burst of one second is this.
+// waiting returns the default burst of the rate at which cookies begin. The burst is a number of incomplete handshakes. second is the number of SYNs
+// that the rate allows in one second.
 func waiting(second uint64) uint64 { return max(second, min(second*synSeconds, maxWaiting)) }
 
-// defaultSyn is `syn: protect`. Fewer than 1,000 SYNs a second that nobody completes do no host harm. A network of 256 addresses in which
-// each has many users behind it opens far fewer than 20,000 connections a second to one service, and so does the one
-// network of a proxy in front of it; and as many SYN-ACKs, less than 10 Mbit/s, are no flood to whom a forger chooses.
-// There is no limit for all together: one that forged SYNs use up would shut out everybody.
+// defaultSyn returns the parameters of `syn: protect`. Fewer than 1,000 incomplete handshakes per second do not harm any host. A network of 256
+// addresses, each with many users behind it, opens far fewer than 20,000 connections per second to one service. So does the network of a proxy in
+// front of the service. As many SYN-ACKs are less than 10 Mbit/s, which is not a flood for the victim of a forger. There is no limit for all sources
+// together: forged SYNs would use it up and shut out all clients.
 func defaultSyn(at Pos) *Syn {
-	start := Over{Pos: at, Rate: 1000, Per: time.Second, Burst: waiting(1000)}
-	return &Syn{
-		Pos:    at,
-		Start:  &start,
-		Stop:   half(start),
-		Limits: []Over{{Pos: at, Rate: 20_000, Per: time.Second, Burst: 20_000, From: &PrefixLen{24, 56}}},
-		WScale: -1,
-		Flows:  defaultFlows,
-	}
+	s := new(defaults(at, synKeys))
+	s.Pos, s.WScale = at, -1
+	s.Stop = half(*s.Start)
+	s.Limits = []Over{{Pos: at, Rate: 20_000, Per: time.Second, Burst: 20_000, From: &PrefixLen{24, 56}}}
+	return s
 }
 
-// half is half the rate, below which cookies end when nothing else is said: a flood at the rate itself must not switch
-// them on and off. As many SYNs may wait to be completed as before.
+// half returns a limit with half the rate of o and the same burst. It is the default rate below which cookies end. If cookies ended at the rate of o,
+// a flood at that rate would switch them on and off.
 func half(o Over) *Over {
 	o.Rate /= 2
 	return &o
 }
 
-// synWords are the values of syn where it is one word, beside off: whether every SYN is answered with a cookie.
-var synWords = map[string]bool{"protect": false, "always": true}
+// synWords are the words that syn allows, other than off. The meaning of each is whether every SYN is answered with a cookie.
+var synWords = words[bool]{{"protect", false}, {"always", true}}
+
+var synSchema = define("syn", anyOf(synWords.schema(), offSchema, object(synKeys)).titled("`protect`, `always`, `off`, or `{when, mode, …}`"))
 
 const synForm = "protect, always, off or a mapping"
 
 func synWord(text string) (bool, *flaw) {
-	always, ok := synWords[text]
-	if ok {
+	always, f := synWords.parse(text)
+	if f == nil {
 		return always, nil
 	}
-	f := wordFlaw(synForm, text, []string{"protect", "always", "off"})
+	f = wordFlaw(synForm, text, []string{"protect", "always", "off"})
 	if switches[text] || text == "auto" {
 		f.hintf("write syn: protect")
 	} else if _, g := readRate(text); g == nil {
@@ -83,7 +78,7 @@ func synWord(text string) (bool, *flaw) {
 }
 
 func synTime(text string) (bool, *flaw) {
-	always, f := choice(synWhen)(text)
+	always, f := synWhen.parse(text)
 	if on, isSwitch := switches[text]; isSwitch && !on {
 		f.hintf("write syn: off")
 	} else if isSwitch || text == "protect" {
@@ -93,25 +88,40 @@ func synTime(text string) (bool, *flaw) {
 }
 
 var synKeys = []key[Syn]{
-	{"when", func(p place, to *Syn, v *node) { to.Always = scalarOf(p, "when", v, synTime) }},
-	{"mode", func(p place, to *Syn, v *node) { to.Mode = scalarOf(p, "mode", v, choice(synModes)) }},
-	{"start", func(p place, to *Syn, v *node) { to.Start = p.synRate("start", v) }},
-	{"stop", func(p place, to *Syn, v *node) { to.Stop = p.synRate("stop", v) }},
-	{"limit", place.synLimits},
-	{"total", func(p place, to *Syn, v *node) { to.Total = p.totalRate("total", v) }},
-	{"authenticated", func(p place, to *Syn, v *node) { to.Authenticated = p.authenticated(v) }},
-	{"mss", func(p place, to *Syn, v *node) { to.MSS = uint16(scalarOf(p, "mss", v, between(MinMSS, maxMSS))) }},
-	{"wscale", func(p place, to *Syn, v *node) { to.WScale = int(scalarOf(p, "wscale", v, between(0, MaxWScale))) }},
-	{"flows", func(p place, to *Syn, v *node) { to.Flows = int(scalarOf(p, "flows", v, between(1, maxFlows))) }},
-	{"backends", func(p place, to *Syn, v *node) { to.Backends = values(p, "backends", v, backend) }},
+	{name: "when", value: into(word(synWhen.schema(), synTime), func(to *Syn) *bool { return &to.Always }),
+		doc: "`auto`: cookies are sent from `start` until `stop`. `always`: every SYN gets one.", usual: `"auto"`, examples: `"always"`},
+	{name: "mode", value: into(synModes.form(), func(to *Syn) *SynMode { return &to.Mode }),
+		doc: "`host`: the service is on this host. `router`: this host forwards to it. `auto`: router when no socket listens on the port here " +
+			"and this host forwards, otherwise host.", usual: `"auto"`, examples: `"host", "router"`},
+	{name: "start", value: into(rateOfSYNs, func(to *Syn) **Over { return &to.Start }),
+		doc: "The rate of SYNs that nobody completes, above which cookies start. Without a `burst`, the SYNs of four seconds may wait before " +
+			"that, but no more than 2,000 or those of one second.", usual: `"1000/s"`, examples: `"5000/s"`},
+	{name: "stop", value: into(rateOfSYNs, func(to *Syn) **Over { return &to.Stop }),
+		doc: "The rate of SYNs that nobody completes, below which cookies stop. When left out: half of `start`.", examples: `"2000/s"`},
+	{name: "limit", value: custom(place.synLimits, limitsOrOff.schema),
+		doc: "The rate of SYN-ACKs by source prefix. SYNs above it are dropped. When left out: 20000/s per from/24/56.", examples: `"off"`},
+	{name: "total", value: into(totalRate, func(to *Syn) **Over { return &to.Total }),
+		doc: "The rate of all SYN-ACKs. SYNs above it are dropped.", usual: `"off"`, examples: `"500000/s"`},
+	{name: "authenticated",
+		value: into(form[*Over]{anyOf(offSchema, synRateSchema), place.authenticated}, func(to *Syn) **Over { return &to.Authenticated }),
+		doc:   "The rate of SYNs with TCP-AO or TCP MD5 options that are left to the kernel, which has the keys. SYNs above it get a cookie.",
+		usual: `"off"`, examples: `"10/s"`},
+	{name: "mss", value: into(between[uint16](MinMSS, maxMSS), func(to *Syn) *uint16 { return &to.MSS }),
+		doc: "The MSS to announce. When left out: what the MTU of the devices allows, or what the backends announce.", examples: `1400`},
+	{name: "wscale", value: into(between[int](0, MaxWScale), func(to *Syn) *int { return &to.WScale }),
+		doc: "The window scale to announce. When left out: that of this host, or of the backends.", examples: `7`},
+	{name: "flows", value: into(between[int](1, maxFlows), func(to *Syn) *int { return &to.Flows }),
+		doc: "How many connections the flow table holds. Each takes 16 to 32 bytes from the start.", usual: `1000000`, examples: `100000`},
+	{name: "backends", value: into(backends, func(to *Syn) *[]netip.Addr { return &to.Backends }),
+		doc: "With `mode: router`: servers that are asked for the options of their connections.", examples: `"192.0.2.9"`},
 }
 
 var (
-	synWhen  = map[string]bool{"auto": false, "always": true}
-	synModes = map[string]SynMode{"auto": SynModeAuto, "host": SynHost, "router": SynRouter}
+	synWhen  = words[bool]{{"auto", false}, {"always", true}}
+	synModes = words[SynMode]{{"auto", SynModeAuto}, {"host", SynHost}, {"router", SynRouter}}
 )
 
-// syn reads the key syn.
+// syn parses the key syn.
 func (p place) syn(to *Service, v *node) {
 	to.Syn = defaultSyn(v.Pos)
 	switch {
@@ -136,22 +146,24 @@ func (p place) syn(to *Service, v *node) {
 	}
 }
 
-// between reads a number that has a least value, too.
-func between(least, most uint64) func(string) (uint64, *flaw) {
-	return func(text string) (uint64, *flaw) {
-		n, f := number(text, most)
-		if f == nil && n >= least {
-			return n, nil
+// between returns the form of numbers from least to most.
+func between[N int | uint16](least, most N) form[N] {
+	return word(numeral(int(least), int(most), digits), func(text string) (N, *flaw) {
+		n, f := number(text, uint64(most))
+		if f == nil && N(n) >= least {
+			return N(n), nil
 		}
 		g := want(fmt.Sprintf("a number from %d to %d", least, most), text)
 		if f != nil {
 			g.hint = f.hint
 		}
 		return 0, g
-	}
+	})
 }
 
-// backend reads the address of a server.
+var backends = form[[]netip.Addr]{listOf(addressSchema).titled("address, or a list of them"), list(addressSchema, backend).read}
+
+// backend parses the address of a server behind this host.
 func backend(text string) ([]netip.Addr, *flaw) {
 	r, f := addrRange(text)
 	if f == nil && r.First == r.Last {
@@ -169,13 +181,18 @@ func backend(text string) ([]netip.Addr, *flaw) {
 	return nil, g
 }
 
-// noRateHints say what else to write where there is no rate at which cookies begin or end.
+// noRateHints has the hints for start and stop if their value is off, which is not allowed.
 var noRateHints = map[string]string{
 	"start": "write when: always for cookies without pause, or syn: off",
 	"stop":  "leave it out for half of start, or write when: always for cookies without pause",
 }
 
-// synRate reads a rate of SYNs at which cookies begin or end.
+// synRateSchema is the schema of a rate for all sources together, which cannot be off.
+var synRateSchema = define("synRate", anyOf(rateSchema, limitSchema).titled("rate or limit"))
+
+var rateOfSYNs = form[*Over]{synRateSchema, place.synRate}
+
+// synRate parses a rate of SYNs at which cookies begin or end.
 func (p place) synRate(key string, v *node) *Over {
 	if isOff(v) {
 		p.errorf(v.Pos, "%s must be a rate of SYNs, got %s", key, v).Hint = noRateHints[key]
@@ -188,12 +205,12 @@ func (p place) synRate(key string, v *node) *Over {
 	return o
 }
 
-// authenticated reads how many SYNs with TCP-AO or MD5 are left to the kernel.
-func (p place) authenticated(v *node) *Over {
+// authenticated parses the limit of SYNs with TCP-AO or MD5 that pass to the kernel.
+func (p place) authenticated(key string, v *node) *Over {
 	if isOff(v) {
 		return nil
 	}
-	return p.rateOfSYNs("authenticated", v)
+	return p.rateOfSYNs(key, v)
 }
 
 func (p place) rateOfSYNs(key string, v *node) *Over {
@@ -214,7 +231,7 @@ func (p place) rateOfSYNs(key string, v *node) *Over {
 	return o
 }
 
-// synLimits reads the limits of SYN-ACKs by prefixes of sources.
+// synLimits parses the limits of SYN-ACKs by prefixes of sources.
 func (p place) synLimits(to *Syn, v *node) {
 	to.Limits = nil
 	if isOff(v) {
@@ -242,7 +259,7 @@ func (p place) synLimits(to *Syn, v *node) {
 	}
 }
 
-// synLayer reports what other limits may be or have, and one of SYN-ACKs may not.
+// synLayer reports forms and keys of a limit that are not allowed for SYN-ACKs.
 func (p place) synLayer(n *node) {
 	switch {
 	case n.Kind == yamltree.Word:

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// hysteresis reports rates of a protection, which v is, that would never end, and works in half of start as stop.
+// hysteresis sets stop to half of start if the policy does not set stop. It reports start and stop rates of the protection v with which cookies would
+// never end.
 func (p place) hysteresis(s *Syn, v *node) {
 	start, stop := v.Get("start"), v.Get("stop")
 	if s.Always {
@@ -31,12 +32,12 @@ func (p place) hysteresis(s *Syn, v *node) {
 	}
 }
 
-// below reports whether a is the lower rate.
+// below reports whether the rate of a is lower than that of b.
 func below(a, b *Over) bool {
 	return a.Rate*uint64(b.Per/time.Second) < b.Rate*uint64(a.Per/time.Second)
 }
 
-// rateText writes a rate of packets as the policy has it.
+// rateText returns a rate of packets in the policy's notation.
 func rateText(o *Over) string {
 	for unit, per := range rateTimes {
 		if per == o.Per {
@@ -46,10 +47,10 @@ func rateText(o *Over) string {
 	return fmt.Sprintf("%d in %s", o.Rate, o.Per)
 }
 
-// MaxBackends is the most servers of a service that are asked for their options.
+// MaxBackends is the largest number of servers whose TCP options Floodwall queries for one service.
 const MaxBackends = 8
 
-// synBackends reports backends of a service that may be on this host, named twice, or more than are asked.
+// synBackends reports backends of a service that may run on this host, repeated backends, and too many backends.
 func (p place) synBackends(s *Syn, v *node) {
 	if s.Backends != nil && s.Mode != SynRouter {
 		p.errorf(v.Entry("backends").Pos, "backends are servers behind this host, and the mode is %s", synModeName(s.Mode)).Hint =
@@ -67,15 +68,15 @@ func (p place) synBackends(s *Syn, v *node) {
 }
 
 func synModeName(m SynMode) string {
-	for name, mode := range synModes {
-		if mode == m {
-			return name
+	for _, w := range synModes {
+		if w.means == m {
+			return w.word
 		}
 	}
 	return ""
 }
 
-// protectable reports what of a service, which n is, keeps it from being protected.
+// protectable reports properties of the service n that prevent its SYN protection.
 func (p place) protectable(s *Service, n *node) {
 	if s.Syn == nil || s.Port == nil {
 		return
@@ -91,15 +92,15 @@ func (p place) protectable(s *Service, n *node) {
 	case s.Track == TrackNot && s.Syn.Mode == SynRouter:
 		p.errorf(v.Pos, "syn in mode router needs conntrack, and track is false").Hint =
 			"remove track, or write syn: {mode: host} for a service on this host"
-	case s.Track == TrackNot: // who keeps conntrack away from a service has it on this host
+	case s.Track == TrackNot: // a service that is exempt from conntrack runs on this host
 		s.Syn.Mode = SynHost
 	case s.Syn.Mode == SynHost:
 		s.Track = TrackNot
 	}
 }
 
-// protectedOnce reports that a service, which n is, shares a port of TCP with an earlier one that is protected, too, or
-// that is tracked where protection is to keep conntrack away.
+// protectedOnce reports that the service n shares a TCP port with an earlier service, if both are protected, or if one
+// is tracked and the protection of the other exempts the port from conntrack.
 func (p place) protectedOnce(earlier []Service, s Service, n *node) {
 	for _, e := range earlier {
 		port, shared := sharedPort(tcpOnly(s.Port), tcpOnly(e.Port))
@@ -121,10 +122,10 @@ func (p place) protectedOnce(earlier []Service, s Service, n *node) {
 	}
 }
 
-// untracks reports whether protection keeps conntrack away from the service, or may turn out to.
+// untracks reports whether the protection of a service exempts the service from conntrack. If the mode is not known yet, it returns true.
 func (s *Service) untracks() bool { return s.Syn != nil && s.Syn.Mode != SynRouter }
 
-// tcpOnly are the ports that are of TCP, or of TCP and UDP.
+// tcpOnly returns the ports for TCP, or for both TCP and UDP.
 func tcpOnly(ports []Port) []Port {
 	return slices.DeleteFunc(slices.Clone(ports), func(p Port) bool { return p.Proto == protoUDP })
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// tracking reads the value of track.
+// tracking parses the value of track.
 func tracking(text string) (Tracking, *flaw) {
 	on, ok := switches[text]
 	switch {
@@ -21,14 +21,14 @@ func tracking(text string) (Tracking, *flaw) {
 	return TrackNot, nil
 }
 
-// notTracked are words that are near to track by their letters, and say the opposite.
+// notTracked are words with a spelling similar to track and the opposite meaning.
 var notTracked = []string{"notrack", "no-track", "untracked"}
 
-// trackedOneWay reports that a service, which n is, shares a port with an earlier one and is to be tracked otherwise:
-// what is exempted is a port, before anything else is asked about the packet.
+// trackedOneWay reports that the service n shares a port with an earlier service that has the opposite value of track. An exemption from conntrack
+// applies to the whole port, before any other test of the packet.
 func (p place) trackedOneWay(earlier []Service, s Service, n *node) {
 	for _, e := range earlier {
-		if !opposed(s.Track, e.Track) || s.untracks() && n.Get("track") == nil || e.untracks() { // of those protectedOnce tells
+		if !opposed(s.Track, e.Track) || s.untracks() && n.Get("track") == nil || e.untracks() { // protectedOnce reports these
 			continue
 		}
 		if port, ok := sharedPort(s.Port, e.Port); ok {
@@ -39,14 +39,14 @@ func (p place) trackedOneWay(earlier []Service, s Service, n *node) {
 	}
 }
 
-// String says what is done, for messages.
+// String returns the meaning of t, for messages.
 func (t Tracking) String() string {
 	return [...]string{TrackAsIs: "tracked as it is", TrackNot: "not tracked", Track: "tracked"}[t]
 }
 
 func opposed(a, b Tracking) bool { return a == Track && b == TrackNot || a == TrackNot && b == Track }
 
-// sharedPort is the first of the ports that are in both lists.
+// sharedPort returns the first range of ports that is in both lists.
 func sharedPort(as, bs []Port) (Port, bool) {
 	for _, a := range as {
 		for _, b := range bs {
@@ -59,12 +59,19 @@ func sharedPort(as, bs []Port) (Port, bool) {
 	return Port{}, false
 }
 
-// exemptKeys are the keys of an entry of untracked.
+// exemptKeys are the keys of a mapping under untracked.
 var exemptKeys = slices.DeleteFunc(slices.Clone(matchKeys), func(k key[Match]) bool {
 	return !slices.Contains([]string{"from", "to", "proto", "port", "sport", "family"}, k.name)
 })
 
-// untracked reads the key of that name: words for kinds of traffic, and mappings of match keys, alone or in a list.
+var untrackedSchema = func() *schema {
+	keys := object(exemptKeys)
+	keys.MinProperties = 1
+	return define("untracked", anyOf(define("traffic", trafficWords.schema()), define("exempt", keys)).
+		titled("`all`, `loopback`, `multicast`, `broadcast` or match keys"))
+}()
+
+// untracked parses the key untracked: words for kinds of traffic, and mappings of match keys, alone or in a list.
 func (p place) untracked(to *Policy, v *node) {
 	if v.Kind == yamltree.Mapping {
 		p.exempt(to, v)
@@ -87,7 +94,7 @@ func (p place) untracked(to *Policy, v *node) {
 	}
 }
 
-// exempt reads an entry of untracked that is match keys.
+// exempt parses a mapping of match keys under untracked.
 func (p place) exempt(to *Policy, n *node) {
 	in, before, e := p.in("untracked"), len(p.r.errs), Exempt{Pos: n.Pos}
 	seen := readKeys(in, "an entry", n, exemptKeys, &e.Match)
@@ -101,9 +108,9 @@ func (p place) exempt(to *Policy, n *node) {
 	to.Exempt = append(to.Exempt, e)
 }
 
-// readTraffic reads a kind of traffic that is not tracked.
+// readTraffic parses a word for a kind of traffic that is exempt from conntrack.
 func readTraffic(text string) ([]Traffic, *flaw) {
-	kinds, f := choices(trafficWords)(text)
+	kinds, f := trafficWords.parse(text)
 	_, noProto := proto(text)
 	switch {
 	case f == nil || f.hint != "":
@@ -122,9 +129,11 @@ func addrFlaw(text string) *flaw {
 	return f
 }
 
-var trafficWords = map[string][]Traffic{"loopback": {Loopback}, "multicast": {Multicast}, "broadcast": {Broadcast}, "all": {AllTraffic}}
+var trafficWords = words[[]Traffic]{
+	{"loopback", []Traffic{Loopback}}, {"multicast", []Traffic{Multicast}}, {"broadcast", []Traffic{Broadcast}}, {"all", []Traffic{AllTraffic}},
+}
 
-// untrackedServices reports services that are to be tracked where nothing is.
+// untrackedServices reports services with track: true in a policy that exempts all traffic from conntrack.
 func (p place) untrackedServices(to *Policy) {
 	if !slices.Contains(to.Untracked, AllTraffic) {
 		return

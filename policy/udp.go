@@ -9,12 +9,19 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// fastKnown are the rates of a known client, in packets a second, of protocols that carry any traffic: 230 Mbit/s of full packets.
-const fastKnown = 20_000
+// Default rates, in packets per second, for WireGuard and QUIC. Connections of these protocols can have any packet rate. In a flood of forged
+// packets, their servers process only the first packet of a handshake. quic-go and x/net/quic served 20 of 20 new clients during a flood of 30,000
+// forged Initials per second, and a WireGuard server requires a cookie under load (whitepaper, 5.4.7).
+const (
+	handshakeKnown = 20_000 // 230 Mbit/s of full packets
+	handshakeStart = 15_000
+	handshakeTotal = 7_500
+)
 
-// defaultUDP is `udp: protect`. A game or voice stream sends 20 to 130 packets a second, so 5,000 are those of many newcomers at once, and 2,000 those
-// of the busiest known client. During a flood 2,000 packets a second of newcomers are a small load for any server, and 50 of a network are enough for
-// one of its hosts to begin.
+// defaultUDP returns the parameters of `udp: protect`. A game or voice stream sends 20 to 130 packets per second. 5,000 packets per second from
+// unknown clients therefore mean that many new clients come at once. 2,000 packets per second are more than the busiest known client sends. During a
+// flood, 2,000 packets per second from new clients are a small load for any server. 50 packets per second from one network are enough for one of its
+// hosts to start a session.
 func defaultUDP(at Pos) *UDP {
 	over := func(n, burst uint64) Over { return Over{Pos: at, Rate: n, Per: time.Second, Burst: burst} }
 	by := func(v4, v6 int, o Over) Over { o.From = &PrefixLen{v4, v6}; return o }
@@ -25,9 +32,22 @@ func defaultUDP(at Pos) *UDP {
 	}
 }
 
+// ofHandshakes sets the default rates of WireGuard and QUIC for the keys that v does not have.
+func (u *UDP) ofHandshakes(v *node) {
+	if v.Get("known") == nil {
+		u.Known.Rate, u.Known.Burst = handshakeKnown, 2*handshakeKnown
+	}
+	if v.Get("start") == nil {
+		u.Start.Rate, u.Start.Burst = handshakeStart, handshakeStart
+	}
+	if v.Get("total") == nil {
+		u.Total.Rate, u.Total.Burst = handshakeTotal, handshakeTotal
+	}
+}
+
 const udpForm = "protect, off or a mapping"
 
-// udpWord reads the value of udp where it is one word.
+// udpWord parses the value of udp if the value is one word.
 func udpWord(text string) (bool, *flaw) {
 	if text == "protect" {
 		return true, nil
@@ -35,7 +55,7 @@ func udpWord(text string) (bool, *flaw) {
 	f := wordFlaw(udpForm, text, []string{"protect", "off"})
 	if switches[text] || text == "auto" || text == "always" {
 		f.hintf("write udp: protect")
-	} else if _, ok := udpKinds[strings.ToLower(text)]; ok {
+	} else if _, g := udpKinds.parse(strings.ToLower(text)); g == nil {
 		f.hintf("write udp: {protect: %s}", strings.ToLower(text))
 	} else if _, g := readRate(text); g == nil {
 		f.hintf("write udp: {start: %s}", text)
@@ -43,12 +63,18 @@ func udpWord(text string) (bool, *flaw) {
 	return false, f
 }
 
-// udpKinds are the protocols by which a sender proves that its address is not forged. With generic none does.
-var udpKinds = map[string]packet.Datagrams{"generic": packet.Generic, "wireguard": packet.WireGuard, "quic": packet.QUIC, "a2s": packet.A2S, "raknet": packet.RakNet}
+// udpKinds are the protocols of protected services. In all except generic, a sender can prove that its address is not forged.
+var udpKinds = words[packet.Datagrams]{
+	{"generic", packet.Generic}, {"wireguard", packet.WireGuard}, {"quic", packet.QUIC}, {"a2s", packet.A2S}, {"raknet", packet.RakNet},
+}
 
-// udpKind reads a protocol.
+var udpSchema = define("udp", anyOf(enum("protect"), offSchema, object(udpKeys)).titled("`protect`, `off`, or `{protect, start, …}`"))
+
+var rateOfDatagrams = form[Over]{synRateSchema, place.udpRate}
+
+// udpKind parses the name of a protocol.
 func udpKind(text string) (packet.Datagrams, *flaw) {
-	kind, f := choice(udpKinds)(text)
+	kind, f := udpKinds.parse(text)
 	if on, isSwitch := switches[text]; f != nil && isSwitch && !on {
 		f.hintf("write udp: off")
 	}
@@ -56,16 +82,33 @@ func udpKind(text string) (packet.Datagrams, *flaw) {
 }
 
 var udpKeys = []key[UDP]{
-	{"protect", func(p place, to *UDP, v *node) { to.Protect = scalarOf(p, "protect", v, udpKind) }},
-	{"start", func(p place, to *UDP, v *node) { to.Start = p.udpRate("start", v) }},
-	{"stop", func(p place, to *UDP, v *node) { to.Stop = p.udpRate("stop", v) }},
-	{"known", place.udpKnown},
-	{"limit", place.udpLimits},
-	{"total", place.udpTotal},
-	{"observe", func(p place, to *UDP, v *node) { to.Observe = scalarOf(p, "observe", v, yesNo) }},
+	{name: "protect", value: into(word(udpKinds.schema(), udpKind), func(to *UDP) *packet.Datagrams { return &to.Protect }),
+		doc: "The protocol of the service. `generic`: any; only known clients pass first. `wireguard` and `quic`: clients that send an index " +
+			"or connection ID which the service has issued pass, too. `a2s`: during a flood, XDP answers queries of server lists (Source " +
+			"games), first with a challenge, then with the service's latest answer. `raknet`: during a flood, XDP answers the first request " +
+			"of a client (Minecraft Bedrock) with a cookie; who sends the cookie back connects, and is known at once. Other packets are " +
+			"treated as with `generic`.", usual: `"generic"`, examples: `"quic"`},
+	{name: "start", value: into(rateOfDatagrams, func(to *UDP) *Over { return &to.Start }),
+		doc: "The rate of packets of clients that are not known, above which a flood starts. Nothing is dropped below it, so give it what the " +
+			"service can bear. When left out: 15000/s with `wireguard` and `quic`, else 5000/s.", examples: `"20000/s"`},
+	{name: "stop", value: into(rateOfDatagrams, func(to *UDP) *Over { return &to.Stop }),
+		doc: "The rate of packets of clients that are not known, below which a flood ends. When left out: half of `start`.", examples: `"2000/s"`},
+	{name: "known", value: custom(place.udpKnown, rateOfDatagrams.schema),
+		doc: "The rate of all known clients of one address (IPv6: /64), and of all packets together that pass by an identifier. One packet in " +
+			"16 is counted, so it is at least 100/s, and 512 packets may come at once. A client above it is no longer known during a flood. " +
+			"When left out: 2000/s with `generic`, `a2s` and `raknet`, else 20000/s.", examples: `"10000/s"`},
+	{name: "limit", value: custom(place.udpLimits, limitsOrOff.schema),
+		doc: "The rate by source prefix, during a flood, of clients that are not known. Packets above it are dropped. When left out: 50/s per " +
+			"from/24/56.", examples: `"off"`},
+	{name: "total", value: custom(place.udpTotal, totalRate.schema),
+		doc: "The rate of all clients that are not known, during a flood. Packets above it are dropped. Half of the burst is for clients that " +
+			"send again what was refused, which forged sources seldom do. When left out: 7500/s with `wireguard` " +
+			"and `quic`, else 2000/s, or `stop` if that is less.", examples: `"500/s"`},
+	{name: "observe", value: into(yesOrNo, func(to *UDP) *bool { return &to.Observe }),
+		doc: "Count what would be dropped, and drop nothing.", usual: `false`, examples: `true`},
 }
 
-// udp reads the key udp.
+// udp parses the key udp.
 func (p place) udp(to *Service, v *node) {
 	to.UDP = defaultUDP(v.Pos)
 	switch {
@@ -79,11 +122,11 @@ func (p place) udp(to *Service, v *node) {
 		in, before := p.in("udp"), len(p.r.errs)
 		readKeys(in, "it", v, udpKeys, to.UDP)
 		if len(p.r.errs) == before && v.Whole() {
-			if (to.UDP.Protect == packet.WireGuard || to.UDP.Protect == packet.QUIC) && v.Get("known") == nil {
-				to.UDP.Known.Rate, to.UDP.Known.Burst = fastKnown, 2*fastKnown
+			if to.UDP.Protect == packet.WireGuard || to.UDP.Protect == packet.QUIC {
+				to.UDP.ofHandshakes(v)
 			}
 			in.udpStops(to.UDP, v)
-			if v.Get("total") == nil && below(&to.UDP.Stop, to.UDP.Total) { // what would end the flood
+			if v.Get("total") == nil && below(&to.UDP.Stop, to.UDP.Total) { // the default total would end the flood
 				total := to.UDP.Stop
 				total.Burst = total.usualBurst().n
 				to.UDP.Total = &total
@@ -95,7 +138,7 @@ func (p place) udp(to *Service, v *node) {
 	}
 }
 
-// udpRate reads a rate of packets for all together, or of one source.
+// udpRate parses a rate of packets, for all sources together or for one source.
 func (p place) udpRate(key string, v *node) Over {
 	before := len(p.r.errs)
 	o := p.rateForAll(key, v, readRate)
@@ -106,17 +149,18 @@ func (p place) udpRate(key string, v *node) Over {
 	return *o
 }
 
-// ofPackets reports a rate of bits, unless there are more errors than before.
+// ofPackets reports a mistake if the limit o is a rate of bits. It reports nothing if the value has caused another error already: then there are more
+// errors than before.
 func (p place) ofPackets(key string, v *node, o *Over, before int) {
 	if len(p.r.errs) == before && o != nil && o.Bits {
 		p.errorf(v.Pos, "%s is a rate of packets, not of bits", key).Hint = "write " + key + ": 1000/s"
 	}
 }
 
-// leastKnown is the lowest rate of known clients, in packets a second: one in 16 is counted.
+// leastKnown is the lowest rate of known clients, in packets per second. One packet in 16 is counted, so a lower rate would be inaccurate.
 const leastKnown = 100
 
-// udpKnown reads the limit of each known client.
+// udpKnown parses the limit of each known client.
 func (p place) udpKnown(to *UDP, v *node) {
 	before := len(p.r.errs)
 	if per := v.Get("per"); per != nil {
@@ -135,14 +179,14 @@ func (p place) udpKnown(to *UDP, v *node) {
 	}
 }
 
-// udpTotal reads the rate for all clients together that are not known.
+// udpTotal parses the limit for all unknown clients together.
 func (p place) udpTotal(to *UDP, v *node) {
 	before := len(p.r.errs)
 	to.Total = p.totalRate("total", v)
 	p.ofPackets("total", v, to.Total, before)
 }
 
-// udpLimits reads the limits of clients that are not known, by prefixes of sources.
+// udpLimits parses the limits of unknown clients by source prefixes.
 func (p place) udpLimits(to *UDP, v *node) {
 	to.Limits = nil
 	if isOff(v) {
@@ -161,7 +205,7 @@ func (p place) udpLimits(to *UDP, v *node) {
 	if len(p.r.errs) > before || !v.Whole() {
 		return
 	}
-	if len(to.Limits) == maxLayers { // total is one more
+	if len(to.Limits) == maxLayers { // the total limit counts as one more
 		p.errorf(to.Limits[maxLayers-1].Pos, "limit has %d limits, and at most %d can be asked beside total", len(to.Limits), maxLayers-1).Hint =
 			"leave out those that others imply"
 	}
@@ -177,10 +221,10 @@ func (p place) udpLimits(to *UDP, v *node) {
 	}
 }
 
-// udpStops reports a stop that is not below start, and works in half of start as stop.
+// udpStops sets stop to half of start if the policy does not set stop. It reports a stop rate that is not below start.
 func (p place) udpStops(u *UDP, v *node) {
 	start, stop := v.Get("start"), v.Get("stop")
-	if start != nil && stop == nil {
+	if stop == nil {
 		u.Stop = *half(u.Start)
 	}
 	switch {
@@ -193,7 +237,8 @@ func (p place) udpStops(u *UDP, v *node) {
 	}
 }
 
-// floodable reports a service, which n is, whose UDP cannot be protected: it has none, a guard does so already, or another service protects the port.
+// floodable reports why the service n cannot have flood protection for UDP: it has no UDP port, it has a guard, or another service protects one of
+// its ports.
 func (p place) floodable(earlier []Service, s Service, n *node) {
 	if s.Port == nil {
 		return
@@ -220,8 +265,9 @@ func (p place) floodable(earlier []Service, s Service, n *node) {
 	}
 }
 
-// FloodKey is the key of a service by which a port of UDP is protected from floods of forged sources, as a policy has it; "" where none is of use: the
-// clients are hosts of the same link, or come too seldom to be known, as those of a time server do.
+// FloodKey returns the key, in the policy's notation, that protects a service on this UDP port from floods with forged sources. It returns "" if no
+// key is useful. That is the case if the clients are on the same link, or if they send too rarely to become known clients, as clients of time servers
+// do.
 func FloodKey(port uint16) string {
 	switch port {
 	case 53:
@@ -230,7 +276,7 @@ func FloodKey(port uint16) string {
 		return "udp: {protect: quic}"
 	case 51820:
 		return "udp: {protect: wireguard}"
-	case 27015, 27016, 27017, 27018, 27019: // what Source servers choose
+	case 27015, 27016, 27017, 27018, 27019: // default ports of Source servers
 		return "udp: {protect: a2s}"
 	case 19132, 19133: // Minecraft Bedrock, IPv4 and IPv6
 		return "udp: {protect: raknet}"
@@ -240,16 +286,17 @@ func FloodKey(port uint16) string {
 	return "udp: protect"
 }
 
-// Unprotected lists the services at UDP ports that anybody may send to and that nothing protects from floods of forged sources, each with the key that would.
-func Unprotected(pol *Policy) (list []Service, keys []string) {
+// Unprotected returns the services with UDP ports that are open to all sources, that have no protection from floods with forged sources, and for
+// which FloodKey returns a key. ports has the first such port of each service.
+func Unprotected(pol *Policy) (list []Service, ports []uint16) {
 	for _, s := range pol.Services {
-		ports := ofUDP(s.Port)
-		if len(ports) == 0 || s.From != nil || s.UDP != nil || s.Guard != nil {
+		udp := ofUDP(s.Port)
+		if len(udp) == 0 || s.From != nil || s.UDP != nil || s.Guard != nil {
 			continue
 		}
-		if key := FloodKey(ports[0].First); key != "" {
-			list, keys = append(list, s), append(keys, key)
+		if first := udp[0].First; FloodKey(first) != "" {
+			list, ports = append(list, s), append(ports, first)
 		}
 	}
-	return list, keys
+	return list, ports
 }

@@ -14,64 +14,64 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// Upstream are the routers upstream that `floodwall-bgp` has BGP sessions with, and what may be announced to them.
+// Upstream has the routers with which `floodwall-bgp` has BGP sessions, and the announcements that it may make.
 type Upstream struct {
-	AS       uint32         `json:"as"`        // of this host
+	AS       uint32         `json:"as"`        // the AS of this host
 	RouterID netip.Addr     `json:"router_id"` // IPv4
-	Announce []netip.Prefix `json:"announce"`  // own prefixes: announcements are for destinations within them alone
-	Live     bool           `json:"live"`      // else nothing is announced: a dry run
+	Announce []netip.Prefix `json:"announce"`  // this network's prefixes: only destinations within them are announced
+	Live     bool           `json:"live"`      // false: a dry run, in which nothing is announced
 	Auto     Step           `json:"auto,omitempty"`
-	Line     uint64         `json:"line,omitempty"` // bits a second that the line carries; 0 is unknown
-	Hold     time.Duration  `json:"hold"`           // for which an announcement stays at least
-	For      time.Duration  `json:"for"`            // for which an announcement of the daemon stays
+	Line     uint64         `json:"line,omitempty"` // rate of the line in bits per second; 0: unknown
+	Hold     time.Duration  `json:"hold"`           // the shortest lifetime of an announcement
+	For      time.Duration  `json:"for"`            // the lifetime of an announcement that the daemon makes
 	RTBH     RTBH           `json:"rtbh"`
 	Peers    []Peer         `json:"peers"`
-	Receive  Receive        `json:"receive,omitzero"` // the zero value: FlowSpec routes of routers are not obeyed
+	Receive  Receive        `json:"receive,omitzero"` // the parameters of received FlowSpec routes; the zero value: they are ignored
 }
 
-// Receive is how FlowSpec routes of routers are obeyed.
+// Receive has the parameters for FlowSpec routes from routers. Each accepted route becomes a rule.
 type Receive struct {
-	Max  int          `json:"max"`            // rules that they may come to at a time
-	From []netip.Addr `json:"from,omitempty"` // the routers whose routes are obeyed; empty: all
+	Max  int          `json:"max"`            // the largest number of rules from routes at a time
+	From []netip.Addr `json:"from,omitempty"` // the routers whose routes are accepted; empty: all
 }
 
-// Takes reports whether routes of a router are obeyed.
+// Takes reports whether routes from a router are accepted.
 func (r *Receive) Takes(router netip.Addr) bool {
 	return r.Max > 0 && (len(r.From) == 0 || slices.Contains(r.From, router))
 }
 
-// Step is how far the daemon goes by itself.
+// Step is the strongest measure that the daemon takes without an operator.
 type Step string
 
 // The steps. Each includes those before it.
 const (
-	StepNone     Step = ""         // only people announce
+	StepNone     Step = ""         // only operators announce
 	StepFlowSpec Step = "flowspec" // RFC 8955: drop the packets of an attack
 	StepRTBH     Step = "rtbh"     // RFC 5635: drop all packets to a destination
 )
 
-// RTBH is how a destination is given up.
+// RTBH has the attributes of announcements that blackhole a destination.
 type RTBH struct {
 	Communities []uint32   `json:"communities"`        // RFC 1997, the AS in the upper half
 	NextHop4    netip.Addr `json:"next_hop4,omitzero"` // the zero value: the address of this host in the session
 	NextHop6    netip.Addr `json:"next_hop6,omitzero"`
 }
 
-// Peer is a router.
+// Peer is a router with which this host has a BGP session.
 type Peer struct {
 	Address  netip.Addr    `json:"address"`
 	AS       uint32        `json:"as"`
 	Local    netip.Addr    `json:"local,omitzero"`     // the address of this host in the session; the zero value: the kernel chooses
-	LocalAS  uint32        `json:"local_as,omitempty"` // in place of the host's; 0: the host's
+	LocalAS  uint32        `json:"local_as,omitempty"` // the local AS of this session; 0: Upstream.AS
 	Password string        `json:"password,omitempty"` // the file with the key of TCP's MD5 signatures (RFC 2385); "": none
-	Hops     uint8         `json:"hops,omitempty"`     // TTL security (RFC 5082): the router is so many hops away at most; 0: any
-	Restart  time.Duration `json:"restart,omitempty"`  // graceful restart (RFC 4724): the router keeps routes so long; 0: not at all
-	HoldTime time.Duration `json:"hold_time"`          // of the session (RFC 4271, 4.2)
+	Hops     uint8         `json:"hops,omitempty"`     // TTL security (RFC 5082): the largest distance of the router in hops; 0: the distance is not checked
+	Restart  time.Duration `json:"restart,omitempty"`  // graceful restart (RFC 4724): how long the router keeps the routes of a lost session; 0: none
+	HoldTime time.Duration `json:"hold_time"`          // hold time of the session (RFC 4271, 4.2)
 	Families []Family      `json:"families"`
-	Max      int           `json:"max"` // announcements that it gets at the same time
+	Max      int           `json:"max"` // the largest number of simultaneous announcements
 }
 
-// Family is an address family of routes (RFC 4760).
+// Family is an address family of the routes of a session (RFC 4760).
 type Family string
 
 // The families.
@@ -85,7 +85,7 @@ const (
 // External reports whether the router is of another AS than this host.
 func (u *Upstream) External(p Peer) bool { return p.AS != u.LocalAS(p) }
 
-// LocalAS is the AS that this host has in the session with a router.
+// LocalAS returns this host's AS in the session with a router.
 func (u *Upstream) LocalAS(p Peer) uint32 {
 	if p.LocalAS != 0 {
 		return p.LocalAS
@@ -93,23 +93,14 @@ func (u *Upstream) LocalAS(p Peer) uint32 {
 	return u.AS
 }
 
-// Own reports whether a prefix is within those that may be announced.
+// Own reports whether a prefix lies in one of the prefixes that may be announced.
 func (u *Upstream) Own(p netip.Prefix) bool {
 	return slices.ContainsFunc(u.Announce, func(own netip.Prefix) bool { return own.Bits() <= p.Bits() && own.Contains(p.Addr()) })
 }
 
-// What holds where the policy does not say it.
-const (
-	usualAnnounceHold = 2 * time.Minute
-	usualAnnounceFor  = 10 * time.Minute
-	usualRestart      = 2 * time.Minute
-	usualHoldTime     = 90 * time.Second
-	usualPeerMax      = 10
-	usualReceived     = 16
-	blackhole         = 65535<<16 | 666 // RFC 7999
-)
+const blackhole = 65535<<16 | 666 // RFC 7999
 
-// The most prefixes, routers and announcements.
+// The largest numbers of prefixes, routers, announcements and received rules.
 const (
 	maxOwn       = 256
 	maxPeers     = 16
@@ -117,73 +108,106 @@ const (
 	maxReceived  = 32 // as many as there can be temporary rules
 )
 
-var stepWords = map[string]Step{"off": StepNone, "flowspec": StepFlowSpec, "rtbh": StepRTBH}
+var stepWords = words[Step]{{"off", StepNone}, {"flowspec", StepFlowSpec}, {"rtbh", StepRTBH}}
 
-var routeFamilies = map[string]Family{
-	string(IPv4Unicast): IPv4Unicast, string(IPv6Unicast): IPv6Unicast, string(IPv4FlowSpec): IPv4FlowSpec, string(IPv6FlowSpec): IPv6FlowSpec,
+var routeFamilies = words[[]Family]{
+	{string(IPv4Unicast), []Family{IPv4Unicast}}, {string(IPv6Unicast), []Family{IPv6Unicast}},
+	{string(IPv4FlowSpec), []Family{IPv4FlowSpec}}, {string(IPv6FlowSpec), []Family{IPv6FlowSpec}},
 }
 
+var (
+	ownPrefixSchema   = define("ownPrefix", text("^[0-9a-fA-F:.]+(/[0-9]+)?$").described("A prefix of this network, of /8 or longer (IPv6: /19)."))
+	routeFamilySchema = define("routeFamily", routeFamilies.schema())
+
+	asNumber    = word(whole(1, 1<<32-2), readAS)
+	peerAddress = word(text(""), readPeerAddress)
+
+	peersSchema = &schema{
+		Type: types{"array"}, MinItems: 1, MaxItems: maxPeers, Items: define("router", object(peerKeys)),
+	}
+)
+
 var upstreamKeys = []key[Upstream]{
-	{"as", func(p place, to *Upstream, v *node) { to.AS = scalarOf(p, "as", v, readAS) }},
-	{"router_id", func(p place, to *Upstream, v *node) { to.RouterID = scalarOf(p, "router_id", v, readRouterID) }},
-	{"announce", func(p place, to *Upstream, v *node) { to.Announce = values(p, "announce", v, readOwn) }},
-	{"live", func(p place, to *Upstream, v *node) { to.Live = scalarOf(p, "live", v, choice(switches)) }},
-	{"auto", func(p place, to *Upstream, v *node) { to.Auto = scalarOf(p, "auto", v, choice(stepWords)) }},
-	{"line", func(p place, to *Upstream, v *node) { to.Line = scalarOf(p, "line", v, readLine) }},
-	{"hold", func(p place, to *Upstream, v *node) {
-		to.Hold = scalarOf(p, "hold", v, timeWithin(time.Second, 24*time.Hour))
-	}},
-	{"for", func(p place, to *Upstream, v *node) {
-		to.For = scalarOf(p, "for", v, timeWithin(time.Second, 24*time.Hour))
-	}},
-	{"rtbh", func(p place, to *Upstream, v *node) { p.rtbh(&to.RTBH, v) }},
-	{"peers", func(p place, to *Upstream, v *node) { p.peers(to, v) }},
-	{"receive", place.receive},
+	{name: "as", value: into(asNumber, func(to *Upstream) *uint32 { return &to.AS }),
+		doc: "The number of this host's network.", examples: `64500`, must: "write the number of your network, as in as: 64500"},
+	{name: "router_id", value: into(word(text(""), readRouterID), func(to *Upstream) *netip.Addr { return &to.RouterID }),
+		doc: "The BGP identifier of this host, as an IPv4 address.", examples: `"192.0.2.1"`,
+		must: "write an IPv4 address of this host, as in router_id: 192.0.2.1"},
+	{name: "announce", value: into(list(ownPrefixSchema, readOwn), func(to *Upstream) *[]netip.Prefix { return &to.Announce }),
+		doc:      "Your own prefixes. Announcements are for destinations within them and nothing else. At most 256.",
+		examples: `["192.0.2.0/24", "2001:db8:1::/48"]`, must: "name your own prefixes, as in announce: [192.0.2.0/24]"},
+	{name: "live", value: into(yesOrNo, func(to *Upstream) *bool { return &to.Live }),
+		doc: "With `true`, announcements go out. Otherwise this is a dry run: sessions are made, and nothing is announced.", usual: `false`,
+		examples: `true`},
+	{name: "auto", value: into(word(enum(append(stepWords.schema().Enum, false)...), stepWords.parse), func(to *Upstream) *Step { return &to.Auto }),
+		doc: "How far `floodwall daemon` goes by itself while packets are lost before this host can drop them. `flowspec` announces the " +
+			"packets of an attack that `detect` sees. `rtbh` also gives up the attacked address when that does not help. Otherwise people " +
+			"announce.", usual: `"off"`, examples: `"flowspec"`},
+	{name: "line", value: into(word(text("^[1-9][0-9]*[mg]bit/s$"), readLine), func(to *Upstream) *uint64 { return &to.Line }),
+		doc: "The capacity of the line in one direction. With `auto`, a line is full at 90% of it. Without it, only packets that the device " +
+			"loses count.", examples: `"10gbit/s"`},
+	{name: "hold", value: into(timeWithin(time.Second, 24*time.Hour), func(to *Upstream) *time.Duration { return &to.Hold }),
+		doc: "An announcement stays for so long at least, up to 24h.", usual: `"2m"`, examples: `"5m"`},
+	{name: "for", value: into(timeWithin(time.Second, 24*time.Hour), func(to *Upstream) *time.Duration { return &to.For }),
+		doc: "An announcement of the daemon stays for so long, up to 24h.", usual: `"10m"`, examples: `"30m"`},
+	{name: "rtbh", value: custom(place.rtbh, object(rtbhKeys)),
+		doc: "How an address is given up (remotely triggered black hole).", examples: `{"community": "64501:666"}`},
+	{name: "peers", value: custom(place.peers, peersSchema),
+		doc: "The routers, at most 16.", examples: `[{"address": "192.0.2.254", "as": 64501, "password_file": "/etc/floodwall/bgp.key"}]`,
+		must: "name a router, as in peers: [{address: 192.0.2.254, as: 64501}]"},
+	{name: "receive", value: custom(place.receive, object(receiveKeys)),
+		doc: "FlowSpec routes of the routers are obeyed: what they ask to drop is dropped, before the rules of the policy, for destinations " +
+			"inside `announce` and from no source under `never`. When left out no route is obeyed.", examples: `{"max": 16}`},
 }
 
 var receiveKeys = []key[Receive]{
-	{"max", func(p place, to *Receive, v *node) { to.Max = scalarOf(p, "max", v, readMostReceived) }},
-	{"from", func(p place, to *Receive, v *node) { to.From = values(p, "from", v, readRouter) }},
+	{name: "max", value: into(word(whole(1, maxReceived), readMostReceived), func(to *Receive) *int { return &to.Max }),
+		doc: "The routes come to so many rules at a time at most, up to 32. A route takes one or more.", usual: `16`, examples: `8`},
+	{name: "from", value: into(list(text(""), readRouter), func(to *Receive) *[]netip.Addr { return &to.From }),
+		doc: "The routers whose routes are obeyed. When left out, all under `peers`.", examples: `"192.0.2.254"`},
 }
 
 var rtbhKeys = []key[RTBH]{
-	{"community", func(p place, to *RTBH, v *node) { to.Communities = values(p, "community", v, readCommunity) }},
-	{"next_hop", func(p place, to *RTBH, v *node) {
-		for _, a := range values(p, "next_hop", v, readHop) {
-			if a.Is4() {
-				to.NextHop4 = a
-			} else {
-				to.NextHop6 = a
-			}
-		}
-	}},
+	{name: "community", value: into(list(text(""), readCommunity), func(to *RTBH) *[]uint32 { return &to.Communities }),
+		doc: "Communities by which the router knows it. NO_EXPORT is added.", usual: `"65535:666"`, examples: `["64501:666", "65535:666"]`},
+	{name: "next_hop", value: custom(place.nextHop, listUpTo(2, text(""))),
+		doc:      "The next hop of such routes, one address a family. When left out it is the address of this host in the session.",
+		examples: `["192.0.2.1", "100::1"]`},
 }
 
 var peerKeys = []key[Peer]{
-	{"address", func(p place, to *Peer, v *node) { to.Address = scalarOf(p, "address", v, readPeerAddress) }},
-	{"as", func(p place, to *Peer, v *node) { to.AS = scalarOf(p, "as", v, readAS) }},
-	{"local", func(p place, to *Peer, v *node) { to.Local = scalarOf(p, "local", v, readPeerAddress) }},
-	{"local_as", func(p place, to *Peer, v *node) { to.LocalAS = scalarOf(p, "local_as", v, readAS) }},
-	{"password_file", func(p place, to *Peer, v *node) { to.Password = scalarOf(p, "password_file", v, readAbsolute) }},
-	{"ttl_security", func(p place, to *Peer, v *node) { to.Hops = scalarOf(p, "ttl_security", v, readHops) }},
-	{"graceful_restart", func(p place, to *Peer, v *node) { to.Restart = scalarOf(p, "graceful_restart", v, readRestart) }},
-	{"hold_time", func(p place, to *Peer, v *node) {
-		to.HoldTime = scalarOf(p, "hold_time", v, timeWithin(3*time.Second, 65535*time.Second))
-	}},
-	{"families", func(p place, to *Peer, v *node) { to.Families = values(p, "families", v, readFamilyOfRoutes) }},
-	{"max", func(p place, to *Peer, v *node) { to.Max = scalarOf(p, "max", v, readMost) }},
+	{name: "address", value: into(peerAddress, func(to *Peer) *netip.Addr { return &to.Address }),
+		doc: "Its address.", examples: `"192.0.2.254"`, must: "write the router's address, as in address: 192.0.2.254"},
+	{name: "as", value: into(asNumber, func(to *Peer) *uint32 { return &to.AS }),
+		doc: "The number of its network.", examples: `64501`, must: "write the number of the router's network, as in as: 64501"},
+	{name: "local", value: into(peerAddress, func(to *Peer) *netip.Addr { return &to.Local }),
+		doc: "The address of this host that it has as its neighbor. When left out the kernel chooses.", examples: `"192.0.2.1"`},
+	{name: "local_as", value: into(asNumber, func(to *Peer) *uint32 { return &to.LocalAS }),
+		doc: "The number of this host's network in this session alone.", examples: `64502`},
+	{name: "password_file", value: into(absolutePath, func(to *Peer) *string { return &to.Password }),
+		doc:      "A file with the password of the session (TCP MD5 signatures, RFC 2385), by its absolute path. Only root may read it.",
+		examples: `"/etc/floodwall/bgp.key"`},
+	{name: "ttl_security", value: into(word(whole(1, 254), readHops), func(to *Peer) *uint8 { return &to.Hops }),
+		doc: "TTL security (RFC 5082): packets of the session that come from more hops away are dropped. 1 is a router on the same link. The " +
+			"router must be set up for it, too.", examples: `1`},
+	{name: "graceful_restart", value: into(word(anyOf(text(""), enum(false)), readRestart), func(to *Peer) *time.Duration { return &to.Restart }),
+		doc:   "The router keeps announcements for so long when the session is lost, up to 4095s (RFC 4724). `off`: it drops them at once.",
+		usual: `"2m"`, examples: `"1m", "off"`},
+	{name: "hold_time", value: into(timeWithin(3*time.Second, 65535*time.Second), func(to *Peer) *time.Duration { return &to.HoldTime }),
+		doc: "The session ends when nothing came for so long, 3s to 65535s.", usual: `"90s"`, examples: `"30s"`},
+	{name: "families", value: into(list(routeFamilySchema, routeFamilies.parse), func(to *Peer) *[]Family { return &to.Families }),
+		doc: "Address families of the session. When left out, all that it has a next hop for.", examples: `["ipv4", "ipv4-flowspec"]`},
+	{name: "max", value: into(word(whole(1, maxAnnounced), readMost), func(to *Peer) *int { return &to.Max }),
+		doc: "The router gets so many announcements at the same time at most, up to 1000.", usual: `10`, examples: `20`},
 }
 
-// upstream reads the routers upstream.
+// upstream parses the key upstream.
 func (p place) upstream(to *Policy, v *node) {
-	u := &Upstream{Hold: usualAnnounceHold, For: usualAnnounceFor, RTBH: RTBH{Communities: []uint32{blackhole}}}
+	u := new(defaults(v.Pos, upstreamKeys))
+	u.RTBH = defaults(v.Pos, rtbhKeys)
 	p = p.in("upstream")
 	errs := len(p.r.errs)
 	seen := readKeys(p, "upstream", v, upstreamKeys, u)
-	p.require(v, seen, "as", "write the number of your network, as in as: 64500")
-	p.require(v, seen, "router_id", "write an IPv4 address of this host, as in router_id: 192.0.2.1")
-	p.require(v, seen, "announce", "name your own prefixes, as in announce: [192.0.2.0/24]")
-	p.require(v, seen, "peers", "name a router, as in peers: [{address: 192.0.2.254, as: 64501}]")
 	if len(p.r.errs) > errs || seen == nil {
 		return
 	}
@@ -191,7 +215,7 @@ func (p place) upstream(to *Policy, v *node) {
 	to.Daemon.Upstream = u
 }
 
-// upstreamWhole checks what several keys say together.
+// upstreamWhole reports combinations of keys that are not allowed.
 func (p place) upstreamWhole(u *Upstream, v *node) {
 	if u.For < u.Hold {
 		p.errorf(cmp.Or(v.Get("for"), v.Get("hold"), v).Pos, "for is %v, shorter than hold, %v", u.For, u.Hold).Hint = "an announcement stays at least for hold"
@@ -218,13 +242,13 @@ func (p place) upstreamWhole(u *Upstream, v *node) {
 	}
 }
 
-// receive reads how received routes are obeyed.
+// receive parses the key receive.
 func (p place) receive(to *Upstream, v *node) {
-	to.Receive.Max = usualReceived
+	to.Receive = defaults(v.Pos, receiveKeys)
 	readKeys(p.in("receive"), "receive", v, receiveKeys, &to.Receive)
 }
 
-// receivesFrom checks that routes are taken from routers that have sessions.
+// receivesFrom checks that each router whose routes are accepted has a session.
 func (p place) receivesFrom(u *Upstream, v *node) {
 	for _, from := range u.Receive.From {
 		if !slices.ContainsFunc(u.Peers, func(p Peer) bool { return p.Address == from }) {
@@ -233,7 +257,7 @@ func (p place) receivesFrom(u *Upstream, v *node) {
 	}
 }
 
-// usualFamilies are all that a session can carry.
+// usualFamilies returns all families that a session can carry.
 func (u *Upstream) usualFamilies(p Peer) []Family {
 	if p.Address.Is4() && !u.RTBH.NextHop6.IsValid() {
 		return []Family{IPv4Unicast, IPv4FlowSpec, IPv6FlowSpec}
@@ -244,9 +268,20 @@ func (u *Upstream) usualFamilies(p Peer) []Family {
 	return []Family{IPv4Unicast, IPv6Unicast, IPv4FlowSpec, IPv6FlowSpec}
 }
 
-func (p place) rtbh(to *RTBH, v *node) { readKeys(p.in("rtbh"), "rtbh", v, rtbhKeys, to) }
+func (p place) rtbh(to *Upstream, v *node) { readKeys(p.in("rtbh"), "rtbh", v, rtbhKeys, &to.RTBH) }
 
-// peers reads the list of routers.
+// nextHop parses the key next_hop.
+func (p place) nextHop(to *RTBH, v *node) {
+	for _, a := range values(p, "next_hop", v, readHop) {
+		if a.Is4() {
+			to.NextHop4 = a
+		} else {
+			to.NextHop6 = a
+		}
+	}
+}
+
+// peers parses the list of routers.
 func (p place) peers(to *Upstream, v *node) {
 	p = p.in("peers")
 	if v.Kind != yamltree.List || len(v.Items) == 0 {
@@ -258,13 +293,11 @@ func (p place) peers(to *Upstream, v *node) {
 	}
 	first := map[netip.Addr]Pos{}
 	for _, item := range v.Items {
-		peer := Peer{Restart: usualRestart, HoldTime: usualHoldTime, Max: usualPeerMax}
+		peer := defaults(item.Pos, peerKeys)
 		if item.Kind == yamltree.Broken {
 			continue
 		}
-		seen := readKeys(p, "a router", item, peerKeys, &peer)
-		p.require(item, seen, "address", "write the router's address, as in address: 192.0.2.254")
-		p.require(item, seen, "as", "write the number of the router's network, as in as: 64501")
+		readKeys(p, "a router", item, peerKeys, &peer)
 		if at, twice := first[peer.Address]; twice && peer.Address.IsValid() {
 			p.errorf(item.Pos, "%s appears twice, first in line %d", peer.Address, at.Line).Hint = "remove one of them"
 		}
@@ -318,7 +351,7 @@ func readHop(text string) ([]netip.Addr, *flaw) {
 	return one(a, f)
 }
 
-// readOwn reads a prefix of ours. The shortest are what one network is given.
+// readOwn parses a prefix of this network. A prefix must not be larger than the largest allocations to one network.
 func readOwn(text string) ([]netip.Prefix, *flaw) {
 	const least4, least6 = 8, 19
 	r, f := addrRange(text)
@@ -337,7 +370,7 @@ func readOwn(text string) ([]netip.Prefix, *flaw) {
 	return []netip.Prefix{own}, nil
 }
 
-// readCommunity reads AS:VALUE (RFC 1997), or a well-known name.
+// readCommunity parses AS:VALUE (RFC 1997), or a well-known name.
 func readCommunity(text string) ([]uint32, *flaw) {
 	if text == "blackhole" {
 		return []uint32{blackhole}, nil
@@ -359,16 +392,12 @@ func readHops(text string) (uint8, *flaw) {
 	return uint8(n), f
 }
 
-// readRestart reads how long a router keeps the routes of a session that was lost. The most is what a message can say.
+// readRestart parses how long a router keeps the routes of a lost session. The upper limit is the largest value in a BGP message.
 func readRestart(text string) (time.Duration, *flaw) {
 	if on, ok := switches[text]; ok && !on {
 		return 0, nil
 	}
-	return timeWithin(time.Second, 4095*time.Second)(text)
-}
-
-func readFamilyOfRoutes(text string) ([]Family, *flaw) {
-	return one(choice(routeFamilies)(text))
+	return withinTimes(time.Second, 4095*time.Second)(text)
 }
 
 func readMost(text string) (int, *flaw) {
@@ -379,7 +408,7 @@ func readMost(text string) (int, *flaw) {
 	return int(n), f
 }
 
-// readLine reads bits a second. Lines are faster than what a limit can count.
+// readLine parses the rate of a line in bits per second. It may exceed the largest rate of a limit.
 func readLine(text string) (uint64, *flaw) {
 	const most = 10_000 * 1_000_000_000
 	bad := want("the rate of a line, such as 10gbit/s", text).hintf("write 1gbit/s or 10gbit/s")
@@ -394,8 +423,13 @@ func readLine(text string) (uint64, *flaw) {
 	return a.n, nil
 }
 
-// timeWithin reads a time between two.
-func timeWithin(least, most time.Duration) func(string) (time.Duration, *flaw) {
+// timeWithin returns the form of durations from least to most.
+func timeWithin(least, most time.Duration) form[time.Duration] {
+	return word(text(""), withinTimes(least, most))
+}
+
+// withinTimes returns a parser of durations from least to most.
+func withinTimes(least, most time.Duration) func(string) (time.Duration, *flaw) {
 	return func(text string) (time.Duration, *flaw) {
 		d, f := duration(text)
 		if f != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
-// text is the word that v is. It reports false after reporting that v is none.
+// text returns the word in v. If v is not a word, text reports a mistake and returns false.
 func (p place) text(key string, v *node) (string, bool) {
 	switch {
 	case v.Kind == yamltree.Broken:
@@ -21,7 +21,7 @@ func (p place) text(key string, v *node) (string, bool) {
 	return "", false
 }
 
-// scalarOf reads the single value v of key.
+// scalarOf parses the single value v of key.
 func scalarOf[T any](p place, key string, v *node, parse func(string) (T, *flaw)) (value T) {
 	text, ok := p.text(key, v)
 	if !ok {
@@ -34,7 +34,7 @@ func scalarOf[T any](p place, key string, v *node, parse func(string) (T, *flaw)
 	return value
 }
 
-// values reads the alternatives of key: a word, or a list of words.
+// values parses the alternatives of key: a word, or a list of words.
 func values[T any](p place, key string, v *node, parse func(string) ([]T, *flaw)) []T {
 	var all []T
 	p.each(key, v, func(w *node) {
@@ -48,7 +48,7 @@ func values[T any](p place, key string, v *node, parse func(string) ([]T, *flaw)
 	return all
 }
 
-// each calls f for each word of v, the value of key, and reports what in v is no word.
+// each calls f for each word of v, the value of key. It reports parts of v that are not words.
 func (p place) each(key string, v *node, f func(w *node)) {
 	switch v.Kind {
 	case yamltree.Word:
@@ -111,7 +111,7 @@ func emptyHint(key string) string {
 	return "no packet could match it; without the key, every packet does"
 }
 
-// listHint supposes that a word with separators in it was meant as a list, where nothing better is known.
+// listHint adds a hint to the flaw f if it has no hint or a less useful one. If the word has separators in it, the author probably meant a list.
 func listHint(f *flaw, key string, w, v *node) *flaw {
 	parts := strings.FieldsFunc(w.Text, func(r rune) bool { return r == ',' || r == ' ' || r == ';' })
 	if f.hint != "" && !strings.HasPrefix(f.hint, "names are") || len(parts) < 2 || len(parts) > 8 {
@@ -124,8 +124,17 @@ func listHint(f *flaw, key string, w, v *node) *flaw {
 	return f.hintf("a list needs brackets: %s: [%s]", key, joined)
 }
 
-// nameFlaw is what is wrong with the name of a set, rule or service, or nil. Names stand in messages, test cases and
-// commands without quotes.
+const namePattern = "[A-Za-z0-9_.-]+"
+
+var nameSchema = define("name", bare("^"+namePattern+"$").titled("name").described("Letters, digits, _, . and -."))
+
+// setReference returns the schema of $ and the name of a set.
+func setReference(description string) *schema {
+	return text(`^\$` + namePattern + "$").described(description)
+}
+
+// nameFlaw returns the flaw of the name of a set, rule or service, nil if it is valid. Names are used without quotes in
+// messages, test cases and commands.
 func nameFlaw(name string) *flaw {
 	for _, r := range name {
 		if !strings.ContainsRune(nameRunes, r) {

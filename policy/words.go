@@ -18,14 +18,14 @@ const (
 	protoICMPv6 = 58
 )
 
-// protoNumber holds the protocols that have a name in the policy (IANA, Assigned Internet Protocol Numbers).
+// protoNumber maps the policy's names of protocols to their numbers (IANA, Assigned Internet Protocol Numbers).
 var protoNumber = map[string]uint8{
 	"icmp": protoICMP, "igmp": 2, "ipip": 4, "tcp": protoTCP, "udp": protoUDP, "dccp": 33, "ipv6": 41, "gre": 47,
 	"esp": 50, "ah": 51, "icmpv6": protoICMPv6, "eigrp": 88, "ospf": 89, "pim": 103, "vrrp": 112, "l2tp": 115,
 	"sctp": 132, "udplite": 136,
 }
 
-// ProtocolName is the name that a protocol has in the policy, or its number when it has none.
+// ProtocolName returns the policy's name of a protocol, or its number if it has no name.
 func ProtocolName(number uint8) string {
 	for name, n := range protoNumber {
 		if n == number {
@@ -35,7 +35,7 @@ func ProtocolName(number uint8) string {
 	return strconv.Itoa(int(number))
 }
 
-// ParseProtocol reads the name or the number of a protocol, as the key proto has it.
+// ParseProtocol parses the name or the number of a protocol, in the notation of the key proto.
 func ParseProtocol(text string) (uint8, error) {
 	n, f := proto(text)
 	if f != nil {
@@ -43,6 +43,9 @@ func ParseProtocol(text string) (uint8, error) {
 	}
 	return n[0], nil
 }
+
+var protocolSchema = define("protocol", anyOf(whole(0, 255), text(digits), enumOf(protoNumber)).
+	titled("protocol name or number 0 to 255"))
 
 func proto(text string) ([]uint8, *flaw) {
 	if n, ok := protoNumber[text]; ok {
@@ -59,7 +62,7 @@ func proto(text string) ([]uint8, *flaw) {
 	return []uint8{uint8(n)}, nil
 }
 
-// wordFlaw is the flaw of a text that is none of words; what describes them.
+// wordFlaw returns the flaw of a text that is not one of words. what describes the allowed words.
 func wordFlaw(what, text string, words []string) *flaw {
 	f := want(what, text)
 	switch near := wording.Nearest(text, words); {
@@ -71,74 +74,104 @@ func wordFlaw(what, text string, words []string) *flaw {
 	return f
 }
 
-// choice is a reader of a key whose values are the keys of meanings.
-func choice[T any](meanings map[string]T) func(string) (T, *flaw) {
-	words := sorted(meanings)
-	return func(text string) (T, *flaw) {
-		v, ok := meanings[text]
-		if !ok {
-			return v, wordFlaw(wording.Either(words), text, words)
-		}
-		return v, nil
-	}
+// words are the words that a key allows, with their meanings. The reference has them in this order.
+type words[T any] []struct {
+	word  string
+	means T
 }
 
-// choices is choice for a key whose words stand for several alternatives each.
-func choices[T any](meanings map[string][]T) func(string) ([]T, *flaw) { return choice(meanings) }
+// parse parses one of the words.
+func (ws words[T]) parse(text string) (T, *flaw) {
+	var all []string
+	for _, w := range ws {
+		if w.word == text {
+			return w.means, nil
+		}
+		all = append(all, w.word)
+	}
+	slices.Sort(all)
+	var none T
+	return none, wordFlaw(wording.Either(all), text, all)
+}
+
+// schema returns the schema of the words. YAML takes true and false without quotes for switches.
+func (ws words[T]) schema() *schema {
+	var switches, all []any
+	for _, w := range ws {
+		if w.word == "true" || w.word == "false" {
+			switches = append(switches, w.word == "true")
+		}
+		all = append(all, w.word)
+	}
+	return enum(append(switches, all...)...)
+}
+
+func (ws words[T]) form() form[T] { return word(ws.schema(), ws.parse) }
 
 func sorted[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 var (
-	readFamily  = choices(familyWords)
-	familyWords = map[string][]uint32{"ipv4": {packet.FamilyIPv4}, "ipv6": {packet.FamilyIPv6}}
+	familySchema = define("familyName", familyWords.schema())
+	familyWords  = words[[]uint32]{{"ipv4", []uint32{packet.FamilyIPv4}}, {"ipv6", []uint32{packet.FamilyIPv6}}}
 
-	readFragment  = choices(fragmentWords)
-	fragmentWords = map[string][]uint32{
-		"none": {packet.FragmentNone}, "false": {packet.FragmentNone},
-		"first": {packet.FragmentFirst}, "later": {packet.FragmentLater},
-		"true": {packet.FragmentFirst, packet.FragmentLater},
+	fragmentSchema = define("fragmentKind", fragmentWords.schema())
+	fragmentWords  = words[[]uint32]{
+		{"true", []uint32{packet.FragmentFirst, packet.FragmentLater}}, {"false", []uint32{packet.FragmentNone}},
+		{"none", []uint32{packet.FragmentNone}}, {"first", []uint32{packet.FragmentFirst}}, {"later", []uint32{packet.FragmentLater}},
 	}
 )
 
 // stateWords are the states of conntrack.
-var stateWords = map[string][]uint32{
-	"new": {packet.StateNew}, "established": {packet.StateEstablished}, "related": {packet.StateRelated},
-	"invalid": {packet.StateInvalid}, "untracked": {packet.StateUntracked},
-}
+var (
+	stateSchema = define("stateName", stateWords.schema())
+	stateWords  = words[[]uint32]{
+		{"new", []uint32{packet.StateNew}}, {"established", []uint32{packet.StateEstablished}}, {"related", []uint32{packet.StateRelated}},
+		{"invalid", []uint32{packet.StateInvalid}}, {"untracked", []uint32{packet.StateUntracked}},
+	}
+)
 
-// readState reads a state of conntrack.
+// readState parses a state of conntrack.
 func readState(text string) ([]uint32, *flaw) {
-	states, f := choices(stateWords)(text)
+	states, f := stateWords.parse(text)
 	if text == "tracked" {
-		f.hintf("write not: {state: untracked}") // not what is nearest by its letters, which is the opposite
+		f.hintf("write not: {state: untracked}") // untracked has the nearest spelling but the opposite meaning, so the hint must not suggest it
 	}
 	return states, f
 }
 
-// placementWords are what `placement` may say.
-var placementWords = map[string]Placement{
-	"auto": "auto", "earliest": "earliest", "xdp": "xdp", "ingress": "ingress", "raw": "raw", "filter": "filter",
+// placementWords are the values of `placement`.
+var placementWords = words[Placement]{
+	{"auto", "auto"}, {"earliest", "earliest"}, {"xdp", "xdp"}, {"ingress", "ingress"}, {"raw", "raw"}, {"filter", "filter"},
 }
 
-// placementHabits are words by which other tools call the stages.
+var placementForm = word(define("placement", placementWords.schema().titled("stage")), readPlacement)
+
+// placementHabits maps other tools' names of stages to the policy's.
 var placementHabits = map[string]string{
 	"prerouting": "raw", "input": "filter", "forward": "filter", "netdev": "ingress", "tc": "ingress", "driver": "xdp",
 	"first": "earliest", "early": "earliest", "none": "auto", "default": "auto",
 }
 
 func readPlacement(text string) (Placement, *flaw) {
-	at, f := choice(placementWords)(text)
+	at, f := placementWords.parse(text)
 	if ours, ok := placementHabits[strings.ToLower(text)]; ok {
 		f.hintf("write %s", ours)
 	}
 	return at, f
 }
 
-// bootWords are what `boot` may say; true is closed.
-var bootWords = map[string]bool{"open": false, "closed": true}
+// bootWords are the values of `boot`. The meaning of each is whether the host is closed at boot.
+var bootWords = words[bool]{{"open", false}, {"closed", true}}
 
-// switches are the ways to say on and off; YAML writers know them all.
+// switches are the words for on and off. They are those of YAML.
 var switches = map[string]bool{"on": true, "yes": true, "true": true, "off": false, "no": false, "false": false}
+
+var (
+	switchEnum   = append([]any{true, false}, anyOfKeys(switches)...)
+	switchSchema = define("switch", enum(switchEnum...).titled("`true` or `false`"))
+	offSchema    = define("off", enum(false, "off", "no", "false").titled("`off`").described("Switches this off."))
+	yesOrNo      = word(switchSchema, yesNo)
+)
 
 // dscpNumber holds the names of code points: class selectors (RFC 2474), assured forwarding (RFC 2597), expedited
 // forwarding (RFC 3246), voice-admit (RFC 5865), lower effort (RFC 8622), best effort.
@@ -155,6 +188,9 @@ var dscpNumber = func() map[string]uint32 {
 	return m
 }()
 
+var codePointSchema = define("codePoint", rangesTo(63, enumOf(dscpNumber)).
+	titled("name, number 0 to 63 or range"))
+
 func dscp(text string) ([]Range, *flaw) {
 	if n, ok := dscpNumber[text]; ok {
 		return []Range{{n, n}}, nil
@@ -168,8 +204,10 @@ func dscp(text string) ([]Range, *flaw) {
 	return one(r, f)
 }
 
-// vlan reads an identifier or range, none for untagged frames, or any, which is whatever none is not: 4095, which
-// IEEE 802.1Q reserves, too.
+var vlanSchema = define("vlanID", rangesTo(4094, enum("none", "any")).titled("VLAN 0 to 4094, range, `none` or `any`"))
+
+// vlan parses a VLAN ID or range, none for untagged frames, or any for all tagged frames. any includes 4095, which IEEE
+// 802.1Q reserves.
 func vlan(text string) ([]Range, *flaw) {
 	switch text {
 	case "none":
@@ -180,7 +218,9 @@ func vlan(text string) ([]Range, *flaw) {
 	return one(span(text, "a VLAN from 0 to 4094, a range, none or any", 4094))
 }
 
-// mss reads a maximum segment size or range, or none for a SYN without the option.
+var segmentSizeSchema = define("segmentSize", rangesTo(65535, enum("none")).titled("number 0 to 65535, range or `none`"))
+
+// mss parses a maximum segment size or range, or none for a SYN without the option.
 func mss(text string) ([]Range, *flaw) {
 	if text == "none" {
 		return []Range{{packet.MSSMissing, packet.MSSMissing}}, nil

@@ -16,7 +16,7 @@ func schemaCommand(e *env) *cobra.Command {
 		Example: "  floodwall schema >policy.schema.json",
 		Args:    cli.None,
 		RunE: func(*cobra.Command, []string) error {
-			e.Text(string(policy.Schema))
+			e.Text(string(policy.Schema()))
 			return nil
 		},
 	}

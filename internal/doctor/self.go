@@ -17,14 +17,14 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// self reports whether Floodwall runs, and what it says of its own state.
+// self reports whether Floodwall runs, and the problems in its status.
 func self(ctx context.Context, h *host) []Finding {
 	if _, err := os.Stat(h.instance.Dir); errors.Is(err, fs.ErrPermission) {
 		return []Finding{unseen("floodwall", err)}
 	}
 	s, err := h.instance.Status(ctx)
 	switch {
-	case err != nil && ctx.Err() != nil: // that says nothing of the policy
+	case err != nil && ctx.Err() != nil: // a timeout says nothing about the policy
 		return []Finding{unseen("floodwall", fmt.Errorf("it took longer than %v", Deadline))}
 	case errors.Is(err, datapath.ErrNotLoaded):
 		return []Finding{notLoaded(err, h.instance.Dir)}
@@ -36,7 +36,7 @@ func self(ctx context.Context, h *host) []Finding {
 	return append(h.judgeStatus(s), onTrial(h.instance.Dir)...)
 }
 
-// notLoaded judges that nothing runs. err may say that something did.
+// notLoaded returns the finding that no policy runs. err may say that a policy ran before.
 func notLoaded(err error, dir string) Finding {
 	f := Finding{
 		ID: "floodwall", Severity: Note, Evidence: "no policy is loaded (" + dir + ")",
@@ -53,7 +53,7 @@ func notLoaded(err error, dir string) Finding {
 	return f.advice("floodwall apply POLICY; floodwall init POLICY writes a first one")
 }
 
-// broken judges that something runs of which not all can be found.
+// broken returns the finding that a policy runs but some of its parts cannot be found.
 func broken(err error, dir string) Finding {
 	f := Finding{
 		ID: "floodwall", Severity: Problem, Evidence: fmt.Sprintf("%v (from floodwall status, %s)", err, dir),
@@ -62,7 +62,7 @@ func broken(err error, dir string) Finding {
 	return f.command("floodwall apply policy.yaml")
 }
 
-// onTrial reports a policy that nobody has confirmed.
+// onTrial returns a finding about a policy on trial, if there is one.
 func onTrial(dir string) []Finding {
 	state, err := datapath.OpenState(dir, false)
 	if err != nil {
@@ -94,7 +94,7 @@ func judgeTrial(t *datapath.Trial) Finding {
 	return f.command("floodwall confirm")
 }
 
-// judgeStatus turns what runs into findings.
+// judgeStatus converts the status to findings.
 func (h *host) judgeStatus(s *control.Status) []Finding {
 	f := Finding{
 		ID: "floodwall", Severity: OK, Numbers: map[string]uint64{"generation": uint64(s.Generation)},
@@ -123,19 +123,19 @@ func (h *host) judgeStatus(s *control.Status) []Finding {
 	return found
 }
 
-// unprotected reports services at UDP ports that nothing protects from floods, in the policy's file.
+// unprotected returns findings about services on UDP ports in the policy's file that are not protected from floods.
 func unprotected(file string) (found []Finding) {
 	p, err := policy.Read(file)
 	if err != nil {
 		return nil
 	}
-	services, keys := policy.Unprotected(p)
+	services, ports := policy.Unprotected(p)
 	for i, s := range services {
 		f := Finding{
 			ID: "floodwall-udp", Severity: Note, Evidence: fmt.Sprintf("nothing protects the UDP service %q from a flood (%s:%d)", s.Name, file, s.Pos.Line),
 			Cost: "packets of forged sources reach the service, as many as come",
 		}
-		key, why := facts.FloodKeyFor(keys[i])
+		key, why := facts.ServedFloodKey(ports[i])
 		if why != "" {
 			f.Cost += "; " + why
 		}
@@ -144,8 +144,7 @@ func unprotected(file string) (found []Finding) {
 	return found
 }
 
-// answerRules reports rules for what comes back in the policy's file, where `replies` does that. A file that has gone, or is another's
-// by now, says nothing of what runs.
+// answerRules returns findings about rules for answers in the policy's file that `replies` would replace. If the file is gone, it returns none.
 func answerRules(file string) (found []Finding) {
 	p, err := policy.Read(file)
 	if err != nil {
@@ -161,13 +160,13 @@ func answerRules(file string) (found []Finding) {
 	return found
 }
 
-// judgeOpen judges what the kernel lacks of the policy.
+// judgeOpen returns a finding about a part of the policy that is missing in the kernel.
 func judgeOpen(o string) Finding {
 	f := Finding{ID: "floodwall-open", Severity: Problem, Evidence: o + " (from floodwall status)", Cost: "packets may pass that the policy drops"}
 	return f.command("floodwall repair")
 }
 
-// judgeWarning judges what the status warns of.
+// judgeWarning returns a finding about a warning in the status.
 func (h *host) judgeWarning(w, policy string) Finding {
 	f := Finding{ID: "floodwall-status", Severity: Warning, Evidence: w + " (from floodwall status)", Cost: "the policy is not in force as it was written"}
 	do := "start"
@@ -185,7 +184,7 @@ func (h *host) judgeWarning(w, policy string) Finding {
 	return f.command("floodwall daemon")
 }
 
-// mode judges where a device runs Floodwall's program.
+// mode returns a finding about the mode in which a device runs Floodwall's program.
 func (h *host) mode(d control.DeviceStatus) Finding {
 	f := Finding{
 		ID: "floodwall-mode", Severity: OK, Device: d.Name,

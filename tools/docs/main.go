@@ -1,6 +1,6 @@
-// Docs writes the documents that are made from something else:
+// Docs writes the generated documents:
 //
-//	docs reference PAGE MANUAL   the reference of the policy language, and the manual page floodwall-policy(5)
+//	docs reference SCHEMA PAGE MANUAL   the JSON schema of policies, the reference of their language, and the manual page floodwall-policy(5)
 //	docs openapi FILE            the OpenAPI document of the API
 //	docs readme [RUN]            chart and table of the README; the results of a run of the bench are stored first
 package main
@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-//go:generate go run . reference ../../docs/policy.md ../../docs/floodwall-policy.5
+//go:generate go run . reference ../../policy/schema.json ../../docs/policy.md ../../docs/floodwall-policy.5
 //go:generate go run . openapi ../../docs/openapi.json
 
 func main() {
@@ -23,12 +23,12 @@ func main() {
 
 func run(args []string) error {
 	switch {
-	case len(args) == 3 && args[0] == "reference":
-		return writeReference(args[1], args[2])
+	case len(args) == 4 && args[0] == "reference":
+		return writeReference(args[1], args[2], args[3])
 	case len(args) == 2 && args[0] == "openapi":
 		return writeOpenAPI(args[1])
 	case len(args) > 0 && args[0] == "readme":
 		return writeReadme(".", args[1:])
 	}
-	return errors.New("usage: docs reference PAGE MANUAL | docs openapi FILE | docs readme [RUN]")
+	return errors.New("usage: docs reference SCHEMA PAGE MANUAL | docs openapi FILE | docs readme [RUN]")
 }

@@ -23,13 +23,13 @@ import (
 	"testing"
 )
 
-// listed is what `go list` says of a package.
+// listed is the output of `go list` for a package.
 type listed struct {
 	ImportPath, Dir, Name, Export string
 	Standard                      bool
 }
 
-// TestPackageComments has doc.go of each package show the package in use, in code whose types are right. Variables may be undeclared.
+// TestPackageComments checks that doc.go of each package shows the package in use, in code that type-checks. Variables may be undeclared.
 func TestPackageComments(t *testing.T) {
 	t.Parallel()
 	all, byName := packages(t)
@@ -61,9 +61,9 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// exportsAny reports whether other packages can use one: those of tests alone have nothing to show.
+// exportsAny reports whether other packages can import this one. Packages with only tests have nothing to show.
 func exportsAny(t *testing.T, exports types.Importer, p listed) bool {
-	if p.Export == "" { // it has files of tests alone, or does not compile: then another test says so
+	if p.Export == "" { // it has only files of tests, or does not compile: then another test reports this
 		return false
 	}
 	of, err := exports.Import(p.ImportPath)
@@ -74,8 +74,8 @@ func exportsAny(t *testing.T, exports types.Importer, p listed) bool {
 	return slices.ContainsFunc(of.Scope().Names(), ast.IsExported)
 }
 
-// packages are those of this module and all that they import, by path; and paths by the name of the package. Of those that share a name,
-// one of this module is meant. Two of these are called wire: outside of package fleet/wire itself, bgp/wire is meant.
+// packages returns the packages of this module and all that they import, by path; and paths by the name of the package. Among packages with the same
+// name, it takes the one of this module. Two of these are called wire: outside of package fleet/wire itself, the name means bgp/wire.
 func packages(t *testing.T) (all map[string]listed, byName map[string]string) {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-e", "-export", "-deps", "-json=ImportPath,Dir,Name,Export,Standard", "./...")
@@ -103,7 +103,7 @@ func packages(t *testing.T) (all map[string]listed, byName map[string]string) {
 	}
 }
 
-// codeOf are the blocks of code in the comment of a package that name it.
+// codeOf returns the blocks of code in a package comment that contain the package's name.
 func codeOf(t *testing.T, text []byte, name string) (blocks []string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), "doc.go", text, parser.ParseComments|parser.PackageClauseOnly)
@@ -118,19 +118,20 @@ func codeOf(t *testing.T, text []byte, name string) (blocks []string) {
 	return blocks
 }
 
-// undeclared matches the mistakes of code that is no whole program. A variable that nothing declares may be an argument, not more.
+// undeclared matches errors in code that is not a complete program. An undeclared variable may only be an argument.
 var undeclared = regexp.MustCompile(`^undefined: \w+$|^declared and not used|imported and not used|no new variables on left side of :=$`)
 
-// variables are what the code may use without a declaration, with a type by which its methods are found.
+// variables are the variables that the code may use without a declaration. Each has a type, so that its methods are found.
 var variables = map[string]string{
 	"ctx": "context.Context", "t": "*testing.T", "err": "error", "p": "*policy.Policy", "program": "*ir.Program", "host": "operate.Host",
 	"instance": "control.Instance", "talkers": "*sample.Talkers", "im": "*image.Image", "staged": "*boot.Staged",
 	"enforcer": "node.Enforcer", "u": "*policy.Upstream", "state": "string", "bpffs": "string", "text": "[]byte",
 	"frame": "[]byte", "nlri": "[]byte", "devices": "[]string", "prefix": "netip.Prefix", "victim": "netip.Prefix", "dir": "string",
-	"info": "fs.FileInfo", "conn": "net.Conn", "never": "[]netip.Prefix", "peers": "[]string", "slots": "[]uint32",
+	"info": "fs.FileInfo", "conn": "net.Conn", "never": "[]netip.Prefix", "peers": "[]netip.Prefix", "slots": "[]uint32",
 }
 
-// mistakes are those of code that stands in a function, or is declarations. find names the package that an identifier means.
+// mistakes returns the type errors of code, which is the body of a function or declarations. The parameter find returns the package for an
+// identifier.
 func mistakes(exports types.Importer, code string, find func(string) string) (list []error) {
 	fset := token.NewFileSet()
 	var declared strings.Builder
@@ -148,7 +149,7 @@ func mistakes(exports types.Importer, code string, find func(string) string) (li
 	}
 	imports := &ast.GenDecl{Tok: token.IMPORT, Lparen: 1}
 	seen := map[string]bool{}
-	bases := map[string]bool{} // what stands before a dot
+	bases := map[string]bool{} // the words before a dot
 	ast.Inspect(f, func(n ast.Node) bool {
 		s, ok := n.(*ast.SelectorExpr)
 		if !ok {

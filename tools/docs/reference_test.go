@@ -8,15 +8,17 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/floodwall/floodwall/policy"
 )
 
-// TestReference has docs/policy.md and the manual page be what follows from the schema and the compiler.
+// TestReference checks that the schema, docs/policy.md and the manual page match the keys of policies and the compiler.
 func TestReference(t *testing.T) {
 	text, roff, err := reference()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{"docs/policy.md": text, "docs/floodwall-policy.5": roff} {
+	for file, want := range map[string]string{"policy/schema.json": string(policy.Schema()), "docs/policy.md": text, "docs/floodwall-policy.5": roff} {
 		got, err := os.ReadFile("../../" + file)
 		if err != nil {
 			t.Fatal(err)

@@ -16,10 +16,10 @@ type schema struct {
 	at   yaml.MapSlice
 }
 
-// readSchema reads the schema of policies. JSON is YAML, and this reader of YAML keeps the order of keys.
+// readSchema reads the schema of policies with a YAML parser. JSON is YAML, and this parser keeps the order of keys.
 func readSchema() (schema, error) {
 	var root yaml.MapSlice
-	err := yaml.UnmarshalWithOptions(policy.Schema, &root, yaml.UseOrderedMap())
+	err := yaml.UnmarshalWithOptions(policy.Schema(), &root, yaml.UseOrderedMap())
 	return schema{root, root}, err
 }
 
@@ -28,7 +28,7 @@ type key struct {
 	name     string
 	typ      string
 	doc      string
-	def      string // what it is when left out, "" when there is nothing to say
+	def      string // the default, "" for none
 	examples []any
 	required bool
 }
@@ -43,27 +43,27 @@ func (s schema) get(keyword string) (any, bool) {
 	return nil, false
 }
 
-// text is a keyword whose value is a text, "" when it is not there.
+// text returns the value of a keyword that is a text; "" if it is missing.
 func (s schema) text(keyword string) string {
 	v, _ := s.get(keyword)
 	text, _ := v.(string)
 	return text
 }
 
-// list is a keyword whose value is a list, nil when it is not there.
+// list returns the value of a keyword that is a list; nil if it is missing.
 func (s schema) list(keyword string) []any {
 	v, _ := s.get(keyword)
 	list, _ := v.([]any)
 	return list
 }
 
-// part is the part that stands at value.
+// part returns a value as a part of the schema.
 func (s schema) part(value any) schema {
 	at, _ := value.(yaml.MapSlice)
 	return schema{s.root, at}
 }
 
-// find returns the part at a path from the root, such as $defs/set/anyOf/1. The empty path is the root.
+// find returns the part at a path from the root, for example $defs/set/anyOf/1. The empty path means the root.
 func (s schema) find(path string) (schema, error) {
 	at := any(s.root)
 	if path == "" {
@@ -95,7 +95,7 @@ func (s schema) target() schema {
 	}
 	to, err := s.find(ref)
 	if err != nil {
-		panic(err) // the schema is part of this program, and its tests compile it
+		panic(err) // the schema is embedded in this program, and its tests compile it
 	}
 	return to
 }
@@ -120,10 +120,10 @@ func (s schema) keys(path string) ([]key, error) {
 	return keys, nil
 }
 
-// otherwise begins the sentence of a description that says what holds without the key.
+// otherwise starts the sentence of a description about the default.
 const otherwise = "When left out: "
 
-// key reads a property. What it does not say itself, that which it refers to says.
+// key reads a property. Missing keywords are taken from the part that the property refers to.
 func (s schema) key(name string) key {
 	to := s.target()
 	k := key{name: name, typ: s.typ(), doc: s.text("description"), examples: s.list("examples")}
@@ -144,7 +144,7 @@ func (s schema) key(name string) key {
 	return k
 }
 
-// typ describes the values that a part of the schema allows.
+// typ describes the possible values of a part of the schema.
 func (s schema) typ() string {
 	if title := s.text("title"); title != "" {
 		return title
@@ -173,7 +173,7 @@ func (s schema) typ() string {
 	return "text"
 }
 
-// either describes a value that may be of several kinds. A text that repeats a number is not worth a word.
+// either describes a value with several possible types. It omits a text type that only repeats a number.
 func (s schema) either(kinds []any) string {
 	var words []string
 	for _, kind := range kinds {
@@ -197,7 +197,7 @@ func (s schema) number() string {
 	return fmt.Sprintf("number from %v", least)
 }
 
-// choice lists words. Of those that say the same, on and true, the schema has more than people need.
+// choice lists words. It omits synonyms in the schema, for example true for on.
 func choice(words []any) string {
 	var list []string
 	for _, w := range words {
@@ -212,10 +212,10 @@ func choice(words []any) string {
 	return strings.Join(list, ", ")
 }
 
-// code is a value as a policy has it, in one line.
+// code returns a value in a policy's notation, in one line.
 func code(v any) string { return "`" + flow(v) + "`" }
 
-// flow is a value in YAML's flow form.
+// flow returns a value in YAML's flow form.
 func flow(v any) string {
 	switch v := v.(type) {
 	case yaml.MapSlice:
@@ -240,7 +240,7 @@ func flow(v any) string {
 	return fmt.Sprint(v)
 }
 
-// isAddress reports whether a text has colons as an IPv6 address has them, which need no quotes.
+// isAddress reports whether a text has colons like an IPv6 address, which needs no quotes.
 func isAddress(text string) bool {
 	return strings.Contains(text, "::") && !strings.ContainsAny(text, ",|#{}[] ") && !strings.HasSuffix(text, ":")
 }
