@@ -5,39 +5,35 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/model/ranges"
+	"github.com/floodwall/floodwall/policy"
 )
 
-// Route is a flow specification and what shall be done with its packets.
+// Route is a flow specification with its action.
 type Route struct {
 	Flow   Flow
 	Action Action
 }
 
-// Translated is a route, and the rules that do what it says.
+// Translated is a route with the rules that implement it.
 type Translated struct {
 	Route
-	Rules   []Rule // none of a route that lets its packets pass
-	Refused error  // why there is no rule, though the route asks for one
+	Rules   []*policy.Rule // none for a route that lets its packets pass
+	Refused error          // why there is no rule for a route that drops packets
 }
 
-// Rule is a rule of the policy's language.
-type Rule struct {
-	Name string
-	Line string // one line, as it stands under rules
-}
-
-// maxBoxes is how many rules a route may come to.
+// maxBoxes is the largest number of rules of a route.
 const maxBoxes = 8
 
-// Segment makes rules of routes, in the order in which RFC 8955, 5.1, has them asked. The rules drop what the routes would drop, asked one after
-// the other until one matches. All other packets go on to the policy. No rule drops packets of essential, nor from the sources except.
-// A route that limits packets is refused, as temporary rules have no limits; it lets its packets pass. Of equal flow
-// specifications the first holds.
-func Segment(routes []Route, except []string) []Translated {
+// Segment translates routes to rules, in the order of RFC 8955, 5.1. The rules together drop the packets that the routes would drop if the first
+// matching route decided. The policy decides about all other packets. No rule drops packets that a host needs (see essential), nor packets from the
+// sources in except. A route that limits packets is refused, because temporary rules have no limits; its packets pass. Of equal flow specifications,
+// the first applies.
+func Segment(routes []Route, except []netip.Prefix) []Translated {
 	sorted := slices.Clone(routes)
 	slices.SortStableFunc(sorted, func(a, b Route) int {
 		if a.Flow.IPv6 != b.Flow.IPv6 {
@@ -47,7 +43,7 @@ func Segment(routes []Route, except []string) []Translated {
 	})
 	sorted = slices.CompactFunc(sorted, func(a, b Route) bool { return a.Flow.IPv6 == b.Flow.IPv6 && Compare(a.Flow, b.Flow) == 0 })
 	var out []Translated
-	passed := map[bool][]box{false: essential(false), true: essential(true)} // by family, what routes before do not drop
+	passed := map[bool][]box{false: essential(false), true: essential(true)} // by family: packets that earlier routes do not drop
 	for _, r := range sorted {
 		t := Translated{Route: r}
 		boxes, err := r.Flow.boxes()
@@ -68,8 +64,8 @@ func Segment(routes []Route, except []string) []Translated {
 	return out
 }
 
-// essential are packets that a host cannot do without: neighbor discovery, multicast listener queries and reports, ICMP errors, and what
-// DHCP servers answer. RFC 4890 and RFC 2979 say which ICMP messages a firewall must not drop.
+// essential returns the packets that a host needs: neighbor discovery, multicast listener queries and reports, ICMP errors, and answers of DHCP
+// servers. RFC 4890 and RFC 2979 list the ICMP messages that a firewall must not drop.
 func essential(ipv6 bool) []box {
 	var icmp, dhcp box
 	port := uint32(68)
@@ -84,20 +80,20 @@ func essential(ipv6 bool) []box {
 	return []box{icmp, dhcp}
 }
 
-// message are the values of packet.ICMP of types of ICMPv6.
+// message returns the values of packet.ICMP for a range of ICMPv6 types.
 func message(first, last uint32) ranges.Range {
 	return ranges.Span(packet.ICMPv6|first<<8, packet.ICMPv6|last<<8|255)
 }
 
-// Name is a name for a rule that does what a flow specification says: the same one at all times, so that its counts go on.
+// Name returns the name of a flow specification's rule. The name never changes, so the rule keeps its counters.
 func (f Flow) Name() string {
 	family := map[bool]string{false: "4", true: "6"}[f.IPv6]
 	sum := sha256.Sum256(append([]byte(family), f.body()...))
 	return "flowspec-" + hex.EncodeToString(sum[:5])
 }
 
-// rules are the rules of a route that drops, for its boxes without what routes before it let pass.
-func rules(f Flow, boxes, passed []box, except []string) (list []Rule, err error) {
+// rules returns the rules of a route that drops: its boxes without the packets that earlier routes let pass.
+func rules(f Flow, boxes, passed []box, except []netip.Prefix) (list []*policy.Rule, err error) {
 	work := 0
 	for i := range passed {
 		var rest []box
@@ -117,11 +113,11 @@ func rules(f Flow, boxes, passed []box, except []string) (list []Rule, err error
 			if len(list) > 0 {
 				name = fmt.Sprintf("%s-%d", name, len(list)+1)
 			}
-			line := b.line(name, f.IPv6, except)
-			if len(line) > maxLine {
+			r := b.rule(name, f.IPv6, except)
+			if len(r.Line()) > maxLine {
 				return nil, errors.New("comes to a rule that is too long: ask for fewer values")
 			}
-			list = append(list, Rule{name, line})
+			list = append(list, r)
 		}
 		if len(list) > maxBoxes {
 			return nil, fmt.Errorf("overlaps routes before it that let packets pass: that comes to more than %d rules", maxBoxes)
@@ -130,11 +126,11 @@ func rules(f Flow, boxes, passed []box, except []string) (list []Rule, err error
 	return list, nil
 }
 
-// maxWork is how many ranges are compared for a route: the daemon translates all routes again each second, and a router may send them so that
-// each overlaps all others.
+// maxWork is the largest number of ranges that are compared for a route. The daemon translates all routes again each second, and a router may send
+// many overlapping routes.
 const maxWork = 1 << 13
 
-// work is how many ranges minus compares.
+// work returns the number of ranges that minus compares.
 func (b *box) work(a *box) (n int) {
 	if _, meet := inner(b.dst, a.dst); !meet {
 		return 0
@@ -151,5 +147,5 @@ func (b *box) work(a *box) (n int) {
 	return n
 }
 
-// maxLine is how long a rule may be, in bytes.
+// maxLine is the largest length of a rule, in bytes.
 const maxLine = 8192

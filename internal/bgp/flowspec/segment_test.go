@@ -16,7 +16,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// rounds is how often a random test is repeated, and the seed with which it begins.
+// rounds returns how often a random test is repeated, and the seed of the first round.
 func rounds(t *testing.T, short int) (int, uint64) {
 	if os.Getenv("FLOODWALL_LONG") == "" {
 		return short, 1
@@ -26,29 +26,29 @@ func rounds(t *testing.T, short int) (int, uint64) {
 	return 100 * short, seed
 }
 
-// lowered is a policy of rules alone, given in its language.
-func lowered(t *testing.T, rules []Rule) *ir.Program {
+// lowered returns a compiled policy that contains only the rules. The text of the rules must have the same meaning as the rules themselves.
+func lowered(t *testing.T, rules []*policy.Rule) *ir.Program {
 	t.Helper()
-	text := "devices: [eth0]\ndefault: pass\n"
-	for i, r := range rules {
-		if i == 0 {
-			text += "rules:\n"
+	var values, lines policy.Policy
+	for _, r := range rules {
+		read, err := policy.ParseRule(r.Line())
+		if err != nil {
+			t.Fatalf("%v\n%s", err, r.Line())
 		}
-		text += "  - " + r.Line + "\n"
+		values.Rules, lines.Rules = append(values.Rules, *r), append(lines.Rules, *read)
 	}
-	read, err := policy.Parse("p", []byte(text))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	p, _, err := compile.Lower(read)
+	p, _, err := compile.Lower(&values)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if read, _, err := compile.Lower(&lines); err != nil || read.String() != p.String() {
+		t.Fatalf("%v\n%s\nas lines:\n%s", err, p, read)
 	}
 	p.Checks = 0
 	return p
 }
 
-// TestSegmentMeans compares the rules of random routes with RFC 8955: the routes are asked in the order of section 5.1 until one matches.
+// TestSegmentMeans compares the rules of random routes with RFC 8955, where the first route that matches in the order of section 5.1 decides.
 func TestSegmentMeans(t *testing.T) {
 	t.Parallel()
 	n, seed := rounds(t, 120)
@@ -69,7 +69,7 @@ func TestSegmentMeans(t *testing.T) {
 			action[string(body)] = r.Action
 			all, routes[d.ipv6], bodies[d.ipv6] = append(all, r), append(routes[d.ipv6], r), append(bodies[d.ipv6], body)
 		}
-		var rules []Rule
+		var rules []*policy.Rule
 		whole := true
 		for _, tr := range Segment(all, nil) {
 			rules = append(rules, tr.Rules...)
@@ -118,7 +118,7 @@ func TestSegmentMeans(t *testing.T) {
 	}
 }
 
-// TestOrder compares Compare with the procedure of the RFC.
+// TestOrder compares the function Compare with the procedure of RFC 8955.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	n, seed := rounds(t, 1000)
@@ -134,13 +134,13 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestExcept has sources from which no rule drops packets, of both families and of a set.
+// TestExcept uses sources whose packets no rule may drop, of both families and of a set.
 func TestExcept(t *testing.T) {
 	f, _, err := Decode([]byte{5, 1, 24, 192, 0, 2}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	except := []string{"203.0.113.0/24", "2001:db8::/32"}
+	except := []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")}
 	segment := Segment([]Route{{f, Action{Drop: true}}}, except)
 	p := lowered(t, segment[0].Rules)
 	for line, want := range map[string]ir.Verdict{
@@ -160,12 +160,12 @@ func TestExcept(t *testing.T) {
 	}
 }
 
-// unreadable reports whether a packet is one of those that checks drop on which all rules rest.
+// unreadable reports whether a packet fails one of the checks on which all rules depend.
 func unreadable(pkt *packet.Packet) bool {
 	return pkt.Failed.Has(packet.ExtHeaders) || pkt.Failed.Has(packet.Truncated) || pkt.Failed.Has(packet.TinyFragment)
 }
 
-// isEssential reports whether a packet is one that no route drops.
+// isEssential reports whether a packet is one that no route may drop.
 func isEssential(d *datagram) bool {
 	switch {
 	case len(d.l4) < 4:
@@ -178,8 +178,8 @@ func isEssential(d *datagram) bool {
 	return d.proto == 1 && slices.Contains([]byte{3, 11, 12}, d.l4[0])
 }
 
-// crossing are routes of a hostile router: each drop overlaps each route that lets packets pass in all but its last value. With usual
-// ones, each has a port alone.
+// crossing returns the routes of a hostile router: each dropping route overlaps each passing route in all values but the last. If usual is true, each
+// route has only a port.
 func crossing(usual bool) (all []Route) {
 	for i := range 512 {
 		drops := i >= 256
@@ -201,7 +201,8 @@ func crossing(usual bool) (all []Route) {
 	return all
 }
 
-// TestSegmentBounded has a hostile router send routes that overlap all others: most are refused before they cost much. As many usual ones are not.
+// TestSegmentBounded uses a hostile router's routes, each of which overlaps all others. Most routes must be refused before they cost much CPU time.
+// The same number of usual routes must not be refused.
 func TestSegmentBounded(t *testing.T) {
 	const most = 1 << 21 // allocations
 	for _, usual := range []bool{true, false} {

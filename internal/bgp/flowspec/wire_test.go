@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/floodwall/floodwall/policy"
 )
 
 func bytesOf(t *testing.T, text string) []byte {
@@ -18,12 +20,12 @@ func bytesOf(t *testing.T, text string) []byte {
 	return b
 }
 
-// TestDecode has the examples of RFC 8955, 4.3, and of RFC 8956, 3.8, and flow specifications that are malformed or cannot be tested.
+// TestDecode decodes the examples of RFC 8955, 4.3, and of RFC 8956, 3.8, and flow specifications that are malformed or cannot be tested.
 func TestDecode(t *testing.T) {
 	for _, test := range []struct {
 		nlri string
 		ipv6 bool
-		want string // the flow specification, or the error behind !
+		want string // the flow specification, or ! and the error
 	}{
 		{"0b 01 18c00002 03 8106 04 8119", false, "destination 192.0.2.0/24, protocol =6, port =25"},
 		{"12 01 18c00002 02 08cb 04 0389 458b 911f90", false, "!says it has 18 bytes"},
@@ -51,11 +53,11 @@ func TestDecode(t *testing.T) {
 		{"06 09 a1 00000002", false, "!more than two bytes"},
 		{"04 0b 91 0002", false, "!DSCP: has a value of more than one byte"},
 		{"03 0c 8002", false, "fragment any:0x02"},
-		{"03 0c 8001", true, "fragment any:0x01"}, // IPv6 has no such bit, so it never holds
+		{"03 0c 8001", true, "fragment any:0x01"}, // IPv6 has no such bit, so the test never holds
 		{"03 0c 8001", false, "!the bit against fragmentation"},
 		{"05 01 18c0000203", false, "destination 192.0.2.0/24"},
 	} {
-		if test.want == "destination 192.0.2.0/24" { // with bytes after it, which are the next
+		if test.want == "destination 192.0.2.0/24" { // the bytes after it belong to the next flow specification
 			f, rest, err := Decode(bytesOf(t, test.nlri), test.ipv6)
 			if err != nil || f.String() != test.want || len(rest) != 0 && rest[0] != 3 {
 				t.Errorf("%s: %v, %x, %v", test.nlri, f, rest, err)
@@ -74,7 +76,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestManyTerms has components that would cost much: with more operators, or more ranges, than are taken.
+// TestManyTerms uses components with more operators or more ranges than are accepted, because they would cost much CPU time.
 func TestManyTerms(t *testing.T) {
 	var terms []term
 	for i := range uint64(1000) {
@@ -89,7 +91,7 @@ func TestManyTerms(t *testing.T) {
 	}
 }
 
-// TestActions has extended communities, and what is done with packets of routes that have them.
+// TestActions checks the actions for routes with extended communities.
 func TestActions(t *testing.T) {
 	rate := func(kind string, r float64) string {
 		return kind + "fde8" + hex.EncodeToString(binary.BigEndian.AppendUint32(nil, math.Float32bits(float32(r))))
@@ -132,7 +134,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// FuzzDecode has any bytes as NLRI: what is read can be written, read again, and made rules of.
+// FuzzDecode decodes any bytes as NLRI. A valid flow specification must survive encoding and decoding, and be translated to rules.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{"0b0118c00002038106048119", "0c01684012345678 9a038106", "100118c000020208cb0403 89458b911f90", "030c8002", "0d01200020010db803 81110b812e"} {
 		b, _ := hex.DecodeString(strings.ReplaceAll(seed, " ", ""))
@@ -152,7 +154,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%v: %v, %v", flow, again, err)
 		}
 		for _, tr := range Segment([]Route{{flow, Action{Drop: true}}, {flow, Action{}}}, nil) {
-			if len(tr.Rules) > maxBoxes || slices.ContainsFunc(tr.Rules, func(r Rule) bool { return len(r.Line) > maxLine }) {
+			if len(tr.Rules) > maxBoxes || slices.ContainsFunc(tr.Rules, func(r *policy.Rule) bool { return len(r.Line()) > maxLine }) {
 				t.Fatalf("%d rules", len(tr.Rules))
 			}
 		}

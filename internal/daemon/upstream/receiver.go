@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/bgp/flowspec"
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/generation"
@@ -24,60 +23,59 @@ import (
 // Owner is the owner of the temporary rules of received routes.
 const Owner = "flowspec"
 
-// Rules are where a Receiver enters rules. control.Instance has them.
+// Rules is where a Receiver writes rules. control.Instance implements it.
 type Rules interface {
 	RunningPolicy(ctx context.Context) (control.RunningPolicy, error)
 	ChangeTemporary(ctx context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error
 }
 
-// Routes is `floodwall-bgp`. wire.Client is one.
+// Routes is the source of routes, `floodwall-bgp`. wire.Client implements it.
 type Routes interface {
 	Received(ctx context.Context) (wire.Received, error)
 	Status(ctx context.Context) (wire.Status, error)
 }
 
-// Receiver keeps temporary rules as received routes ask for them.
+// Receiver makes the temporary rules match the received routes.
 type Receiver struct {
 	Rules  Rules
 	Routes Routes
-	Report func(text string, err error) // is told what was done, or what could not be
+	Report func(text string, err error) // called with each action and each error
 
 	book    book
-	began   time.Time           // since when routes are asked for
-	wasUp   map[netip.Addr]bool // routers with which a session has been established since then
-	bad     map[string]refused  // by the name of the first rule, routes whose rules could not be loaded
+	began   time.Time           // when routes were first read
+	wasUp   map[netip.Addr]bool // routers that have had an established session since `began`
+	bad     map[string]refused  // routes whose rules could not be loaded, by the name of the first rule
 	changes budget
-	failed  string // the last error, until it has gone
+	failed  string // the last error, "" when it has disappeared
 	said    map[Kind]string
 
 	mutex   sync.Mutex
 	figures Figures
 }
 
-// Figures are how a Receiver stands.
+// Figures contains counts of a Receiver.
 type Figures struct {
-	Routes  int          // that are obeyed
-	Rules   int          // in force for them
-	Refused map[Kind]int // routes that are not obeyed
-	Changes uint64       // of the rules in force
+	Routes  int          // number of routes that are obeyed
+	Rules   int          // number of rules in force for these routes
+	Refused map[Kind]int // number of routes that are not obeyed, by the kind of refusal
+	Changes uint64       // number of changes of the rules in force
 }
 
-// Times of a Receiver.
+// The times of a Receiver.
 const (
 	look  = time.Second
-	lasts = time.Hour        // a rule ends so much later, when no daemon is there that renews it
-	renew = 30 * time.Minute // a rule that ends earlier is renewed
-	pause = 5 * time.Minute  // for which rules that could not be loaded are not tried again
+	lasts = time.Hour        // the lifetime of a rule, when no daemon renews it
+	renew = 30 * time.Minute // a rule is renewed when it ends within this time
+	pause = 5 * time.Minute  // how long a rule that could not be loaded is not tried again
 )
 
-// Run follows the policies that run and the routes that come, until ctx ends. Rules stay when it ends: a daemon that
-// begins goes on with them.
+// Run follows the running policies and the received routes, until ctx ends. The rules stay when it ends, and the next daemon continues with them.
 func (r *Receiver) Run(ctx context.Context) error {
 	periodic.Run(ctx, look, func() {
 		switch err := r.step(ctx, time.Now()); {
 		case err == nil:
 			r.failed = ""
-		case errors.Is(err, datapath.ErrLocked): // a command changes what runs: the next step comes soon
+		case errors.Is(err, datapath.ErrLocked): // another command changes the policy: the next step comes soon
 		case ctx.Err() == nil && err.Error() != r.failed:
 			r.failed = err.Error()
 			r.Report("", fmt.Errorf("flowspec: %w", err))
@@ -86,7 +84,7 @@ func (r *Receiver) Run(ctx context.Context) error {
 	return nil
 }
 
-// Figures reads how the receiver stands.
+// Figures returns the present counts.
 func (r *Receiver) Figures() Figures {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -95,7 +93,7 @@ func (r *Receiver) Figures() Figures {
 	return f
 }
 
-// step does what is due. All changes since the last step become one transaction.
+// step performs the actions that are due. All changes since the last step are one transaction.
 func (r *Receiver) step(ctx context.Context, now time.Time) error {
 	w, err := r.Rules.RunningPolicy(ctx)
 	if errors.Is(err, datapath.ErrNotLoaded) {
@@ -138,28 +136,29 @@ func (r *Receiver) step(ctx context.Context, now time.Time) error {
 	return errors.Join(err, asked)
 }
 
-// left are rules of a daemon before whose router has had no session since this one began: they stay for the time of the router, from when its
-// session was lost if that is known.
-func (r *Receiver) left(rules []wanted, own []manifest.Temporary, sessions map[netip.Addr]session, u *policy.Upstream, now time.Time) (list []wanted) {
+// left returns rules of an earlier daemon whose router has had no session since this daemon started. They stay for the router's restart time. The
+// time starts with the loss of the router's session if that is known.
+func (r *Receiver) left(rules, own []manifest.Temporary, sessions map[netip.Addr]session, u *policy.Upstream, now time.Time) (list []manifest.Temporary) {
 	for _, t := range own {
 		text, _, _ := strings.Cut(t.Why, announces)
 		peer, err := netip.ParseAddr(text)
-		known := slices.ContainsFunc(rules, func(w wanted) bool { return w.Name == t.Name })
+		known := slices.ContainsFunc(rules, func(w manifest.Temporary) bool { return w.Name == t.Name })
 		since := r.began
 		if lost := sessions[peer].lost; !lost.IsZero() && lost.Before(since) {
 			since = lost
 		}
 		if err == nil && !known && !r.wasUp[peer] && now.Sub(since) < restartTime(u, peer) {
-			list = append(list, wanted{flowspec.Rule{Name: t.Name, Line: t.Rule}, t.Why})
+			t.Until, t.Ends = now.Add(lasts), 0
+			list = append(list, t)
 		}
 	}
 	return list
 }
 
-// put brings the rules in force to those that are wanted, in one transaction, unless they are the same.
-func (r *Receiver) put(ctx context.Context, own []manifest.Temporary, rules []wanted, now time.Time) error {
-	same := slices.EqualFunc(own, rules, func(t manifest.Temporary, w wanted) bool {
-		return t.Name == w.Name && t.Rule == w.Line && t.Until.Sub(now) > renew
+// put replaces the rules in force by the wanted rules, in one transaction, unless they are the same.
+func (r *Receiver) put(ctx context.Context, own, rules []manifest.Temporary, now time.Time) error {
+	same := slices.EqualFunc(own, rules, func(t, w manifest.Temporary) bool {
+		return t.Name == w.Name && t.Rule == w.Rule && t.Until.Sub(now) > renew
 	})
 	if same || !r.changes.take(now) {
 		return nil
@@ -168,15 +167,13 @@ func (r *Receiver) put(ctx context.Context, own []manifest.Temporary, rules []wa
 	for _, t := range own {
 		began[t.Name] = t.Began
 	}
-	var list []manifest.Temporary
+	list := slices.Clone(rules)
 	added := 0
-	for _, w := range rules {
-		t := manifest.Temporary{Name: w.Name, Owner: Owner, Rule: w.Line, Began: began[w.Name], Until: now.Add(lasts), Why: w.why}
-		if t.Began.IsZero() {
-			t.Began = now
+	for i := range list {
+		if list[i].Began = began[list[i].Name]; list[i].Began.IsZero() {
+			list[i].Began = now
 			added++
 		}
-		list = append(list, t)
 	}
 	err := r.Rules.ChangeTemporary(ctx, func(all []manifest.Temporary) ([]manifest.Temporary, error) {
 		_, others := generation.Owned(all, Owner)
@@ -199,9 +196,9 @@ func (r *Receiver) put(ctx context.Context, own []manifest.Temporary, rules []wa
 	return nil
 }
 
-// suspect notes that rules cannot be loaded with those that are new. These are refused for a while, so that one of them does not keep what is
-// withdrawn in force.
-func (r *Receiver) suspect(rules []wanted, began map[string]time.Time, err error, now time.Time) {
+// suspect handles the case that rules cannot be loaded together with new rules. It refuses the new rules for a while. Otherwise a bad rule could keep
+// withdrawn rules in force, because no change succeeds.
+func (r *Receiver) suspect(rules []manifest.Temporary, began map[string]time.Time, err error, now time.Time) {
 	if errors.Is(err, datapath.ErrLocked) || errors.Is(err, control.ErrOnTrial) || errors.Is(err, context.Canceled) {
 		return
 	}
@@ -212,13 +209,13 @@ func (r *Receiver) suspect(rules []wanted, began map[string]time.Time, err error
 	}
 }
 
-// refused is why a route is refused for a while.
+// refused contains the reason why a route is refused, and until when.
 type refused struct {
 	why   *Refusal
 	until time.Time
 }
 
-// note keeps figures, and says once of each kind why routes are refused.
+// note records the counts. It reports once for each kind of refusal why routes are refused.
 func (r *Receiver) note(d *decided, rules int) {
 	r.mutex.Lock()
 	r.figures.Routes, r.figures.Rules, r.figures.Refused = d.routes, rules, d.refused
@@ -238,8 +235,8 @@ func (r *Receiver) note(d *decided, rules int) {
 	}
 }
 
-// budget is how many transactions there may be: some at once, and then one in a while. So a router that sends and withdraws routes
-// all the time costs this host little, and the rules follow it late.
+// budget limits the number of transactions (a token bucket). So a router that sends and withdraws routes all the time costs this host little CPU
+// time. The rules then follow the routes late.
 type budget struct {
 	used int
 	last time.Time

@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -14,21 +15,22 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// announces is behind the address of the router in the reason of a rule.
+// announces is the text after the router's address in the reason of a rule.
 const announces = " announces: "
 
-// wanted is a rule, and why it is there.
-type wanted struct {
-	flowspec.Rule
-	why string
+// temporary returns a temporary rule with its reason. It ends after the usual time.
+func temporary(r *policy.Rule, why string, now time.Time) manifest.Temporary {
+	t := manifest.Temporary{Name: r.Name, Owner: Owner, Until: now.Add(lasts), Why: why}
+	t.Set(r)
+	return t
 }
 
-// decided is what was decided about all routes.
+// decided contains the decisions about all routes.
 type decided struct {
-	rules   []wanted
-	routes  int // that are obeyed: they drop, or let packets pass
+	rules   []manifest.Temporary
+	routes  int // number of routes that are obeyed, whether they drop or pass packets
 	refused map[Kind]int
-	example map[Kind]string // the first of each kind
+	example map[Kind]string // the first refusal of each kind
 }
 
 func (d *decided) refuse(r *wire.Route, why *Refusal) {
@@ -38,8 +40,8 @@ func (d *decided) refuse(r *wire.Route, why *Refusal) {
 	}
 }
 
-// decide makes rules of routes, at most as many as there are places. Routes that come to the rules in force have theirs first, so that a flood of new
-// routes pushes none of them out.
+// decide makes rules from routes. places is the largest number of rules. Routes with rules in force get their places first, so that a flood of new
+// routes cannot displace them.
 func (r *Receiver) decide(routes []wire.Route, u *policy.Upstream, own []manifest.Temporary, places int, now time.Time) *decided {
 	d := &decided{refused: map[Kind]int{}, example: map[Kind]string{}}
 	slices.SortFunc(routes, func(a, b wire.Route) int {
@@ -53,7 +55,7 @@ func (r *Receiver) decide(routes []wire.Route, u *policy.Upstream, own []manifes
 			d.refuse(&routes[i], why)
 			if route.Flow.Components == nil {
 				continue
-			} // else its action is not supported: its packets pass
+			} // the flow is valid, and only the action is not supported: the packets pass
 		}
 		name := route.Flow.Name()
 		if of[name] == nil {
@@ -77,15 +79,16 @@ func (r *Receiver) decide(routes []wire.Route, u *policy.Upstream, own []manifes
 			t.Rules, t.Refused = nil, err
 		}
 	}
-	d.choose(all, of, inForce, places)
+	d.choose(all, of, inForce, places, now)
 	return d
 }
 
-// mostEach is how many routes that drop are translated, and how many that let packets pass: each of the first is compared with each of the others.
+// mostEach is the largest number of dropping routes, and of passing routes, that are translated. It is limited because each dropping route is
+// compared with each passing route.
 const mostEach = 256
 
-// few are the routes to translate: of those that drop the ones in force first. With too many that let packets pass no other is obeyed, as it could
-// drop what they let pass.
+// few returns the routes to translate. Among dropping routes, those in force come first. If there are too many passing routes, no route is obeyed,
+// because a dropping route could drop packets that a passing route lets pass.
 func (d *decided) few(good []flowspec.Route, of map[string]*wire.Route, inForce map[string]bool) []flowspec.Route {
 	var drops, passes []flowspec.Route
 	for _, r := range good {
@@ -109,18 +112,18 @@ func (d *decided) few(good []flowspec.Route, of map[string]*wire.Route, inForce 
 	return append(drops[:keep:keep], passes...)
 }
 
-// loadable checks rules as they are checked before they are loaded: one that is wrong must not keep others out.
-func loadable(rules []flowspec.Rule, now time.Time) error {
+// loadable checks rules in the same way as loading does, so that a wrong rule does not prevent the loading of other rules.
+func loadable(rules []*policy.Rule, now time.Time) error {
 	for _, r := range rules {
-		if err := generation.Check(manifest.Temporary{Name: r.Name, Owner: Owner, Rule: r.Line, Until: now.Add(lasts)}); err != nil {
+		if err := generation.Check(temporary(r, "", now)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// choose takes rules while there are places.
-func (d *decided) choose(all []flowspec.Translated, of map[string]*wire.Route, inForce map[string]bool, places int) {
+// choose adds translated rules until there are no more places.
+func (d *decided) choose(all []flowspec.Translated, of map[string]*wire.Route, inForce map[string]bool, places int, now time.Time) {
 	had := func(t *flowspec.Translated) bool {
 		return len(t.Rules) > 0 && inForce[t.Rules[0].Name]
 	}
@@ -149,16 +152,16 @@ func (d *decided) choose(all []flowspec.Translated, of map[string]*wire.Route, i
 		}
 		for _, r := range t.Rules {
 			if taken[i] {
-				d.rules = append(d.rules, wanted{r, from.Peer.String() + announces + t.Flow.String()})
+				d.rules = append(d.rules, temporary(r, from.Peer.String()+announces+t.Flow.String(), now))
 			}
 		}
 	}
 }
 
-// peers are the routers, whose packets no route drops: the session by which a route could be withdrawn must stay.
-func peers(u *policy.Upstream) (list []string) {
+// peers returns the addresses of the routers. No route may drop their packets, because the sessions must stay so that routes can be withdrawn.
+func peers(u *policy.Upstream) (list []netip.Prefix) {
 	for _, p := range u.Peers {
-		list = append(list, p.Address.String())
+		list = append(list, netip.PrefixFrom(p.Address, p.Address.BitLen()))
 	}
 	return list
 }

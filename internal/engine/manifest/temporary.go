@@ -9,31 +9,37 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/policy"
 )
 
-// Temporary is a rule that is no part of the policy: it stands before all rules of the policy, and the kernel ends it at a time.
+// Automatic is the owner of the temporary rules that the daemon adds itself.
+const Automatic = "auto"
+
+// Temporary is a rule that is not part of the policy. It comes before all rules of the policy. The kernel ends it at a given time.
 type Temporary struct {
-	Name  string    `json:"name"`  // of the rule: no other temporary rule has it, and no rule of the policy
-	Owner string    `json:"owner"` // who added it, as "auto": each owner changes its own rules
-	Rule  string    `json:"rule"`  // one line, as it stands under rules
-	Began time.Time `json:"began"`
-	Until time.Time `json:"until"`
-	// Ends is Until on CLOCK_MONOTONIC, which no step of the machine's clock changes; zero when only Until says it. A manifest does not
-	// outlive that clock: the kernel keeps both. Nobody else is told of it: see Temporaries.
+	Name  string `json:"name"`  // unique among the temporary rules and the rules of the policy
+	Owner string `json:"owner"` // who added the rule, such as "auto"; each owner changes only its own rules
+	Rule  string `json:"rule"`  // one line, in the form of the policy's rules
+	// Value is the parsed form of Rule, whose name may differ from Name. It is nil if only the text is known.
+	Value *policy.Rule `json:"-"`
+	Began time.Time    `json:"began"`
+	Until time.Time    `json:"until"`
+	// Ends is the time Until on CLOCK_MONOTONIC, which does not change when the machine's clock is set. It is zero when only Until is known. A
+	// manifest can store it, because neither survives a reboot. Ends is not part of the JSON for other programs: see Temporaries.
 	Ends time.Duration `json:"-"`
-	Why  string        `json:"why,omitempty"` // it was added
+	Why  string        `json:"why,omitempty"` // why the rule was added
 }
 
-// Temporaries are the temporary rules of a manifest. As JSON each has its end on both clocks.
+// Temporaries are the temporary rules of a manifest. Their JSON has the end of each rule on both clocks.
 type Temporaries []Temporary
 
-// kept is a temporary rule as a manifest has it.
+// kept is the JSON form of a temporary rule in a manifest, which includes Ends.
 type kept struct {
 	Temporary
 	Ends time.Duration `json:"ends,omitempty"`
 }
 
-// MarshalJSON writes the ends too.
+// MarshalJSON encodes the rules, including Ends.
 func (l Temporaries) MarshalJSON() ([]byte, error) {
 	list := []kept{}
 	for _, t := range l {
@@ -42,7 +48,7 @@ func (l Temporaries) MarshalJSON() ([]byte, error) {
 	return json.Marshal(list)
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON decodes the form that MarshalJSON encodes.
 func (l *Temporaries) UnmarshalJSON(text []byte) error {
 	var list []kept
 	if err := json.Unmarshal(text, &list); err != nil {
@@ -56,15 +62,18 @@ func (l *Temporaries) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Equal reports whether two are the same rule for the same time.
+// Set sets the rule to r.
+func (t *Temporary) Set(r *policy.Rule) { t.Rule, t.Value = r.Line(), r }
+
+// Equal reports whether both are the same rule with the same times.
 func (t Temporary) Equal(other Temporary) bool {
 	return t.Name == other.Name && t.Owner == other.Owner && t.Rule == other.Rule && t.Why == other.Why && t.Began.Equal(other.Began) && t.Until.Equal(other.Until)
 }
 
-// clockStep is from where on a difference between Until and Ends is a clock that was set.
+// clockStep is the largest difference between Until and Ends without a setting of the clock. A larger difference means that the clock was set.
 const clockStep = 3 * time.Second
 
-// By is the rule with its times by the clock as it stands at now, which somebody may have set since the rule was added.
+// By returns the rule with its times corrected to the clock reading now. The clock may have been set since the rule was added.
 func (t Temporary) By(now time.Time) Temporary {
 	if t.Ends == 0 {
 		return t
@@ -76,13 +85,13 @@ func (t Temporary) By(now time.Time) Temporary {
 	return t
 }
 
-// Last has the rule end a while after now, on both clocks. now has the reading of the monotonic clock that time.Now gives.
+// Last sets the end of the rule to now plus d, on both clocks. now must include a reading of the monotonic clock, as time.Now returns it.
 func (t *Temporary) Last(now time.Time, d time.Duration) {
 	end := now.Add(d)
 	t.Until, t.Ends = end.UTC(), image.Monotonic()+time.Until(end)
 }
 
-// Timed are temporary rules of which each has its end on both clocks.
+// Timed returns the rules with the end of each rule set on both clocks.
 func Timed(list []Temporary, now time.Time) (timed []Temporary) {
 	for _, t := range list {
 		if t.Ends == 0 {
@@ -93,7 +102,7 @@ func Timed(list []Temporary, now time.Time) (timed []Temporary) {
 	return timed
 }
 
-// InForce are the temporary rules that have not ended at a time, the present one. Their times are by the clock as it stands then.
+// InForce returns the temporary rules that have not ended. now must be the present time. The times of the rules are corrected to the present clock.
 func InForce(list []Temporary, now time.Time) (left []Temporary) {
 	for _, t := range list {
 		if t = t.By(now); now.Before(t.Until) {
@@ -103,8 +112,9 @@ func InForce(list []Temporary, now time.Time) (left []Temporary) {
 	return left
 }
 
-// GoOnWith has the manifest of a policy that follows another have its temporary rules. Where it has the same target in netfilter, their ruleset
-// stays, with those that have ended. Else they are put into the kernel anew.
+// GoOnWith copies the temporary rules from the manifest before into m, the manifest of the next policy. If both have the same target in netfilter,
+// the ruleset of the temporary rules also stays, including rules that have ended. Otherwise the caller must load the temporary rules into the kernel
+// again.
 func (m *Manifest) GoOnWith(before *Manifest, now time.Time) {
 	m.Temporary = InForce(before.Temporary, now)
 	if before.TemporaryRuleset == nil || before.Target != m.Target {
@@ -118,7 +128,7 @@ func (m *Manifest) GoOnWith(before *Manifest, now time.Time) {
 	}
 }
 
-// TemporaryOf is the temporary rule that is the rule of this index, nil when that is one of the policy.
+// TemporaryOf returns the temporary rule at an index of the manifest's rules. It returns nil when the rule there is part of the policy.
 func (m *Manifest) TemporaryOf(rule int) *Temporary {
 	i := rule - (len(m.Rules) - len(m.Temporary))
 	if i < 0 || !m.Rules[rule].Temporary {
@@ -128,16 +138,16 @@ func (m *Manifest) TemporaryOf(rule int) *Temporary {
 	return &t
 }
 
-// temporaryFingerprint is fingerprint for a temporary rule, which no rule of a policy has.
+// temporaryFingerprint is the function fingerprint for a temporary rule. No rule of a policy has the same fingerprint.
 func temporaryFingerprint(t Temporary) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintln(h, "temporary", t.Owner, t.Name)
 	return h.Sum64()
 }
 
-// SetTemporary has the manifest remember temporary rules, which program has as its first, in this order. They come last in
-// the manifest, so that the policy's rules keep their places in it. With XDP each has a counter slot: the one that it has in one of the
-// manifests of before, or one that no rule of them has. fresh are the slots that must begin at zero.
+// SetTemporary stores temporary rules in the manifest. They are the first rules of program, in the same order. In the manifest they are the last
+// rules, so that the policy's rules keep their indexes. With XDP each temporary rule has a counter slot. A rule that was in a manifest of before keeps
+// its slot. Another rule gets a slot that no rule of these manifests has. `fresh` are the slots that must start at zero.
 func (m *Manifest) SetTemporary(list []Temporary, program *ir.Program, before []*Manifest) (slots, fresh []uint32) {
 	m.Temporary = list
 	m.Rules = slices.DeleteFunc(slices.Clone(m.Rules), func(r Rule) bool { return r.Temporary })

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,31 +19,31 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// The fail-safe is what a host does at boot when neither of its saved policies can be loaded. It is made with each copy, while
-// everything is known to be right, and is complete by itself: a policy that names no file, behind a line with its SHA-256.
-// Closed, it drops all but what is essential, answers to the host's own connections, and the operator's way in: SSH, from
-// where the policy lets it in.
+// The fail-safe is loaded at boot when neither saved policy can be loaded. It is made together with each copy, while the policy is known to be valid.
+// It is self-contained: a line with a SHA-256, and then a policy that names no file. A closed fail-safe drops all packets except essential ones,
+// replies to the host's own connections, and the operator's SSH, from the addresses from which the policy passes SSH.
 
 // Way is a session of the operator.
 type Way struct {
 	Client netip.Addr
-	Port   uint16 // of the server
+	Port   uint16 // the port of the server
 }
 
-// The beginnings of a fail-safe: of what follows, and of one that drops nothing.
+// The first line of every fail-safe, and the text of a fail-safe that drops nothing.
 const (
 	sumLine  = "# sha256 "
 	openText = "# boot: open\n"
 )
 
-// portSSH is where an operator comes in who has no session now.
+// portSSH is the SSH port for an operator who has no session now.
 const portSSH = 22
 
-// answersRule lets answers in, in place of `replies: pass`. It takes conntrack, and so nftables or iptables: without those, who comes in is still let in.
+// answersRule passes replies. It takes the place of `replies: pass`. It needs conntrack, and so nftables or iptables. Without them it cannot be
+// loaded, but the rules for incoming connections still work.
 const answersRule = "  - {name: answers, state: [established, related], then: pass}\n"
 
-// NewFailsafe makes the fail-safe of a policy for devices. ways are the sessions that it must not cut. If it lets nobody in,
-// the note says so.
+// NewFailsafe returns the text of the fail-safe of a policy for devices. ways are the sessions that it must not cut. If the fail-safe passes no
+// incoming connection, note says so.
 func NewFailsafe(p *policy.Policy, devices []string, ways []Way) (text, note string, err error) {
 	if !p.BootClosed {
 		return sealed(openText), "", nil
@@ -57,7 +58,8 @@ func NewFailsafe(p *policy.Policy, devices []string, ways []Way) (text, note str
 		return "", "", err
 	}
 	for _, w := range ways {
-		f.pass([]string{strconv.Quote(w.Client.Unmap().WithZone("").String())}, nil)
+		client := w.Client.Unmap().WithZone("")
+		f.pass([]policy.Addr{{AddrRange: policy.AddrRange{First: client, Last: client}}}, nil)
 	}
 	if p.Default == policy.Pass {
 		f.pass(nil, nil)
@@ -82,14 +84,14 @@ func sealed(text string) string {
 	return sumLine + hex.EncodeToString(sum[:]) + "\n" + text
 }
 
-// failsafe is one in the making.
+// failsafe is a fail-safe under construction.
 type failsafe struct {
 	policy *policy.Policy
 	ports  []uint16
 	rules  []string
 }
 
-// collect finds who may come in: services on the ports, and rules that pass for no other reason than addresses and ports.
+// collect adds rules for the senders that the policy passes on the ports, with services or with rules that test only addresses and ports.
 func (f *failsafe) collect() error {
 	for _, s := range f.policy.Services {
 		if f.serves(s.Port) {
@@ -109,7 +111,7 @@ func (f *failsafe) collect() error {
 	return nil
 }
 
-// serves reports whether some of the ports are among these, for TCP.
+// serves reports whether a list of policy ports contains one of the ports for TCP.
 func (f *failsafe) serves(list []policy.Port) bool {
 	return slices.ContainsFunc(list, func(p policy.Port) bool {
 		return (p.Proto == 0 || p.Proto == unix.IPPROTO_TCP) &&
@@ -117,7 +119,7 @@ func (f *failsafe) serves(list []policy.Port) bool {
 	})
 }
 
-// plain reports whether a rule asks for no more than addresses, TCP and the ports.
+// plain reports whether a rule tests only addresses, TCP and the ports.
 func (f *failsafe) plain(r policy.Rule) bool {
 	m := r.Match
 	ports, proto := m.Port, m.Proto
@@ -125,86 +127,62 @@ func (f *failsafe) plain(r policy.Rule) bool {
 	return isZero(m) && isZero(r.Not) && (ports == nil || f.serves(ports)) && (proto == nil || slices.Contains(proto, unix.IPPROTO_TCP))
 }
 
-func isZero(m policy.Match) bool {
-	return m.From == nil && m.To == nil && m.Proto == nil && m.Port == nil && m.SPort == nil && m.Family == nil && m.Flags == nil &&
-		m.ICMP == nil && m.Length == nil && m.TTL == nil && m.DSCP == nil && m.MSS == nil && m.Fragment == nil && m.VLAN == nil &&
-		m.Payload == nil && m.DNS == nil && m.State == nil
-}
+func isZero(m policy.Match) bool { return reflect.ValueOf(m).IsZero() }
 
-// passAddrs passes who is at some addresses of the policy; nil is everybody.
+// passAddrs adds a rule for addresses of the policy. nil means all addresses.
 func (f *failsafe) passAddrs(from, to []policy.Addr) error {
-	sources, err := f.texts(from)
+	sources, err := f.withoutSets(from)
 	if err != nil {
 		return err
 	}
-	targets, err := f.texts(to)
+	targets, err := f.withoutSets(to)
 	if err != nil {
 		return err
 	}
-	if from != nil && sources == nil || to != nil && targets == nil { // all of it is filled when the policy runs
+	if from != nil && sources == nil || to != nil && targets == nil { // all sets in the list are filled only while the policy runs
 		return nil
 	}
 	f.pass(sources, targets)
 	return nil
 }
 
-// pass adds a rule.
-func (f *failsafe) pass(from, to []string) {
-	keys := fmt.Sprintf("  - {name: operator-%d, proto: tcp, port: [", len(f.rules)+1)
-	for i, p := range f.ports {
-		if i > 0 {
-			keys += ", "
-		}
-		keys += strconv.Itoa(int(p))
+// pass adds a rule that passes packets from the sources to the targets on the ports.
+func (f *failsafe) pass(from, to []policy.Addr) {
+	r := policy.Rule{Name: fmt.Sprintf("operator-%d", len(f.rules)+1), Match: policy.Match{From: from, To: to}, Then: policy.Pass}
+	for _, p := range f.ports {
+		r.Match.Port = append(r.Match.Port, policy.Port{Proto: unix.IPPROTO_TCP, First: p, Last: p})
 	}
-	keys += "]"
-	if from != nil {
-		keys += ", from: [" + strings.Join(from, ", ") + "]"
-	}
-	if to != nil {
-		keys += ", to: [" + strings.Join(to, ", ") + "]"
-	}
-	f.rules = append(f.rules, keys+", then: pass}\n")
+	f.rules = append(f.rules, "  - "+r.Line()+"\n")
 }
 
-// texts are addresses as a policy without sets has them.
-func (f *failsafe) texts(list []policy.Addr) (texts []string, err error) {
+// withoutSets replaces each set in a list by the set's addresses.
+func (f *failsafe) withoutSets(list []policy.Addr) (written []policy.Addr, err error) {
 	for _, a := range list {
-		switch {
-		case a.Local:
-			texts = append(texts, "local")
-		case a.Set == "":
-			texts = append(texts, quotedRange(a.AddrRange))
-		default:
-			more, err := f.setTexts(a.Set)
-			if err != nil {
-				return nil, err
-			}
-			texts = append(texts, more...)
+		if a.Set == "" {
+			written = append(written, a)
+			continue
 		}
+		more, err := f.setAddrs(a.Set)
+		if err != nil {
+			return nil, err
+		}
+		written = append(written, more...)
 	}
-	return texts, nil
+	return written, nil
 }
 
-func quotedRange(r policy.AddrRange) string {
-	if r.First == r.Last {
-		return strconv.Quote(r.First.String())
-	}
-	return strconv.Quote(r.First.String() + "-" + r.Last.String())
-}
-
-// setTexts are the addresses of a set.
-func (f *failsafe) setTexts(name string) (texts []string, err error) {
+// setAddrs returns the addresses of a set.
+func (f *failsafe) setAddrs(name string) (list []policy.Addr, err error) {
 	i := slices.IndexFunc(f.policy.Sets, func(s policy.Set) bool { return s.Name == name })
 	if i < 0 {
 		return nil, nil
 	}
 	set := f.policy.Sets[i]
 	for _, r := range set.Inline {
-		texts = append(texts, quotedRange(r))
+		list = append(list, policy.Addr{AddrRange: r})
 	}
 	if set.File == "" {
-		return texts, nil
+		return list, nil
 	}
 	path := set.File
 	if !filepath.IsAbs(path) {
@@ -215,14 +193,14 @@ func (f *failsafe) setTexts(name string) (texts []string, err error) {
 		return nil, err
 	}
 	for p := range content.Prefixes() {
-		texts = append(texts, strconv.Quote(p.String()))
+		list = append(list, policy.AddrOf(p))
 	}
-	return texts, nil
+	return list, nil
 }
 
-// Failsafe is what to load when no saved policy can be: texts of policies, of which the first that can be loaded is taken, or
-// none when the policy wants the host open. Without one that is whole it is closed on these devices, with SSH from anywhere:
-// it is better to ask too much than to open what may have been closed.
+// Failsafe returns the policies to load when no saved policy can be loaded, as texts. The caller uses the first one that can be loaded. If the policy
+// wants the host to be open, there is no text. If no fail-safe is intact, Failsafe returns one that is closed on the given devices, with SSH from any
+// address, because closing too much is better than opening a host that may have been closed.
 func (s Store) Failsafe(devices []string) (texts []string, file string) {
 	if s.check() == nil {
 		for _, link := range []string{current, previous} {
@@ -242,17 +220,17 @@ func (s Store) Failsafe(devices []string) (texts []string, file string) {
 	return []string{text, strings.Replace(text, answersRule, "", 1)}, lastResort
 }
 
-// lastResort is the name of the fail-safe that no copy has.
+// lastResort is the file name of a fail-safe that does not come from a copy.
 const lastResort = "fail-safe of floodwall"
 
-// StoodIn reports whether what runs is what is taken at boot when the copy that should come back cannot be: the copy before it,
-// by its name, or a fail-safe, by its file.
+// StoodIn reports whether the running policy was loaded at boot because the current copy could not be loaded. It is then the previous copy,
+// identified by id, or a fail-safe, identified by file.
 func (s Store) StoodIn(id, file string) bool {
 	return id != "" && id == s.target(previous) ||
 		slices.Contains([]string{lastResort, s.path(current, failsafeFile), s.path(previous, failsafeFile)}, file)
 }
 
-// readFailsafe reads a fail-safe, and makes sure that it is whole.
+// readFailsafe reads a fail-safe, and checks its SHA-256.
 func readFailsafe(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// TestFailsafe makes the fail-safe of policies and reads what it passes: SSH from where the policy lets it in, and from the
-// operator's sessions. It is itself a policy.
+// TestFailsafe makes the fail-safes of policies, and checks which packets they pass: SSH from the sources that the policy allows, and from the
+// operator's sessions. A fail-safe must be a valid policy.
 func TestFailsafe(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/office.txt", "203.0.113.0/24\n2001:db8:1::/48\n")
@@ -18,17 +18,17 @@ func TestFailsafe(t *testing.T) {
 	for _, row := range []struct {
 		name, text string
 		ways       []boot.Way
-		want       []string // parts of its rules
+		want       []string // parts of the rules of the fail-safe
 		not        string
 		noWay      bool
 	}{
 		{"service", "default: drop\nsets: {office: {file: office.txt}}\nservices: [{name: ssh, port: tcp/22, from: $office}, {name: web, port: tcp/80}]\n",
-			nil, []string{`port: [22], from: ["203.0.113.0/24", "2001:db8:1::/48"]`}, "80", false},
+			nil, []string{`from: [203.0.113.0/24, 2001:db8:1::/48], port: tcp/22`}, "80", false},
 		{"rule", "default: drop\nrules: [{from: 192.0.2.0/25, then: pass}, {from: 198.51.100.1, proto: udp, then: pass}, {from: 198.51.100.2, then: drop}]\n",
-			nil, []string{`from: ["192.0.2.0-192.0.2.127"]`}, "198.51.100", false},
-		{"session", "default: drop\n", ways, []string{`port: [22, 2222], from: ["2001:db8:2::"]`}, "operator-2", false},
+			nil, []string{`from: 192.0.2.0/25`}, "198.51.100", false},
+		{"session", "default: drop\n", ways, []string{`from: "2001:db8:2::", port: [tcp/22, tcp/2222]`}, "operator-2", false},
 		{"none", "default: drop\n", nil, nil, "operator", true},
-		{"closed though it passes", "default: pass\nboot: closed\n", nil, []string{"proto: tcp, port: [22], then: pass"}, "from", false},
+		{"closed though it passes", "default: pass\nboot: closed\n", nil, []string{"{name: operator-1, port: tcp/22, then: pass}"}, "from", false},
 		{"rate", "default: drop\nservices: [{name: dns, port: [udp/53]}]\nrules: [{port: tcp/22, flags: syn, then: pass}]\n", nil, nil, "operator", true},
 	} {
 		text := "devices: [eth0]\n" + row.text
@@ -45,7 +45,7 @@ func TestFailsafe(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", row.name, part, made)
 			}
 		}
-		_, body, _ := strings.Cut(made, "\n") // without the sum, which may have any digits
+		_, body, _ := strings.Cut(made, "\n") // without the checksum, whose digits could match
 		if strings.Contains(body, row.not) {
 			t.Errorf("%s: %q is in\n%s", row.name, row.not, body)
 		}
