@@ -7,9 +7,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
-// HasProxied reports whether conntrack has connections that SYNPROXY began.
+// HasProxied reports whether conntrack has connections that SYNPROXY has opened.
 func HasProxied() (bool, error) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP)
@@ -32,14 +34,6 @@ func HasProxied() (bool, error) {
 // isProxied reports whether an entry of conntrack has the extension that SYNPROXY adds to its connections.
 func isProxied(entry []byte) bool {
 	const synproxy = 24 // CTA_SYNPROXY of linux/netfilter/nfnetlink_conntrack.h
-	attributes, err := nl.ParseRouteAttr(entry[nl.SizeofNfgenmsg:])
-	if err != nil {
-		return false
-	}
-	for _, a := range attributes {
-		if a.Attr.Type&^(unix.NLA_F_NESTED|unix.NLA_F_NET_BYTEORDER) == synproxy {
-			return true
-		}
-	}
-	return false
+	a, err := nftable.ReadAnswer(entry)
+	return err == nil && a.Attributes[synproxy] != nil
 }

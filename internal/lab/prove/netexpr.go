@@ -6,11 +6,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lab/prove/nftable"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// expression runs an expression: net/netfilter/nf_tables_core.c and nft_*.c of Linux.
+// expression evaluates an expression as net/netfilter/nf_tables_core.c and nft_*.c of Linux do.
 func (s *netRule) expression(e nftable.Expression) error {
 	switch e := e.(type) {
 	case nftable.Payload:
@@ -19,6 +19,10 @@ func (s *netRule) expression(e nftable.Expression) error {
 		return s.meta(e)
 	case nftable.Ct:
 		return s.ct(e)
+	case nftable.CtSet:
+		if e.Key != unix.NFT_CT_ZONE {
+			return fmt.Errorf("not covered: ct key %d is written", e.Key)
+		}
 	case nftable.Fib:
 		return s.fib(e)
 	case nftable.Exthdr:
@@ -83,20 +87,23 @@ func (s *netRule) expression(e nftable.Expression) error {
 		s.proxied = s.Or(s.proxied, s.alive())
 		s.end()
 	case nftable.Notrack:
-		// no verdict; which packets are exempted is not proved
+		// No verdict. The proof does not cover which packets are exempted.
+	case nftable.Unknown:
+		return fmt.Errorf("not covered: %w", e.Cause)
 	default:
 		return fmt.Errorf("not covered: the expression %T", e)
 	}
 	return nil
 }
 
-// end is that no packet goes on.
+// end stops all packets that match the rule until now.
 func (s *netRule) end() {
 	s.gone = s.Or(s.gone, s.matched)
 	s.matched = s.False()
 }
 
-// answers reports whether a rejection answers as the policy says: TCP with a reset, all else with an ICMP error that the port is closed.
+// answers reports whether a rejection sends the answer of the policy: a TCP reset for TCP, and for other protocols an ICMP error that the port is
+// closed.
 func (s *netRule) answers(e nftable.Reject) bool {
 	if s.kind.proto == protoTCP {
 		return e.Type == unix.NFT_REJECT_TCP_RST
@@ -109,7 +116,7 @@ func (s *netRule) answers(e nftable.Reject) bool {
 		e.Type == unix.NFT_REJECT_ICMP_UNREACH && e.Code == unreachable
 }
 
-// store writes bytes to registers; the kernel writes zeros up to the next 32 bits.
+// store writes bytes to registers. Like the kernel, it writes zeros up to the next multiple of 32 bits.
 func (s *netRule) store(to int, bytes []*smt.Term) {
 	for i := range (len(bytes) + 3) &^ 3 {
 		b := s.Const(8, 0)
@@ -120,7 +127,7 @@ func (s *netRule) store(to int, bytes []*smt.Term) {
 	}
 }
 
-// bytesOf reads registers. One that the rule has not written is none that the kernel takes.
+// bytesOf reads registers. It returns an error if the rule has not written a register, because the kernel would refuse the rule.
 func (s *netRule) bytesOf(from, n int) ([]*smt.Term, error) {
 	if from+n > len(s.file) {
 		return nil, fmt.Errorf("%d bytes of registers from %d on", n, from)
@@ -133,7 +140,7 @@ func (s *netRule) bytesOf(from, n int) ([]*smt.Term, error) {
 	return s.file[from : from+n], nil
 }
 
-// host is a number in the host's byte order.
+// host returns the bytes of a number in the host's byte order.
 func (s *netRule) host(t *smt.Term) (out []*smt.Term) {
 	for at := uint8(0); at < t.Width; at += 8 {
 		out = append(out, s.Extract(t, at, 8))
@@ -170,19 +177,19 @@ func (s *netRule) compare(e nftable.Cmp) error {
 // metaTime is NFT_META_TIME_NS.
 const metaTime = 30
 
-// Offsets of headers in what nft calls their base.
+// Offsets of headers in the part of the packet that nft calls a base.
 const (
 	ttl4At = 8
 	ttl6At = 7
 )
 
-// payload loads bytes of the packet: it breaks off where they are not there.
+// payload loads bytes of the packet. If they are missing, the rule does not match.
 func (s *netRule) payload(e nftable.Payload) error {
 	d := s.decoded
 	var out []*smt.Term
 	switch e.Base {
 	case unix.NFT_PAYLOAD_LL_HEADER:
-		// The kernel puts a tag that it has taken off back in front (nft_payload_copy_vlan); a VLAN device's frames have none any more.
+		// The kernel inserts a removed tag again (nft_payload_copy_vlan). Frames of a VLAN device have no tag any more.
 		if !s.hook.ingress && d.kind.tagged && e.Offset+e.Bytes > 12 {
 			return fmt.Errorf("not covered: bytes of a frame's tag at %s", s.hook.name)
 		}
@@ -206,7 +213,7 @@ func (s *netRule) payload(e nftable.Payload) error {
 		case protoTCP:
 		case protoUDP:
 			return s.payload(nftable.Payload{To: e.To, Base: unix.NFT_PAYLOAD_TRANSPORT_HEADER, Offset: 8 + e.Offset, Bytes: e.Bytes})
-		case 0: // of some the kernel finds a payload
+		case 0: // in some of the packets, the kernel finds a payload
 			s.need(s.Var("has_inner", 0))
 			for i := range e.Bytes {
 				out = append(out, s.Var(fmt.Sprintf("inner%d", e.Offset+i), 8))
@@ -233,7 +240,7 @@ func (s *netRule) payload(e nftable.Payload) error {
 	return nil
 }
 
-// forwardedTTL counts the TTL down, where it has been.
+// forwardedTTL decrements the TTL if the packet was forwarded.
 func (s *netRule) forwardedTTL(e nftable.Payload, out []*smt.Term) {
 	at := ttl4At
 	if s.kind.v6 {
@@ -244,7 +251,7 @@ func (s *netRule) forwardedTTL(e nftable.Payload, out []*smt.Term) {
 	}
 }
 
-// atWords is a byte behind so many words of 4 bytes.
+// atWords returns the byte that lies a number of 4-byte words after an offset.
 func (d *decoded) atWords(words *smt.Term, at int) *smt.Term {
 	out := d.frame.byte(at)
 	for n := 1; n < 16; n++ {
@@ -253,8 +260,8 @@ func (d *decoded) atWords(words *smt.Term, at int) *smt.Term {
 	return out
 }
 
-// there is whether the packet has its bytes up to an offset in the frame. Both headers are there: that is assumed. Behind ingress the kernel has cut the packet to
-// the length that IP says.
+// there returns a formula that holds if the packet has all bytes up to an offset in the frame. It assumes that both headers are complete. After
+// ingress the kernel has truncated the packet to the length in the IP header.
 func (s *netRule) there(end int) *smt.Term {
 	d := s.decoded
 	if end <= d.payload+d.kind.l4Header() {
@@ -266,7 +273,7 @@ func (s *netRule) there(end int) *smt.Term {
 	return s.ULE(d.n(uint64(end-d.kind.ip())), d.total)
 }
 
-// l4Header is the length of the L4 header without options.
+// l4Header returns the length of the L4 header without options.
 func (k kind) l4Header() int {
 	switch k.proto {
 	case 0:
@@ -304,7 +311,7 @@ func (s *netRule) meta(e nftable.Meta) error {
 	return nil
 }
 
-// Bits that nft tests of a connection: NF_CT_STATE_BIT and enum ip_conntrack_status.
+// Bits of a connection that nft tests: NF_CT_STATE_BIT and enum ip_conntrack_status.
 const (
 	ctInvalid     = 1
 	ctEstablished = 2
@@ -316,11 +323,15 @@ const (
 	statusTarget  = 1 << 5 // IPS_DST_NAT
 )
 
-// ct loads what connection tracking knows. An invalid or untracked packet is of no connection.
+// ct loads the state of connection tracking. An invalid or untracked packet belongs to no connection.
 func (s *netRule) ct(e nftable.Ct) error {
 	state := s.field[stateField]
 	if !s.hook.tracked {
-		return fmt.Errorf("not covered: connection tracking is asked at %s", s.hook.name)
+		if e.Key != unix.NFT_CT_STATE || e.Direction >= 0 {
+			return fmt.Errorf("not covered: connection tracking is asked at %s", s.hook.name)
+		}
+		s.store(e.To, s.host(s.Var("ct_exempted", 32))) // another chain has exempted the packet
+		return nil
 	}
 	connected := s.world.connected(s.decoded)
 	if e.Key == unix.NFT_CT_STATE && e.Direction < 0 {
@@ -335,6 +346,8 @@ func (s *netRule) ct(e nftable.Ct) error {
 	switch {
 	case e.Key == unix.NFT_CT_STATUS && e.Direction < 0:
 		s.store(e.To, s.host(s.world.ctStatus(s.Context)))
+	case e.Key == unix.NFT_CT_ZONE && e.Direction < 0: // the zone of forged sources is not part of the proof: no packet of these sources is a reply
+		s.store(e.To, s.host(s.Const(16, 0)))
 	case e.Key == unix.NFT_CT_DIRECTION:
 		s.store(e.To, []*smt.Term{s.world.direction(s.Context)})
 	case e.Direction < 0:
@@ -345,7 +358,7 @@ func (s *netRule) ct(e nftable.Ct) error {
 		s.store(e.To, s.cameWith(e, []*smt.Term{s.Var("ct_number_0", 8), s.Var("ct_number_1", 8)}))
 	case e.Key == unix.NFT_CT_DST_IP && !s.kind.v6, e.Key == unix.NFT_CT_DST_IP6 && s.kind.v6:
 		s.store(e.To, s.cameWith(e, s.dest))
-	case e.Key == unix.NFT_CT_DST_IP || e.Key == unix.NFT_CT_DST_IP6: // of the other family
+	case e.Key == unix.NFT_CT_DST_IP || e.Key == unix.NFT_CT_DST_IP6: // the address is of the other family
 		s.need(s.False())
 	default:
 		return fmt.Errorf("not covered: ct key %d", e.Key)
@@ -353,7 +366,8 @@ func (s *netRule) ct(e nftable.Ct) error {
 	return nil
 }
 
-// cameWith is what a packet of a direction came in with: the destination in the connection, in that direction. Of the other direction nothing is known.
+// cameWith returns the destination with which a packet arrived, in the packet's direction of the connection. For the other direction, it returns an
+// unknown value.
 func (s *netRule) cameWith(e nftable.Ct, own []*smt.Term) (out []*smt.Term) {
 	mine := s.is(s.world.direction(s.Context), uint64(e.Direction))
 	for i, b := range own {
@@ -362,7 +376,8 @@ func (s *netRule) cameWith(e nftable.Ct, own []*smt.Term) (out []*smt.Term) {
 	return out
 }
 
-// seen puts what NAT has made of the destination in the place of what the packet came in with, where some bytes from an offset on have it.
+// seen replaces the destination with which the packet arrived by the one that NAT has set. of is the begin and the end of the destination in the
+// bytes from an offset on.
 func (s *netRule) seen(out []*smt.Term, at int, of [2]int, what string) {
 	if !s.hook.tracked {
 		return
@@ -374,7 +389,7 @@ func (s *netRule) seen(out []*smt.Term, at int, of [2]int, what string) {
 	}
 }
 
-// destinationAt is where the destination address begins and ends.
+// destinationAt returns the begin and the end of the destination address in the frame.
 func (d *decoded) destinationAt() [2]int {
 	if d.kind.v6 {
 		return [2]int{d.kind.ip() + 24, d.kind.ip() + 40}
@@ -382,7 +397,7 @@ func (d *decoded) destinationAt() [2]int {
 	return [2]int{d.kind.ip() + 16, d.kind.ip() + 20}
 }
 
-// protocol is the packet's protocol.
+// protocol returns the packet's protocol.
 func (d *decoded) protocol() *smt.Term { return d.frame.byte(d.kind.protoAt()) }
 
 // fib loads the type of an address.
@@ -400,7 +415,7 @@ func (s *netRule) fib(e nftable.Fib) error {
 	return nil
 }
 
-// Kinds of headers that nft looks for: enum nft_exthdr_op.
+// Kinds of headers for which nft searches: enum nft_exthdr_op.
 const (
 	headerIPv6 = 0
 	optionTCP  = 1
@@ -408,7 +423,7 @@ const (
 	optionMSS  = 2
 )
 
-// exthdr looks for a header or an option. Usual frames have no extension header and no option of IPv4.
+// exthdr searches for a header or an option. Usual frames have no extension headers and no IPv4 options.
 func (s *netRule) exthdr(e nftable.Exthdr) error {
 	there, value := s.False(), []*smt.Term(nil)
 	switch e.Op {

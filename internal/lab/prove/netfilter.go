@@ -13,19 +13,20 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/lab/prove/nftable"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Netfilter is a policy's table of nftables, as the kernel has taken it, ready for a proof.
+// Netfilter is a policy's nftables table as the kernel has stored it, ready for a proof.
 type Netfilter struct {
 	Program *ir.Program
 	world   *netWorld
 }
 
-// CompileNetfilter writes the table of a plan for nftables, has the kernel take it in a network namespace of its own, and reads it back. It needs root.
+// CompileNetfilter writes the table of a plan for nftables, loads the table in a separate network namespace, and reads it back from the kernel. It
+// needs root.
 func CompileNetfilter(ctx context.Context, pl *plan.Plan, devices []string) (*Netfilter, error) {
 	if len(devices) == 0 {
 		devices = []string{"eth0"}
@@ -50,7 +51,7 @@ func CompileNetfilter(ctx context.Context, pl *plan.Plan, devices []string) (*Ne
 	return &Netfilter{pl.Program, w}, nil
 }
 
-// Prove proves all kinds of packets. progress is told of each.
+// Prove proves all kinds of packets. It calls progress with each result.
 func (n *Netfilter) Prove(ctx context.Context, l smt.Limits, progress func(Result)) (*Report, error) {
 	if !smt.Available() {
 		return nil, smt.ErrNoSolver
@@ -69,7 +70,7 @@ func (n *Netfilter) Prove(ctx context.Context, l smt.Limits, progress func(Resul
 	return r, ctx.Err()
 }
 
-// Others proves that packets which come in by other devices than the policy's pass, and that nothing counts them.
+// Others proves that packets from devices that are not in the policy pass, and that nothing counts these packets.
 func (n *Netfilter) Others(ctx context.Context, l smt.Limits) Result {
 	start := time.Now()
 	all := Result{Kind: "all by other devices", Answer: smt.Unsatisfiable, Decided: true}
@@ -89,7 +90,7 @@ func (n *Netfilter) Others(ctx context.Context, l smt.Limits) Result {
 	return all
 }
 
-// sets compares the sets of addresses that never change with the policy's, span by span.
+// sets compares the constant sets of addresses with those of the policy, span by span.
 func (n *Netfilter) sets(compared *int) Result {
 	start := time.Now()
 	r := Result{Kind: "sets of addresses", Answer: smt.Unsatisfiable, Decided: true}
@@ -117,7 +118,7 @@ func (n *Netfilter) sets(compared *int) Result {
 	return r
 }
 
-// Kind proves that packets of a kind get the verdict that the program means, and are counted where it says.
+// Kind proves that packets of a kind get the verdict of the program, and that the right counters count these packets.
 func (n *Netfilter) Kind(ctx context.Context, k kind, l smt.Limits) Result {
 	return n.part(ctx, k, l, false)
 }
@@ -137,7 +138,7 @@ func (n *Netfilter) part(ctx context.Context, k kind, l smt.Limits, others bool)
 	return r
 }
 
-// solveParts asks z3 about all differences at once and, where that is too much, about each by itself.
+// solveParts asks z3 about all differences at once. If z3 gives up, solveParts asks about each difference separately.
 func (q *query) solveParts(ctx context.Context, l smt.Limits) (smt.Answer, *smt.Model, error) {
 	first := l
 	if first.Time == 0 {
@@ -157,7 +158,7 @@ func (q *query) solveParts(ctx context.Context, l smt.Limits) (smt.Answer, *smt.
 	return smt.Unsatisfiable, nil, nil
 }
 
-// query is the formula of the packets of a kind with which the tables do something else than the program means.
+// query returns the formula of the packets of a kind for which the tables behave differently from the program.
 func (n *Netfilter) query(k kind, others bool) (*query, error) {
 	c := smt.New()
 	f := newFrame(c, whole(c, k))
@@ -199,12 +200,12 @@ func (n *Netfilter) query(k kind, others bool) (*query, error) {
 	return q, nil
 }
 
-// netKinds are the kinds of packets that are proved: also those of other protocols.
+// netKinds returns the kinds of packets that are proved, including packets of other protocols.
 func netKinds() []kind {
 	return append(kinds(), kind{}, kind{v6: true}, kind{tagged: true}, kind{tagged: true, v6: true})
 }
 
-// whole are the known bytes of a frame of a kind that is no fragment.
+// whole returns the known bytes of a frame of a kind that is no fragment.
 func whole(c *smt.Context, k kind) map[int]*smt.Term {
 	known := k.known(c)
 	if at := k.ip() + 6; !k.v6 {
@@ -213,7 +214,7 @@ func whole(c *smt.Context, k kind) map[int]*smt.Term {
 	return known
 }
 
-// union is whether any part differs.
+// union returns a formula that holds if any part differs.
 func (q *query) union() *smt.Term {
 	out := q.c.False()
 	for _, p := range q.parts {
@@ -222,7 +223,7 @@ func (q *query) union() *smt.Term {
 	return out
 }
 
-// untouched adds the packets that do not pass, or that are counted or charged.
+// untouched adds the packets that do not pass, and the packets that are counted or charged.
 func (q *query) untouched(n *netMachine) {
 	q.part(q.c.Or(n.dropped, n.rejected, n.proxied), "it does not pass")
 	for _, name := range slices.Sorted(maps.Keys(n.counted)) {
@@ -233,7 +234,7 @@ func (q *query) untouched(n *netMachine) {
 	}
 }
 
-// settled are the packets that checks drop which are made at prerouting or at filter: rules at ingress have counted and charged them before.
+// settled returns the packets that checks at prerouting or at filter drop. Before that, rules at ingress have counted and charged these packets.
 func (m *netMachine) settled() *smt.Term {
 	out := m.False()
 	late := packet.CheckSet(0).With(packet.OwnSource)
@@ -248,7 +249,7 @@ func (m *netMachine) settled() *smt.Term {
 	return out
 }
 
-// verdicts adds the packets whose verdict is another one. SYNPROXY may drop or take what a protected rule passes.
+// verdicts adds the packets with a wrong verdict. SYNPROXY may drop or take over packets that a protected rule passes, so such packets are not wrong.
 func (q *query) verdicts(n *netMachine, passed *smt.Term) {
 	c, m := q.c, q.meaning
 	is := func(v ir.Verdict) *smt.Term { return orFalse(c, m.gets[v]) }
@@ -259,7 +260,7 @@ func (q *query) verdicts(n *netMachine, passed *smt.Term) {
 	q.part(c.And(n.proxied, c.Not(m.protected)), "SYNPROXY gets it")
 }
 
-// counters adds the packets that a counter counts, and should not, or should and does not.
+// counters adds the packets that a counter counts wrongly, and the packets that it should count and does not count.
 func (q *query) counters(w *netWorld, n *netMachine) {
 	c, m := q.c, q.meaning
 	settled := n.settled()
@@ -292,7 +293,7 @@ func (q *query) counters(w *netWorld, n *netMachine) {
 			delete(n.counted, name)
 		}
 	}
-	proxied := c.And(m.protected, c.Or(n.dropped, n.proxied)) // counted by SYNPROXY's counters instead
+	proxied := c.And(m.protected, c.Or(n.dropped, n.proxied)) // SYNPROXY's counters count these packets instead
 	names := maps.Clone(want)
 	maps.Copy(names, n.counted)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -303,8 +304,9 @@ func (q *query) counters(w *netWorld, n *netMachine) {
 	}
 }
 
-// early are the packets that a rule, or the default, counts in the place of one before it in the policy: with the same verdict, and at an earlier stage. instead are those that
-// a counter may count so, early those that it need not count, as another has.
+// early returns packets that another counter may count than the policy says. Such a counter belongs to a rule, or to the default, with the same
+// verdict at an earlier stage. instead contains, for each counter, the packets that it may count for a later stage. early contains the packets that a
+// counter need not count, because another one has counted them.
 func (w *netWorld) early(m *meaning, n *netMachine, slot func(uint32) *smt.Term) (instead, early map[string]*smt.Term) {
 	instead, early = map[string]*smt.Term{}, map[string]*smt.Term{}
 	for j := range m.program.Rules {
@@ -328,7 +330,7 @@ func (w *netWorld) early(m *meaning, n *netMachine, slot func(uint32) *smt.Term)
 	return instead, early
 }
 
-// leftOut is what is not proved of this policy.
+// leftOut returns the parts of this policy that are not proved.
 func (n *Netfilter) leftOut() []string {
 	list := []string{
 		"fragments, headers that are not whole, extension headers, options of IPv4, and what is not IP",

@@ -7,41 +7,41 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lab/prove/nftable"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// netMachine runs the chains of a table once, for all packets of a kind: the conditions of the rules become formulas, as those of instructions do in
-// machine. What it has no meaning for is an error.
+// netMachine executes the chains of a table once, for all packets of a kind. The conditions of the rules become formulas, as the conditions of
+// instructions do in machine. It returns an error for code that it does not support.
 type netMachine struct {
 	*decoded
 	world *netWorld
-	table *nftable.Table // whose chain runs
+	table *nftable.Table // the table whose chain is executed now
 	hook  *netHook
 
-	counted map[string]*smt.Term // of each counter, which packets it counts
-	again   map[string]*smt.Term // and which it counts a second time
-	asked   map[int]*smt.Term    // of each limit, which packets it is asked about
-	faults  []difference         // what must not be
-	visited map[netPlace]bool    // rules that packets come to
+	counted map[string]*smt.Term // the packets that each counter counts
+	again   map[string]*smt.Term // the packets that each counter counts a second time
+	asked   map[int]*smt.Term    // the packets that each limit tests
+	faults  []difference         // the packets for which a forbidden event happens
+	visited map[netPlace]bool    // rules that packets reach
 
 	dropped, rejected, proxied *smt.Term
-	wrongAnswer                *smt.Term // rejected with an answer that the packet must not have
+	wrongAnswer                *smt.Term // the packets that are rejected with the wrong answer
 	depth                      int
 }
 
-// netHook is a place in the kernel where chains hang.
+// netHook is a hook of the kernel for chains.
 type netHook struct {
 	name      string
-	family    uint8 // of the tables whose chains are asked
+	family    uint8 // the family of the tables whose chains run at this hook
 	number    uint32
-	tracked   bool // behind connection tracking
-	forwarded bool // a router: the TTL has been counted down
-	ingress   bool // the frame is as it came in
+	tracked   bool // the hook is after connection tracking
+	forwarded bool // on a router: the TTL has been decremented
+	ingress   bool // the frame is unchanged since its arrival
 }
 
-// The hooks that a packet that comes in passes, in their order, up to routing; and those for one of its two ways then. Connection tracking is between chains at
-// prerouting, at priority -200.
+// The hooks of an incoming packet in their order, up to routing, and then the hooks of its two possible paths. Connection tracking is between chains
+// at prerouting, at priority -200.
 var (
 	hookNetdev  = &netHook{name: "netdev ingress", family: unix.NFPROTO_NETDEV, ingress: true}
 	hookIngress = &netHook{name: "ingress", family: unix.NFPROTO_INET, number: inetIngress, ingress: true}
@@ -62,12 +62,12 @@ func newNetMachine(d *decoded, w *netWorld) *netMachine {
 	}
 }
 
-// run takes the packets through all hooks, and returns those that no chain has stopped.
+// run sends the packets through all hooks. It returns the packets that no chain has stopped.
 func (m *netMachine) run() (passed *smt.Term, err error) {
 	on := m.True()
 	for _, h := range []*netHook{hookNetdev, hookIngress, hookRaw} {
 		if m.world.others && h.ingress {
-			continue // these hooks are the devices'
+			continue // these hooks belong to the devices
 		}
 		if on, err = m.chains(h, on); err != nil {
 			return nil, err
@@ -85,7 +85,7 @@ func (m *netMachine) run() (passed *smt.Term, err error) {
 	return m.Or(here, through), nil
 }
 
-// chains runs the chains of a hook by their priority.
+// chains runs the chains of a hook in the order of their priority.
 func (m *netMachine) chains(h *netHook, on *smt.Term) (*smt.Term, error) {
 	for _, t := range m.world.tables {
 		if t.Family != h.family {
@@ -117,10 +117,11 @@ func (m *netMachine) chains(h *netHook, on *smt.Term) (*smt.Term, error) {
 	return on, nil
 }
 
-// mostCalls is how deep chains may call others: the kernel's bound (NFT_JUMP_STACK_SIZE).
+// mostCalls is the greatest depth of calls between chains: the kernel's bound (NFT_JUMP_STACK_SIZE).
 const mostCalls = 16
 
-// chain runs a chain for some packets, and returns those that come to its end, or return. accepted gets those that it accepts.
+// chain runs a chain for some packets. It returns the packets that reach the end of the chain, or a return. It adds the packets that the chain
+// accepts to accepted.
 func (m *netMachine) chain(c *nftable.Chain, on *smt.Term, accepted **smt.Term) (*smt.Term, error) {
 	if on.IsFalse() {
 		return on, nil
@@ -135,7 +136,7 @@ func (m *netMachine) chain(c *nftable.Chain, on *smt.Term, accepted **smt.Term) 
 			m.visited[netPlace{slices.Index(m.world.tables, m.table), c.Name, i}] = true
 		}
 		s := &netRule{netMachine: m, start: on, matched: m.True(), gone: m.False(), back: m.False(), returned: m.False(), accepted: accepted}
-		if err := s.run(r); err != nil {
+		if err := s.run(r.Expressions); err != nil {
 			return nil, fmt.Errorf("chain %s, rule %d: %w", c.Name, i+1, err)
 		}
 		returned = m.Or(returned, s.returned)
@@ -144,22 +145,22 @@ func (m *netMachine) chain(c *nftable.Chain, on *smt.Term, accepted **smt.Term) 
 	return m.Or(returned, on), nil
 }
 
-// netRule is a rule that is run.
+// netRule is the evaluation of a rule.
 type netRule struct {
 	*netMachine
-	start    *smt.Term  // the packets that come to it
-	matched  *smt.Term  // of them, for which all expressions so far hold
-	gone     *smt.Term  // of them, those that do not go on with the next rule, or only when a chain returns them
-	back     *smt.Term  // those whom chains have returned
-	returned *smt.Term  // those that leave the chain
-	accepted **smt.Term // those that leave the hook
+	start    *smt.Term  // the packets that reach the rule
+	matched  *smt.Term  // the packets of start for which all expressions until now hold
+	gone     *smt.Term  // the packets of matched that do not continue with the next rule, or continue only when a chain returns them
+	back     *smt.Term  // the packets that chains have returned
+	returned *smt.Term  // the packets that leave the chain
+	accepted **smt.Term // the packets that leave the hook
 	file     [64]*smt.Term
 }
 
-// alive are the packets for which all expressions so far hold.
+// alive returns the packets for which all expressions until now hold.
 func (s *netRule) alive() *smt.Term { return s.And(s.start, s.matched) }
 
-func (s *netRule) run(r nftable.Rule) error {
+func (s *netRule) run(r nftable.Expressions) error {
 	for _, e := range r {
 		if s.matched.IsFalse() {
 			return nil
@@ -171,10 +172,10 @@ func (s *netRule) run(r nftable.Rule) error {
 	return nil
 }
 
-// need goes on with the packets for which a condition holds.
+// need keeps only the packets for which a condition holds.
 func (s *netRule) need(t *smt.Term) { s.matched = s.And(s.matched, t) }
 
-// decide gives packets a verdict; those that are not decided go on with the rule's next expression.
+// decide gives packets a verdict. Packets that get no verdict continue with the rule's next expression.
 func (s *netRule) decide(v nftable.Verdict, which *smt.Term) error {
 	mine := s.And(s.matched, which)
 	packets := s.And(s.start, mine)
@@ -222,7 +223,7 @@ func (s *netRule) count(name string, packets *smt.Term) {
 	s.counted[name] = s.Or(before, packets)
 }
 
-// fault is that packets come to where none may.
+// fault records packets that reach a place which no packet may reach.
 func (m *netMachine) fault(packets *smt.Term, format string, args ...any) {
 	if !packets.IsFalse() {
 		m.faults = append(m.faults, difference{packets, fmt.Sprintf(format, args...)})

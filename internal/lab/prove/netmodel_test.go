@@ -10,15 +10,15 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/nftables"
 	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/lab/prove/nftable"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/subject"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestNetfilterModel has the kernel count random frames from a wire in the tables of random policies: each counter must have what the formulas of the table
-// say. So the meaning that the proof gives to chains, expressions and sets is the kernel's.
+// TestNetfilterModel sends random frames through the tables of random policies in the kernel. Each counter must have the value that the table's
+// formulas give. So the proof gives chains, expressions and sets the same meaning as the kernel.
 func TestNetfilterModel(t *testing.T) {
 	requireSolver(t)
 	testutil.RequireTool(t, "nft")
@@ -35,14 +35,14 @@ func TestNetfilterModel(t *testing.T) {
 		p.Program.Checks = p.Program.Checks.Without(packet.OwnSource)
 		pl, err := plan.Hoist(p.Program, plan.TargetNftables)
 		if err != nil || len(pl.At(plan.StageIngress)) < len(p.Program.Rules) || len(p.Program.Limits) > 0 {
-			continue // packets would have to come further than ingress
+			continue // packets would have to get further than ingress
 		}
 		x, err := nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		subject.Nft(t, x.Script, "-f", "-")
-		table, err := nftable.Read(unix.NFPROTO_INET, x.Table)
+		table, err := nftable.ReadWhole(unix.NFPROTO_INET, x.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func TestNetfilterModel(t *testing.T) {
 	}
 }
 
-// sameAsKernel compares counters for frames of the kinds that the proof is about. It returns how many were sent.
+// sameAsKernel compares counters for frames of the kinds of the proof. It returns the number of frames sent.
 func sameAsKernel(t *testing.T, name string, n *Netfilter, wire *subject.Wire, r *rand.Rand, hints []packet.Hints) (sent int) {
 	t.Helper()
 	queries := map[kind]*query{}
@@ -98,7 +98,7 @@ func sameAsKernel(t *testing.T, name string, n *Netfilter, wire *subject.Wire, r
 	return sent
 }
 
-// netModel has the bytes of a frame, and what the formulas leave open of its options.
+// netModel returns a model with the bytes of a frame, and with the frame's options where the formulas leave these open.
 func netModel(frame []byte) *smt.Model {
 	m := modelOf(frame)
 	pkt := packet.Decode(frame)
@@ -113,7 +113,7 @@ func netModel(frame []byte) *smt.Model {
 	return m
 }
 
-// isOfKind reports whether the known bytes of a kind are those of a frame.
+// isOfKind reports whether a frame has the known bytes of a kind.
 func isOfKind(k kind, frame []byte, values *smt.Model) bool {
 	for at, t := range whole(smt.New(), k) {
 		if at >= len(frame) || values.Eval(t) != uint64(frame[at]) {

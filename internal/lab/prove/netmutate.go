@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lab/prove/nftable"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
@@ -21,18 +21,19 @@ type netPlace struct {
 	rule  int
 }
 
-func (p netPlace) of(tables []*nftable.Table) *nftable.Rule {
-	return &tables[p.table].Chain(p.chain).Rules[p.rule]
+func (p netPlace) of(tables []*nftable.Table) *nftable.Expressions {
+	return &tables[p.table].Chain(p.chain).Rules[p.rule].Expressions
 }
 
-// netMutant is the tables with one mistake.
+// netMutant is a copy of the tables with one mistake.
 type netMutant struct {
 	class, text string
 	at          netPlace
 	tables      []*nftable.Table
 }
 
-// Mutants makes n mistakes in the tables, one at a time, and proves or refutes each. gaveUp names those of which neither was possible.
+// Mutants makes n mistakes in the tables, one at a time, and proves or refutes each. gaveUp contains the mistakes that could be neither proved nor
+// refuted.
 func (n *Netfilter) Mutants(ctx context.Context, l smt.Limits, count int, r *rand.Rand) (counts map[string]*MutantCounts, gaveUp []string, err error) {
 	reached, err := n.reached()
 	if err != nil {
@@ -45,7 +46,7 @@ func (n *Netfilter) Mutants(ctx context.Context, l smt.Limits, count int, r *ran
 	return counts, gaveUp, err
 }
 
-// reached are the kinds of packets that come to each rule.
+// reached returns, for each rule, the kinds of packets that reach it.
 func (n *Netfilter) reached() (map[netPlace][]kind, error) {
 	out := map[netPlace][]kind{}
 	for _, k := range netKinds() {
@@ -60,7 +61,7 @@ func (n *Netfilter) reached() (map[netPlace][]kind, error) {
 	return out, nil
 }
 
-// refute looks for a packet that a mutant decides or counts wrongly.
+// refute searches for a packet that a mutant decides or counts wrongly.
 func (n *Netfilter) refute(ctx context.Context, l smt.Limits, m netMutant, list []kind) (smt.Answer, string) {
 	world := *n.world
 	world.tables, world.spans = m.tables, map[spansKey][]span{}
@@ -85,7 +86,7 @@ func (n *Netfilter) refute(ctx context.Context, l smt.Limits, m netMutant, list 
 	return answer, why
 }
 
-// mutant draws one: of a rule that some packet comes to.
+// mutant returns a random mutant of a rule that at least one packet reaches.
 func (n *Netfilter) mutant(r *rand.Rand, reached map[netPlace][]kind) (netMutant, bool) {
 	places := slices.SortedFunc(maps.Keys(reached), func(a, b netPlace) int {
 		if a.table != b.table {
@@ -105,7 +106,7 @@ func (n *Netfilter) mutant(r *rand.Rand, reached map[netPlace][]kind) (netMutant
 	return netMutant{}, false
 }
 
-// inverses are comparisons and their opposites, and neighbours those that differ in one value.
+// inverses maps comparisons to their opposites. neighbours maps comparisons to comparisons that differ for one value.
 var (
 	inverses = map[uint32]uint32{
 		unix.NFT_CMP_EQ: unix.NFT_CMP_NEQ, unix.NFT_CMP_NEQ: unix.NFT_CMP_EQ, unix.NFT_CMP_LT: unix.NFT_CMP_GTE, unix.NFT_CMP_GTE: unix.NFT_CMP_LT,
@@ -124,10 +125,10 @@ type netMutants struct {
 	list []netMutant
 }
 
-// mutantsOf are all mutants of a rule.
+// mutantsOf returns all mutants of a rule.
 func (n *Netfilter) mutantsOf(at netPlace) []netMutant {
 	m := &netMutants{Netfilter: n, at: at}
-	m.change("rule left out", "it", func(r *nftable.Rule) { *r = nil })
+	m.change("rule left out", "it", func(r *nftable.Expressions) { *r = nil })
 	for i, e := range *at.of(n.world.tables) {
 		m.expression(i, e)
 	}
@@ -135,7 +136,7 @@ func (n *Netfilter) mutantsOf(at netPlace) []netMutant {
 }
 
 // change adds a mutant of the rule.
-func (m *netMutants) change(class, text string, change func(*nftable.Rule)) {
+func (m *netMutants) change(class, text string, change func(*nftable.Expressions)) {
 	m.table(class, text, func(tables []*nftable.Table) { change(m.at.of(tables)) })
 }
 
@@ -149,14 +150,14 @@ func (m *netMutants) table(class, text string, change func([]*nftable.Table)) {
 	m.list = append(m.list, netMutant{class, fmt.Sprintf("chain %s, rule %d: %s", m.at.chain, m.at.rule+1, text), m.at, tables})
 }
 
-// instead adds a mutant with another expression.
+// instead adds a mutant that has another expression at an index.
 func (m *netMutants) instead(class string, i int, e nftable.Expression) {
-	m.change(class, fmt.Sprintf("%+v instead of %+v", e, (*m.at.of(m.world.tables))[i]), func(r *nftable.Rule) { (*r)[i] = e })
+	m.change(class, fmt.Sprintf("%+v instead of %+v", e, (*m.at.of(m.world.tables))[i]), func(r *nftable.Expressions) { (*r)[i] = e })
 }
 
-// without adds a mutant without a test.
+// without adds a mutant that lacks a test.
 func (m *netMutants) without(i int) {
-	m.change("test left out", fmt.Sprintf("without %+v", (*m.at.of(m.world.tables))[i]), func(r *nftable.Rule) { *r = slices.Delete(*r, i, i+1) })
+	m.change("test left out", fmt.Sprintf("without %+v", (*m.at.of(m.world.tables))[i]), func(r *nftable.Expressions) { *r = slices.Delete(*r, i, i+1) })
 }
 
 func (m *netMutants) expression(i int, e nftable.Expression) {
@@ -205,7 +206,7 @@ func (m *netMutants) expression(i int, e nftable.Expression) {
 		m.instead("verdict", i, nftable.Immediate{Verdict: nftable.Verdict{Code: nftable.Accept}})
 	case nftable.Objref:
 		class := map[uint32]string{unix.NFT_OBJECT_COUNTER: "counter", unix.NFT_OBJECT_LIMIT: "limit"}[e.Type]
-		m.change(class, "without "+e.Name, func(r *nftable.Rule) { *r = slices.Delete(*r, i, i+1) })
+		m.change(class, "without "+e.Name, func(r *nftable.Expressions) { *r = slices.Delete(*r, i, i+1) })
 		objects := m.world.tables[m.at.table].Objects
 		for _, name := range slices.Sorted(maps.Keys(objects)) {
 			if name != e.Name && objects[name].Type == e.Type {
@@ -213,7 +214,7 @@ func (m *netMutants) expression(i int, e nftable.Expression) {
 			}
 		}
 	case nftable.Dynset:
-		m.change("limit", "without "+e.Set, func(r *nftable.Rule) { *r = slices.Delete(*r, i, i+1) })
+		m.change("limit", "without "+e.Set, func(r *nftable.Expressions) { *r = slices.Delete(*r, i, i+1) })
 		if l, ok := e.Expression.(nftable.Limit); ok {
 			l.Rate++
 			changed := e
@@ -235,7 +236,7 @@ func (m *netMutants) verdict(v nftable.Verdict, add func(class string, v nftable
 	case unix.NFT_JUMP, unix.NFT_GOTO:
 		add("jump", nftable.Verdict{Code: unix.NFT_JUMP + unix.NFT_GOTO - v.Code, Chain: v.Chain})
 		hooks := above(table, m.at.chain)
-		for _, c := range table.Chains { // the kernel takes no loop
+		for _, c := range table.Chains { // the kernel refuses a loop of chains
 			if c.Hook == nil && c.Name != v.Chain && !hooks[c.Name] && slices.Equal(places(table, c.Name), places(table, v.Chain)) {
 				add("jump", nftable.Verdict{Code: v.Code, Chain: c.Name})
 			}
@@ -243,10 +244,10 @@ func (m *netMutants) verdict(v nftable.Verdict, add func(class string, v nftable
 	}
 }
 
-// calls are the chains that a chain calls.
+// calls returns the chains that a chain calls.
 func calls(t *nftable.Table, c *nftable.Chain) (list []string) {
 	for _, r := range c.Rules {
-		for _, e := range r {
+		for _, e := range r.Expressions {
 			switch e := e.(type) {
 			case nftable.Immediate:
 				list = append(list, e.Verdict.Chain)
@@ -262,7 +263,7 @@ func calls(t *nftable.Table, c *nftable.Chain) (list []string) {
 	return list
 }
 
-// above are a chain and all that call it, also by others.
+// above returns a chain and all chains that call it, directly or through other chains.
 func above(t *nftable.Table, chain string) map[string]bool {
 	out := map[string]bool{chain: true}
 	for more := true; more; {
@@ -276,7 +277,7 @@ func above(t *nftable.Table, chain string) map[string]bool {
 	return out
 }
 
-// places are the hooks from which packets come to a chain.
+// places returns the hooks whose packets reach a chain.
 func places(t *nftable.Table, chain string) (list []string) {
 	for name := range above(t, chain) {
 		if t.Chain(name).Hook != nil {
@@ -287,7 +288,7 @@ func places(t *nftable.Table, chain string) (list []string) {
 	return list
 }
 
-// elements adds mutants of a set or a map: an element that is missing, a bound of one, and another verdict.
+// elements adds mutants of a set or a map: a missing element, a wrong bound, and another verdict.
 func (m *netMutants) elements(name string) {
 	set := m.world.tables[m.at.table].Sets[name]
 	change := func(class, text string, i int, to *nftable.Element) {
@@ -301,7 +302,7 @@ func (m *netMutants) elements(name string) {
 		})
 	}
 	for i, e := range set.Elements {
-		if i >= 8 && i%(len(set.Elements)/8) != 0 { // some of many
+		if i >= 8 && i%(len(set.Elements)/8) != 0 { // if there are many elements, mutants are made for only some of them
 			continue
 		}
 		change("element of a set left out", "left out", i, nil)

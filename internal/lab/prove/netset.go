@@ -2,7 +2,6 @@ package prove
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -10,19 +9,20 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/lab/prove/nftable"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// span are keys from one to another, both of them in it, as memcmp compares them.
+// span is a range of keys from first to last, including both, in the order of memcmp.
 type span struct{ first, last []byte }
 
-// mostSpans is how many spans a formula compares one by one. Of more than that the formula has a function of the key, whose name tells the spans: two
-// sets of the same spans are the same function, and of two others nothing is known.
+// mostSpans is the largest number of spans that a formula compares one by one. For more spans, the formula uses an uninterpreted function of the key,
+// whose name contains the spans. Two sets with the same spans are the same function. For sets with different spans, nothing is known about the
+// functions.
 const mostSpans = 512
 
-// normalize sorts spans and joins those that touch.
+// normalize sorts spans and merges those that touch.
 func normalize(list []span) []span {
 	slices.SortFunc(list, func(a, b span) int { return bytes.Compare(a.first, b.first) })
 	var out []span
@@ -33,14 +33,14 @@ func normalize(list []span) []span {
 			}
 			continue
 		} else if n > 0 && successor(out[n-1].last) == nil {
-			continue // all is in it
+			continue // the previous span contains this span
 		}
 		out = append(out, s)
 	}
 	return out
 }
 
-// successor is the next key, nil behind the last one.
+// successor returns the next key, or nil after the last one.
 func successor(key []byte) []byte {
 	out := slices.Clone(key)
 	for i := len(out) - 1; i >= 0; i-- {
@@ -51,7 +51,7 @@ func successor(key []byte) []byte {
 	return nil
 }
 
-// predecessor is the key before one that is not the first.
+// predecessor returns the previous key. The key must not be the first one.
 func predecessor(key []byte) []byte {
 	out := slices.Clone(key)
 	for i := len(out) - 1; i >= 0; i-- {
@@ -62,7 +62,7 @@ func predecessor(key []byte) []byte {
 	return out
 }
 
-// among is whether a key is in one of some normalized spans.
+// among returns a formula that holds if a key is in one of the normalized spans.
 func (d *decoded) among(key []*smt.Term, list []span) *smt.Term {
 	if len(list) == 0 {
 		return d.False()
@@ -87,7 +87,7 @@ func (d *decoded) among(key []*smt.Term, list []span) *smt.Term {
 	return of(list)
 }
 
-// words are bytes as numbers of at most 64 bits, the upper first.
+// words returns bytes as numbers of at most 64 bits, the most significant first.
 func (d *decoded) words(key []*smt.Term) (out []*smt.Term) {
 	for part := range slices.Chunk(key, 8) {
 		out = append(out, d.joined(part))
@@ -95,7 +95,7 @@ func (d *decoded) words(key []*smt.Term) (out []*smt.Term) {
 	return out
 }
 
-// numbers are the same of a constant.
+// numbers returns the words of a constant key.
 func numbers(key []byte) (out []uint64) {
 	for part := range slices.Chunk(key, 8) {
 		var b [8]byte
@@ -105,7 +105,7 @@ func numbers(key []byte) (out []uint64) {
 	return out
 }
 
-// below is whether words are less than a constant.
+// below returns a formula that holds if words are less than a constant.
 func (d *decoded) below(words []*smt.Term, bound []uint64) *smt.Term {
 	if len(words) == 0 {
 		return d.False()
@@ -133,50 +133,27 @@ func (d *decoded) between(words []*smt.Term, s span) *smt.Term {
 	return out
 }
 
-// spansOf are the keys of a set of nftables; with a verdict, those of the map's elements that have it.
+// spansOf returns the keys of an nftables set. If with is not nil, it returns the keys of the map's elements with that verdict.
 func spansOf(s *nftable.Set, with *nftable.Verdict) ([]span, error) {
-	wanted := func(e *nftable.Element) bool { return with == nil || e.Verdict != nil && *e.Verdict == *with }
-	var out []span
-	if !s.Interval() {
-		for i := range s.Elements {
-			e := &s.Elements[i]
-			if e.End || len(e.Key) != s.KeyBytes {
-				return nil, fmt.Errorf("not covered: set %s has a key of %d bytes, and keys of %d", s.Name, len(e.Key), s.KeyBytes)
-			}
-			if wanted(e) {
-				out = append(out, span{e.Key, e.Key})
-			}
-		}
-		return normalize(out), nil
+	intervals, err := s.Intervals()
+	if err != nil {
+		return nil, fmt.Errorf("not covered: %w", err)
 	}
-	sorted := slices.Clone(s.Elements)
-	slices.SortStableFunc(sorted, func(a, b nftable.Element) int { // a begin behind an end of the same key
-		if c := bytes.Compare(a.Key, b.Key); c != 0 {
-			return c
+	var out []span
+	for _, i := range intervals {
+		switch e := &i.Of; {
+		case e.Unread != nil:
+			return nil, fmt.Errorf("not covered: %w", e.Unread)
+		case e.Expires:
+			return nil, fmt.Errorf("not covered: set %s has an element with a timeout", s.Name)
+		case with == nil || e.Verdict != nil && *e.Verdict == *with:
+			out = append(out, span{i.First, i.Last})
 		}
-		return cmp.Compare(flag(b.End), flag(a.End))
-	})
-	for i := range sorted {
-		e := &sorted[i]
-		if len(e.Key) != s.KeyBytes {
-			return nil, fmt.Errorf("not covered: set %s has a key of %d bytes, and keys of %d", s.Name, len(e.Key), s.KeyBytes)
-		}
-		if e.End || !wanted(e) {
-			continue
-		}
-		last := bytes.Repeat([]byte{0xff}, s.KeyBytes) // without an end it is all that follows
-		if i+1 < len(sorted) {
-			if bytes.Equal(sorted[i+1].Key, e.Key) {
-				return nil, fmt.Errorf("not covered: set %s has an interval twice", s.Name)
-			}
-			last = predecessor(sorted[i+1].Key)
-		}
-		out = append(out, span{e.Key, last})
 	}
 	return normalize(out), nil
 }
 
-// spansOfSet are those of a policy's set, in a family.
+// spansOfSet returns the spans of a policy's set for a family.
 func spansOfSet(s *addrs.Set, v6 bool) (out []span) {
 	if s == nil {
 		return nil

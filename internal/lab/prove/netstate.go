@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lab/prove/nftable"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -15,7 +15,7 @@ import (
 
 const stateField = packet.State
 
-// spansIn are the keys of a set of the table, or of a map's elements with a verdict.
+// spansIn returns the keys of a set of the table. If with is not nil, it returns the keys of the map's elements with that verdict.
 func (w *netWorld) spansIn(s *nftable.Set, with *nftable.Verdict) ([]span, error) {
 	key := spansKey{set: s, any: with == nil}
 	if with != nil {
@@ -31,7 +31,7 @@ func (w *netWorld) spansIn(s *nftable.Set, with *nftable.Verdict) ([]span, error
 	return list, err
 }
 
-// lookup asks a set or a map.
+// lookup looks up a key in a set or a map.
 func (s *netRule) lookup(e nftable.Lookup) error {
 	set := s.table.Sets[e.Set]
 	if set == nil {
@@ -64,7 +64,7 @@ func (s *netRule) lookup(e nftable.Lookup) error {
 	return nil
 }
 
-// verdictMap gives packets the verdicts of a map's elements. Those whose key is not in it go on with the next rule.
+// verdictMap gives packets the verdicts of a map's elements. Packets whose key is not in the map continue with the next rule.
 func (s *netRule) verdictMap(set *nftable.Set, key []*smt.Term) error {
 	var verdicts []nftable.Verdict
 	for i := range set.Elements {
@@ -105,7 +105,7 @@ func (s *netRule) object(e nftable.Objref) error {
 	return nil
 }
 
-// ask asks a limit: it goes on with what exceeds it.
+// ask tests a limit. Only packets that exceed the limit continue with the rule.
 func (s *netRule) ask(limit int, as nftable.Limit, wrongKey *smt.Term) {
 	l := &s.world.program.Limits[limit]
 	if !sameLimit(l, as) {
@@ -118,8 +118,8 @@ func (s *netRule) ask(limit int, as nftable.Limit, wrongKey *smt.Term) {
 	s.need(s.Var(fmt.Sprintf("over.%d", limit), 0))
 }
 
-// sameLimit reports whether a token bucket of nftables is that of a limit. The bucket of bytes has space for the burst beside what comes in a unit of
-// time (net/netfilter/nft_limit.c).
+// sameLimit reports whether a token bucket of nftables equals a limit. The size of a bucket that counts bytes is the burst plus the amount of a unit
+// of time (net/netfilter/nft_limit.c).
 func sameLimit(l *ir.Limit, as nftable.Limit) bool {
 	rate, burst := as.Rate, uint64(as.Burst)
 	if as.Bytes {
@@ -130,7 +130,7 @@ func sameLimit(l *ir.Limit, as nftable.Limit) bool {
 	return as.Over && as.Bytes == l.Bits && burst == l.Burst && unit > 0 && l.Per > 0 && rate*(uint64(l.Per)/unit) == l.Rate && uint64(l.Per)%unit == 0
 }
 
-// dynset asks a limit, or counts connections, by prefixes.
+// dynset tests a limit by prefixes, or counts connections by prefixes.
 func (s *netRule) dynset(e nftable.Dynset) error {
 	set := s.table.Sets[e.Set]
 	if set == nil {
@@ -174,7 +174,7 @@ func (s *netRule) dynset(e nftable.Dynset) error {
 	return nil
 }
 
-// prefix is an address cut to a length, nothing where there is none.
+// prefix returns an address truncated to a prefix length. It returns nothing if p has no prefix lengths.
 func (d *decoded) prefix(address []*smt.Term, p *ir.Prefixes) (out []*smt.Term) {
 	if p == nil {
 		return nil

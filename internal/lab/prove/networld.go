@@ -7,29 +7,29 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile/nftables"
-	"github.com/floodwall/floodwall/internal/lab/prove/nftable"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// netWorld is what the tables and the policy are asked about beside the packet: the names that the policy's sets and limits have in the tables, and what
-// nobody knows before it happens. That is uninterpreted: both sides are asked the same, with equal arguments.
+// netWorld is the state that the tables and the policy use in addition to the packet. It has the names of the policy's sets and limits in the tables,
+// and state that is unknown in advance. The unknown state is modelled by uninterpreted functions: both sides get the same result for equal arguments.
 type netWorld struct {
 	program      *ir.Program
 	out          *nftables.Ruleset
 	tables       []*nftable.Table
 	devices      []string
-	others       bool              // the packets come in by other devices
-	stages       []int             // of each rule, by their order
-	defaultStage int               // of the default, likewise
-	sets         map[string]setUse // by their names in the table
-	limits       map[string]int    // of objects and sets, the limit's index
-	crowds       map[string]int    // of sets that count connections, the rule's index
+	others       bool              // the packets arrive on devices that are not in the policy
+	stages       []int             // the stage of each rule
+	defaultStage int               // the stage of the default
+	sets         map[string]setUse // uses of sets, by the sets' names in the table
+	limits       map[string]int    // the index of a limit, by the name of its object or set
+	crowds       map[string]int    // the index of a rule, by the name of the set that counts its connections
 	spans        map[spansKey][]span
 }
 
-// setUse is what a set of the table has of a set of the policy that changes while the table decides.
+// setUse says which part of a policy's dynamic set a set of the table contains.
 type setUse struct {
 	set  int
 	what string // "addresses" or "prefixes"
@@ -66,13 +66,13 @@ func newNetWorld(p *ir.Program, x *nftables.Ruleset, devices []string, tables []
 	return w
 }
 
-// in is whether an address is in a part of a set that changes.
+// in returns a formula that holds if an address is in a part of a dynamic set.
 func (u setUse) in(d *decoded, address []*smt.Term) *smt.Term {
 	hi, lo := d.halves(address)
 	return d.Apply("in_"+u.what, 0, d.n(uint64(u.set)), hi, lo)
 }
 
-// member is whether an address is in a set of the policy.
+// member returns a formula that holds if an address is in a set of the policy.
 func (w *netWorld) member(d *decoded, set int, address []*smt.Term) *smt.Term {
 	s := &w.program.Sets[set]
 	switch {
@@ -85,10 +85,10 @@ func (w *netWorld) member(d *decoded, set int, address []*smt.Term) *smt.Term {
 	if err != nil || len(parts) < 2 {
 		return d.among(address, spansOfSet(s.Static, d.kind.v6))
 	}
-	return d.Or(d.among(address, parts[0]), d.among(address, parts[1])) // Netfilter.sets compares both with the policy's
+	return d.Or(d.among(address, parts[0]), d.among(address, parts[1])) // Netfilter.sets compares both parts with the policy's set
 }
 
-// parts are the spans of the table's sets that together are one of the policy that never changes.
+// parts returns the spans of those sets of the table that together make a constant set of the policy.
 func (w *netWorld) parts(set int, v6 bool) (out [][]span, err error) {
 	s := w.out.Sets[set]
 	names := [2]string{s.V4, s.Nets4}
@@ -107,45 +107,45 @@ func (w *netWorld) parts(set int, v6 bool) (out [][]span, err error) {
 	return out, nil
 }
 
-// own is whether an address is the host's own.
+// own returns a formula that holds if an address is the host's own.
 func (w *netWorld) own(d *decoded, address []*smt.Term) *smt.Term {
 	hi, lo := d.halves(address)
 	return d.Apply("own", 0, hi, lo)
 }
 
-// addressType is what the routing table says of an address that is not the host's own.
+// addressType returns the type of an address in the routing table, if the address is not the host's own.
 func (w *netWorld) addressType(c *smt.Context, side string) *smt.Term {
 	return c.Var("type_of_"+side, 32)
 }
 
-// forwarded is whether the packet is on its way through.
+// forwarded returns a formula that holds if the packet is forwarded.
 func (w *netWorld) forwarded(c *smt.Context) *smt.Term { return c.Var("forwarded", 0) }
 
-// ctStatus are the bits of the connection.
+// ctStatus returns the status bits of the connection.
 func (w *netWorld) ctStatus(c *smt.Context) *smt.Term { return c.Var("ct_status", 32) }
 
-// direction is that of the packet in its connection: 0 is the original one, 1 that of replies.
+// direction returns the direction of the packet in its connection: 0 is original, 1 is reply.
 func (w *netWorld) direction(c *smt.Context) *smt.Term { return c.Var("ct_direction", 8) }
 
-// connected is whether the packet is of a connection, or begins one: an invalid or untracked one is not.
+// connected returns a formula that holds if the packet belongs to a connection or begins one. It does not hold for an invalid or untracked packet.
 func (w *netWorld) connected(d *decoded) *smt.Term {
 	return d.ULE(d.field[packet.State], d.n(packet.StateRelated))
 }
 
-// translated is whether NAT has given the packet another destination: on the way there of a connection whose destination it translates, on the way back
-// of one whose source.
+// translated returns a formula that holds if NAT has changed the packet's destination. In the original direction, NAT translates the connection's
+// destination; in the reply direction, its source.
 func (w *netWorld) translated(d *decoded) *smt.Term {
 	has := func(bit uint64) *smt.Term { return d.Not(d.is(d.BitAnd(w.ctStatus(d.Context), d.n(bit)), 0)) }
 	there, back := d.is(w.direction(d.Context), 0), d.is(w.direction(d.Context), 1)
 	return d.And(w.connected(d), d.Or(d.And(there, has(statusTarget)), d.And(back, has(statusSource))))
 }
 
-// newByte is a byte of the destination, or of its port, that NAT has given the packet.
+// newByte returns a byte of the destination address or port that NAT has set.
 func (w *netWorld) newByte(c *smt.Context, what string, n int) *smt.Term {
 	return c.Var(fmt.Sprintf("new_%s_%d", what, n), 8)
 }
 
-// newDest is the destination that the packet has behind NAT.
+// newDest returns the destination of the packet after NAT.
 func (w *netWorld) newDest(d *decoded) (out []*smt.Term) {
 	for i, b := range d.dest {
 		out = append(out, d.Ite(w.translated(d), w.newByte(d.Context, "address", i), b))
@@ -153,13 +153,13 @@ func (w *netWorld) newDest(d *decoded) (out []*smt.Term) {
 	return out
 }
 
-// deviceIndex is the number of the device.
+// deviceIndex returns the number of the device.
 func (w *netWorld) deviceIndex(c *smt.Context) *smt.Term { return c.Var("device_index", 32) }
 
 const nameBytes = unix.IFNAMSIZ
 
-// deviceName is the name of the device by which the packet came in: any of the policy's. What has come in with a tag has, behind ingress, the name of a VLAN device
-// that is called like it.
+// deviceName returns the name of the device on which the packet arrived: any device of the policy. After ingress, a packet with a tag has the name of
+// a VLAN device, which begins with the name of the device.
 func (w *netWorld) deviceName(d *decoded, h *netHook) []*smt.Term {
 	out := make([]*smt.Term, nameBytes)
 	for i := range out {
@@ -186,14 +186,15 @@ func (w *netWorld) deviceName(d *decoded, h *netHook) []*smt.Term {
 	return out
 }
 
-// mss is whether an MSS option is there, and its size. That both sides find the same option is assumed where internal/lab/prove/packettcp.go reads none.
+// mss returns a formula that holds if the packet has an MSS option, and the value of the option. If internal/lab/prove/packettcp.go reads no options
+// of the packet, the proof assumes that both sides find the same option.
 func (w *netWorld) mss(d *decoded) (there, size *smt.Term) {
 	header := d.word(d.Concat(d.Extract(d.l4(12, 1), 4, 4), d.Const(2, 0)))
 	there, _ = d.usualOptions(header)
 	return there, d.Extract(d.segmentSize(header), 0, 16)
 }
 
-// asksMSS reports whether anything asks for that option.
+// asksMSS reports whether any test uses the MSS option.
 func (w *netWorld) asksMSS() bool {
 	for i := range w.program.Rules {
 		for _, f := range w.program.Rules[i].Match {
@@ -205,8 +206,8 @@ func (w *netWorld) asksMSS() bool {
 	return w.program.Checks.Has(packet.SYNNoMSS) || w.program.Observed.Has(packet.SYNNoMSS)
 }
 
-// checks has the checks of a meaning fail as nftables can see it: Ruleset.Left says of which it sees nothing, or not all. It returns of which packets
-// nothing is claimed.
+// checks evaluates the checks of a meaning as far as nftables can perform them. Ruleset.Left names the checks that nftables performs only in part, or
+// not at all. checks returns the packets about which nothing is claimed.
 func (w *netWorld) checks(m *meaning) (out *smt.Term) {
 	d := m.decoded
 	out = d.Or(d.Not(d.usual), d.malformed, d.failed[packet.Truncated])
@@ -231,10 +232,10 @@ func (w *netWorld) checks(m *meaning) (out *smt.Term) {
 	return out
 }
 
-// told are the protocols, by family, that are no other ones: those with kinds of their own, and headers that others follow.
+// told contains, for each family, the protocols with kinds of their own, and extension headers. All other protocols are "other protocols".
 var told = [2][]byte{{protoICMP, protoTCP, protoUDP}, {protoTCP, protoUDP, protoICMPv6, 0, 43, 44, 51, 60}}
 
-// assumptions are what holds of the variables.
+// assumptions returns the assumptions about the variables.
 func (w *netWorld) assumptions(m *meaning) *smt.Term {
 	d, c := m.decoded, m.Context
 	forwarded := w.forwarded(c)
@@ -250,7 +251,7 @@ func (w *netWorld) assumptions(m *meaning) *smt.Term {
 		out = c.And(out, c.Not(d.is(w.addressType(c, side), unix.RTN_LOCAL)))
 	}
 	for n, name := range w.devices {
-		if d.kind.tagged && len(name) > nameBytes-3 { // no VLAN device can be called like it
+		if d.kind.tagged && len(name) > nameBytes-3 { // no VLAN device can have a name that begins with this name
 			out = c.And(out, c.Not(d.is(c.Var("device", 8), uint64(n))))
 		}
 	}
@@ -275,7 +276,7 @@ func (w *netWorld) assumptions(m *meaning) *smt.Term {
 	return out
 }
 
-// elsewhere is that the name of the device, where it is another one, is none that a device of the policy has, or a VLAN device that is called like it.
+// elsewhere returns a formula that holds if the name of the device is neither the name of a device of the policy nor that of a VLAN device on one.
 func (w *netWorld) elsewhere(d *decoded) *smt.Term {
 	name, out := w.deviceName(d, hookRaw), d.True()
 	begins := func(text string) *smt.Term {
@@ -294,7 +295,7 @@ func (w *netWorld) elsewhere(d *decoded) *smt.Term {
 	return out
 }
 
-// payload is whether the packet has what a rule asks of its payload.
+// payload returns a formula that holds if the packet's payload passes a rule's test.
 func (w *netWorld) payload(d *decoded, p *ir.PayloadMatch) *smt.Term {
 	out := d.True()
 	for i := range p.At {
@@ -306,7 +307,8 @@ func (w *netWorld) payload(d *decoded, p *ir.PayloadMatch) *smt.Term {
 	return out
 }
 
-// has4 is whether bytes are at a place behind the IP header. The payload of TCP is behind the header, if that is whole.
+// has4 returns a formula that holds if certain bytes are at an offset after the IP header. For TCP, the payload follows the TCP header if that header
+// is complete.
 func (d *decoded) has4(at *ir.At) *smt.Term {
 	end := int(at.Offset) + len(at.Value)
 	words, there := d.Const(4, 0), d.ULE(d.n(uint64(end)), d.rest)

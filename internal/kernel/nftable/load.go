@@ -11,19 +11,19 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Name is that of a table, with its family.
+// Name is the name of a table, with its family.
 type Name struct {
 	Family uint8
 	Name   string
 }
 
-// Load has the kernel take a script, in a network namespace of its own that has devices of these names, and reads tables back. It needs root, and the tool
-// nft. The namespace goes with the call.
+// Load loads a script into a new network namespace with the given devices, and reads the named tables back from the kernel. It needs root and the
+// tool nft. The namespace ends with the call.
 func Load(ctx context.Context, script string, devices []string, names ...Name) (tables []*Table, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked: the thread, which is in the namespace, ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread, which is in the new namespace, ends with the goroutine
 		tables, err = load(ctx, script, devices, names)
 	}()
 	<-done
@@ -53,7 +53,7 @@ func load(ctx context.Context, script string, devices []string, names []Name) (t
 		return nil, fmt.Errorf("nft takes no such script: %w: %s", err, out)
 	}
 	for _, n := range names {
-		t, err := Read(n.Family, n.Name)
+		t, err := ReadWhole(n.Family, n.Name)
 		if err != nil {
 			return nil, err
 		}
