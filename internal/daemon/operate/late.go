@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// CloseLate keeps devices closed that are not there yet, as the policy's `boot:` says, and tells what becomes of them. Devices
-// that were kept closed before stay so, unless the policy is in force on all but the missing ones.
+// CloseLate blocks devices that do not exist yet, if the policy's `boot:` requires this. It returns the state of these devices, as text. Devices that
+// were blocked before stay blocked, unless the policy is in force on all devices except the missing ones.
 func (h Host) CloseLate(ctx context.Context, p *policy.Policy, missing []string, inForce bool) (state string) {
 	if missing == nil {
 		return ""
@@ -22,10 +22,10 @@ func (h Host) CloseLate(ctx context.Context, p *policy.Policy, missing []string,
 	if !p.BootClosed {
 		return "open until they are filtered, as the policy says: boot: open"
 	}
-	held, err := h.LateDevices(ctx)
+	held, err := h.LateDevices()
 	if err == nil && (!covers(held, missing) || inForce && !covers(missing, held)) {
 		texts, _ := boot.Open(h.State).Failsafe(missing)
-		if texts == nil { // that of a copy before, which wants the host open
+		if texts == nil { // the texts belong to an older copy, whose policy has boot: open
 			return "open until they are filtered, as the saved fail-safe says"
 		}
 		stateless := texts[len(texts)-1]
@@ -40,9 +40,10 @@ func (h Host) CloseLate(ctx context.Context, p *policy.Policy, missing []string,
 	return "closed until they are filtered, but for SSH and what is essential"
 }
 
-// OpenLate ends CloseLate when the policy is in force on all devices that it keeps closed; nil stands for all that there are.
+// OpenLate removes the block of CloseLate when the policy is in force on all blocked devices. If filtered is nil, the policy is in force on all
+// devices.
 func (h Host) OpenLate(ctx context.Context, filtered []string) error {
-	held, err := h.LateDevices(ctx)
+	held, err := h.LateDevices()
 	if err == nil && held != nil && (filtered == nil || covers(filtered, held)) {
 		_, err = h.Instance.OpenLate(ctx)
 	}
@@ -52,9 +53,9 @@ func (h Host) OpenLate(ctx context.Context, filtered []string) error {
 	return nil
 }
 
-// OpenFiltered ends CloseLate when a command was killed after it had applied the policy.
+// OpenFiltered removes the block of CloseLate when a command was killed after it had applied the policy.
 func (h Host) OpenFiltered(ctx context.Context) error {
-	if held, err := h.LateDevices(ctx); held == nil || err != nil {
+	if held, err := h.LateDevices(); held == nil || err != nil {
 		return err
 	}
 	now, err := h.Instance.Status(ctx)
@@ -68,14 +69,14 @@ func (h Host) OpenFiltered(ctx context.Context) error {
 	return h.OpenLate(ctx, filtered)
 }
 
-// covers reports whether all names of a list are in another one.
+// covers reports whether list contains every one of names.
 func covers(list, names []string) bool {
 	return !slices.ContainsFunc(names, func(n string) bool { return !slices.Contains(list, n) })
 }
 
-// closeByName keeps devices closed by their names, whether they are there or not, but for what a fail-safe passes. It replaces what
-// was closed before, in one transaction. The fail-safe should ask for no state: the device may never come, and as long as the table
-// is there conntrack would follow all packets of the host.
+// closeByName blocks packets on devices by the devices' names, even if no such devices exist. It passes the packets that a fail-safe passes. It
+// replaces the previous block in one transaction. The fail-safe should not use connection state: the device may never appear, and while the table
+// exists, conntrack would track all packets of the host.
 func (h Host) closeByName(ctx context.Context, failsafe string, devices []string) error {
 	n, err := netfilter.FindNft(ctx)
 	if err != nil {
@@ -88,8 +89,8 @@ func (h Host) closeByName(ctx context.Context, failsafe string, devices []string
 	return n.Replace(ctx, h.LateTable(), script)
 }
 
-// lateScript compiles a fail-safe for the hooks before which IP delivers and routes nothing. It makes no checks: those of nftables
-// are at ingress, which takes a device that is there. IP has put fragments for this host together by then.
+// lateScript compiles a fail-safe for the hooks before local delivery and before routing. The script has no checks, because nftables has these at
+// ingress, which needs an existing device. At these hooks IP has already reassembled fragments for this host.
 func lateScript(text, table string, devices []string) (string, error) {
 	c, err := control.CompileSource("fail-safe", []byte(text+"placement: filter\n"))
 	if err != nil {

@@ -9,26 +9,22 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// At boot a device may appear after its policy is loaded. Neither XDP nor the ingress hook can be attached to a device that does not exist.
-// Until the policy is applied to it, a table of nftables has the fail-safe at the stage filter for packets of the device, by its name.
-// Packets of other devices, such as loopback, leave the table at once.
+// At boot a device may appear after its policy is loaded. XDP and the ingress hook cannot be attached to a device that does not exist. Until the
+// policy is applied to the device, a table of nftables applies the fail-safe to the device's packets. The table matches the device's name at the
+// stage filter. It passes packets of all other devices, such as loopback, at once.
 
-// LateTable is the table for devices that are not there yet.
+// LateTable returns the name of the table for devices that appear late.
 func (in Instance) LateTable() string { return in.namePrefix() + "late" }
 
-// LateDevices are the devices that the table keeps closed.
-func (in Instance) LateDevices(ctx context.Context) ([]string, error) {
+// LateDevices returns the devices to which the table applies the fail-safe.
+func (in Instance) LateDevices() ([]string, error) {
 	if there, err := netfilter.HasTable(in.LateTable()); !there || err != nil {
 		return nil, orNoRight(err)
 	}
-	n, err := netfilter.FindNft(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return n.InputDevices(ctx, in.LateTable())
+	return netfilter.InputDevices(in.LateTable())
 }
 
-// OpenLate removes the table, as when the policy is in force on the devices. It reports whether there was anything to end.
+// OpenLate removes the table, for example when the policy is in force on the devices. It returns true if there was a table.
 func (in Instance) OpenLate(ctx context.Context) (opened bool, err error) {
 	there, err := netfilter.HasTable(in.LateTable())
 	if !there || err != nil {
@@ -38,7 +34,7 @@ func (in Instance) OpenLate(ctx context.Context) (opened bool, err error) {
 	return err == nil, err
 }
 
-// orNoRight is nil for the error that this process may not ask the kernel.
+// orNoRight returns nil if this process lacks the permission to ask the kernel (EPERM). It returns any other error unchanged.
 func orNoRight(err error) error {
 	if errors.Is(err, unix.EPERM) {
 		return nil

@@ -8,24 +8,26 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
 // Event is a change of nftables by any process.
 type Event struct {
-	Table string // "" when events were lost: anything may have changed
-	Set   string // whose elements changed, or ""
+	Table string // the changed table; "" if events were lost, so that anything may have changed
+	Set   string // the set whose elements have changed; "" for other changes
 }
 
-// eventBuffer is the size in bytes of the kernel's buffer for events. It holds those of one `nft flush ruleset` with some thousands of
-// rules; if more are lost, the reader gets an error.
+// eventBuffer is the size in bytes of the kernel's buffer for events. It is large enough for the events of one `nft flush ruleset` with some
+// thousands of rules. When the buffer overflows, the reader gets an error.
 const eventBuffer = 1 << 20
 
-// eventWait is how long Events waits for an event before it looks whether its context has ended.
+// eventWait is the time that Events waits for an event before it checks whether its context has ended.
 const eventWait = 500 * time.Millisecond
 
-// Events passes on changes of nftables in this network namespace until ctx ends: deleted tables, and new or deleted
-// chains, rules, sets and elements (NFNLGRP_NFTABLES of the kernel's uapi/linux/netfilter/nfnetlink.h). iptables that is
-// made of nftables changes the tables raw, mangle and filter.
+// Events calls report for each change of nftables in this network namespace until ctx ends. Reported changes are deleted tables, and new or deleted
+// chains, rules, sets and elements (NFNLGRP_NFTABLES of the kernel's uapi/linux/netfilter/nfnetlink.h). A change through iptables-nft is reported for
+// the tables raw, mangle and filter.
 func Events(ctx context.Context, report func(Event)) error {
 	const wrap = "watching nftables: %w"
 	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
@@ -59,7 +61,7 @@ func Events(ctx context.Context, report func(Event)) error {
 	return nil
 }
 
-// Messages of nftables that change what packets meet, of enum nf_tables_msg_types in uapi/linux/netfilter/nf_tables.h.
+// changes are the message types of nftables that may change verdicts, from enum nf_tables_msg_types in uapi/linux/netfilter/nf_tables.h.
 var changes = map[uint8]bool{
 	unix.NFT_MSG_DELTABLE: true, unix.NFT_MSG_NEWCHAIN: true, unix.NFT_MSG_DELCHAIN: true, unix.NFT_MSG_NEWRULE: true,
 	unix.NFT_MSG_DELRULE: true, unix.NFT_MSG_DELSET: true, unix.NFT_MSG_NEWSETELEM: true, unix.NFT_MSG_DELSETELEM: true,
@@ -75,34 +77,17 @@ func readEvents(data []byte, report func(Event)) {
 		}
 		kind := binary.NativeEndian.Uint16(data[4:])
 		if message := uint8(kind); kind>>8 == unix.NFNL_SUBSYS_NFTABLES && changes[message] && length >= header+generic {
-			names := attributes(data[header+generic : length])
-			e := Event{Table: names[0]}
+			// The first attribute of all these messages is the name of the table. In messages about elements, the second attribute is the name of the
+			// set.
+			a, err := nftable.ReadAnswer(data[header:length])
+			e := Event{Table: a.Text(unix.NFTA_SET_ELEM_LIST_TABLE)}
 			if message == unix.NFT_MSG_NEWSETELEM || message == unix.NFT_MSG_DELSETELEM {
-				e.Set = names[1]
+				e.Set = a.Text(unix.NFTA_SET_ELEM_LIST_SET)
 			}
-			if e.Table != "" {
+			if err == nil && e.Table != "" {
 				report(e)
 			}
 		}
 		data = data[min(len(data), (length+3)&^3):]
 	}
-}
-
-// attributeType is NLA_TYPE_MASK of uapi/linux/netlink.h.
-const attributeType = 0x3fff
-
-// attributes are the texts of attributes 1 and 2, "" for one that is absent. In all these messages the first is the name
-// of the table (NFTA_TABLE_NAME, NFTA_CHAIN_TABLE and so on); in those about elements the second is that of the set.
-func attributes(data []byte) (texts [2]string) {
-	for len(data) >= unix.SizeofNlAttr {
-		length, kind := int(binary.NativeEndian.Uint16(data)), binary.NativeEndian.Uint16(data[2:])&attributeType
-		if length < unix.SizeofNlAttr || length > len(data) {
-			return texts
-		}
-		if kind == 1 || kind == 2 {
-			texts[kind-1] = unix.ByteSliceToString(data[unix.SizeofNlAttr:length])
-		}
-		data = data[min(len(data), (length+3)&^3):]
-	}
-	return texts
 }

@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// Exchange replaces the elements of sets of a table in one transaction: each packet meets either the old content of all sets or the new.
-// The elements of a set do not overlap, and none has a timeout.
+// Exchange replaces the elements of sets of a table in one transaction. Each packet sees either the old or the new content of all sets. The elements
+// of a set must not overlap, and must not have a timeout.
 func (n *Nft) Exchange(ctx context.Context, table string, content map[string][]Element) error {
 	var lines []string
 	for _, set := range slices.Sorted(maps.Keys(content)) {
-		d, err := n.declared(ctx, table, set)
+		d, err := declared(table, set)
 		if err != nil {
 			return err
 		}
@@ -27,9 +27,9 @@ func (n *Nft) Exchange(ctx context.Context, table string, content map[string][]E
 	return nil
 }
 
-// Exchange gives sets of a generation other entries. New sets are made and filled beside them, and take their places one after
-// the other (ipset swap), each at once. create is the line that makes a set with space for so many entries. A process that dies
-// leaves each set as it was or as it is to be; the next Exchange removes what was made beside them.
+// Exchange replaces the entries of sets of a generation. It creates and fills new sets beside the old ones, and then swaps them one by one (ipset
+// swap), each swap atomically. `create` returns the line that creates a set with space for the given number of entries. If the process dies, each set
+// has either its old or its new content, and the next Exchange removes the additional sets.
 func (x *Iptables) Exchange(ctx context.Context, generation string, content map[string][]Element,
 	create func(name string, six bool, entries int) string) error {
 	explain := func(err error) error { return fmt.Errorf("exchanging sets of %s: %w", generation, err) }
@@ -64,10 +64,10 @@ func (x *Iptables) Exchange(ctx context.Context, generation string, content map[
 	return x.dropPassing(ctx, generation)
 }
 
-// passingSet ends the name, before a number, of a set that is about to replace another.
+// passingSet is the part before the number in the name of a set that will replace another one.
 const passingSet = "next"
 
-// dropPassing removes what an Exchange has made beside the sets.
+// dropPassing removes the additional sets that an Exchange has created.
 func (x *Iptables) dropPassing(ctx context.Context, generation string) error {
 	held, err := x.setNames(ctx)
 	if err != nil {

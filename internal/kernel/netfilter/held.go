@@ -10,10 +10,12 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
-// Held is what the kernel holds of a generation, by its name. The kernel itself is asked: what a program cannot list is found, and what
-// the other kind of iptables made, too.
+// Held describes the parts of a generation that exist in the kernel, found by the generation's name. It is read from the kernel itself. So it
+// includes parts that a tool cannot list, and parts that the other kind of iptables has made.
 type Held struct {
 	Kind   Kind
 	Name   string
@@ -21,13 +23,13 @@ type Held struct {
 	sets   []string // of ipset
 }
 
-// heldChain says where chains of a generation of iptables are.
+// heldChain is a place in which a generation has chains of iptables.
 type heldChain struct {
 	version, table string
-	older          bool // kind of iptables
+	older          bool // made by iptables-legacy
 }
 
-// String names it as a person would look for it.
+// String names the generation in a form in which a person can find it.
 func (h Held) String() string {
 	switch {
 	case h.Kind == KindNft:
@@ -40,8 +42,8 @@ func (h Held) String() string {
 	return "the chains " + h.Name + "-* of iptables"
 }
 
-// ListHeld lists what the kernel holds of generations whose names are prefix and a number, in capitals for iptables. What may not be asked for
-// want of a right is not found.
+// ListHeld lists the generations in the kernel whose names consist of prefix and a number. For iptables the names are in capitals. If it lacks the
+// rights to ask the kernel, it returns only the generations that it could find, and no error.
 func ListHeld(prefix string) (list []Held, err error) {
 	tables, err := new(Nft).Tables(context.Background(), prefix)
 	for _, name := range tables {
@@ -63,7 +65,8 @@ func ListHeld(prefix string) (list []Held, err error) {
 	return list, err
 }
 
-// generationOf is the generation of iptables that a chain or a set belongs to, by the beginning of its name, or "".
+// generationOf returns the name of the generation of iptables to which a chain or a set belongs, from the start of its name. It returns "" if it
+// belongs to none.
 func generationOf(name, prefix string) string {
 	number, ok := strings.CutPrefix(strings.ToUpper(name), strings.ToUpper(prefix))
 	number, _, _ = strings.Cut(number, "-")
@@ -73,7 +76,7 @@ func generationOf(name, prefix string) string {
 	return strings.ToUpper(prefix) + number
 }
 
-// heldSets finds ipsets. A kernel that has not loaded them has none, and is not made to.
+// heldSets finds ipsets. If the module ip_set is not loaded, there are no ipsets, and heldSets does not load the module.
 func heldSets(prefix string, of func(string) *Held) error {
 	if _, err := os.Stat("/sys/module"); err == nil {
 		if _, err := os.Stat("/sys/module/ip_set"); err != nil {
@@ -90,29 +93,28 @@ func heldSets(prefix string, of func(string) *Held) error {
 	return err
 }
 
-// heldChains finds chains of iptables that is made of nftables.
+// heldChains finds chains of iptables-nft.
 func heldChains(prefix string, of func(string) *Held) error {
 	for version, family := range map[string]uint8{"4": unix.NFPROTO_IPV4, "6": unix.NFPROTO_IPV6} {
-		list, err := dumpNft(unix.NFT_MSG_GETCHAIN, family)
+		list, err := nftable.Chains(family, "")
 		if err != nil {
 			return err
 		}
 		for _, c := range list {
-			chain, table := c.text(unix.NFTA_CHAIN_NAME), c.text(unix.NFTA_CHAIN_TABLE)
-			if name := generationOf(chain, prefix); name != "" && strings.HasPrefix(chain, name) && slices.Contains(iptablesTables, table) {
-				of(name).add(heldChain{version: version, table: table})
+			if name := generationOf(c.Name, prefix); name != "" && strings.HasPrefix(c.Name, name) && slices.Contains(iptablesTables, c.Table) {
+				of(name).add(heldChain{version: version, table: c.Table})
 			}
 		}
 	}
 	return nil
 }
 
-// heldOlderChains finds chains of the older iptables. A chain begins with an entry that has its name, behind a byte of another
-// meaning, and ends it with a 0 (struct xt_error_target of uapi/linux/netfilter/x_tables.h).
+// heldOlderChains finds chains of iptables-legacy. A chain starts with an entry that has the chain's name. In the entry, the name follows a byte with
+// another meaning, and ends with a 0 (struct xt_error_target of uapi/linux/netfilter/x_tables.h).
 func heldOlderChains(prefix string, of func(string) *Held) error {
 	for _, version := range []string{"4", "6"} {
 		names, err := os.ReadFile(oldNames(version))
-		if err != nil { // no such iptables; or it is only for root to know
+		if err != nil { // no iptables-legacy, or only root may read the file
 			continue
 		}
 		for _, table := range strings.Fields(string(names)) {
@@ -145,14 +147,14 @@ func (h *Held) add(c heldChain) {
 	}
 }
 
-// holdsIPv6 reports whether the kernel holds chains of any instance for IPv6.
+// holdsIPv6 reports whether the kernel has IPv6 chains of any instance.
 func holdsIPv6() (held bool, err error) {
 	const all = "FLOODWALL"
-	list, err := dumpNft(unix.NFT_MSG_GETCHAIN, unix.NFPROTO_IPV6)
+	list, err := nftable.Chains(unix.NFPROTO_IPV6, "")
 	for _, c := range list {
-		held = held || strings.HasPrefix(c.text(unix.NFTA_CHAIN_NAME), all)
+		held = held || strings.HasPrefix(c.Name, all)
 	}
-	names, _ := os.ReadFile(oldNames("6")) // without it there are none
+	names, _ := os.ReadFile(oldNames("6")) // without the file there are no tables
 	for _, table := range strings.Fields(string(names)) {
 		rules, failed := oldRules("6", table)
 		held, err = held || bytes.Contains(rules, []byte(all)), errors.Join(err, failed)
@@ -160,7 +162,7 @@ func holdsIPv6() (held bool, err error) {
 	return held, err
 }
 
-// Decides reports whether packets are subject to it, as far as that is known.
+// Decides reports whether the generation decides about packets, as far as that is known.
 func (h Held) Decides(ctx context.Context) bool {
 	if h.Kind == KindNft {
 		_, state, err := new(Nft).Trial(ctx, h.Name)
@@ -178,13 +180,13 @@ func (h Held) Decides(ctx context.Context) bool {
 	return there || err != nil
 }
 
-// Removable returns an error when a program is missing that RemoveHeld takes. Tables of nftables take none.
+// Removable returns an error when RemoveHeld needs a program that is missing. Tables of nftables need no program.
 func Removable(list []Held) error {
 	_, _, err := removers(list)
 	return err
 }
 
-// RemoveHeld removes all of it: of iptables each generation by the kind that made it.
+// RemoveHeld removes all given generations. For chains it uses the kind of iptables that made them.
 func RemoveHeld(ctx context.Context, list []Held) error {
 	for _, h := range list {
 		if h.Kind == KindNft {
@@ -215,7 +217,7 @@ func RemoveHeld(ctx context.Context, list []Held) error {
 	return nil
 }
 
-// removers are what removes generations of iptables: each kind and family that has chains of them, and what removes sets.
+// removers returns the programs that remove the given generations of iptables: iptables of each kind and family that made chains of them, and ipset.
 func removers(list []Held) (families []*family, ipset *Iptables, err error) {
 	ipset = new(Iptables)
 	made := map[heldChain]bool{}
@@ -237,7 +239,7 @@ func removers(list []Held) (families []*family, ipset *Iptables, err error) {
 	return families, ipset, errors.Join(errs...)
 }
 
-// familyOf is iptables of the kind that made chains.
+// familyOf returns iptables of the kind that made the given chains.
 func familyOf(c heldChain) (*family, error) {
 	name := map[string]string{"4": "iptables", "6": "ip6tables"}[c.version]
 	kind := name + "-nft"

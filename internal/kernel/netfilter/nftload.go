@@ -11,21 +11,20 @@ import (
 // Table is a generation for nftables.
 type Table struct {
 	Name   string
-	Script string   // for nft -f: `table inet NAME { … }`, perhaps `table netdev NAME { … }`, and nothing about other tables
-	Chains []string // the base chains of the former
+	Script string   // for nft -f: `table inet NAME { … }`, possibly `table netdev NAME { … }`, and no statement about other tables
+	Chains []string // the base chains of the table inet
 
-	// Fill is what sets hold beside that from the first packet on, by their names. Of elements that overlap, the one
-	// with the larger prefix is entered.
+	// Fill has additional initial content of sets, by the name of the set. If elements overlap, only the one with the larger prefix is added.
 	Fill map[string][]Element
 
-	// Beside leaves the old table deciding too, until SetAside or Confirm: when another place in the kernel, such as XDP,
-	// is to change in between. It takes a trial.
+	// Beside makes the old table also decide until SetAside or Confirm. It is used when XDP, or another part of the kernel, must change in between.
+	// It requires a trial.
 	Beside bool
 }
 
-// Load puts a table into the kernel, in the place of another one unless replaces is "", for good or, when trial is not
-// 0, until trial has passed since it began to decide. If anything is wrong, the kernel is as before. See the package's
-// comment for the steps, and for what becomes of them when the process is killed.
+// Load loads a table into the kernel. It replaces the table replaces, or none if that is "". If trial is 0, the new table stays permanently.
+// Otherwise it stays for the time trial, from the moment when it starts to decide. If Load fails, the kernel is unchanged. The package comment
+// describes the steps, and the effect if the process is killed between them.
 func (n *Nft) Load(ctx context.Context, t Table, replaces string, trial time.Duration) error {
 	if err := n.loadable(ctx, t, replaces, trial); err != nil {
 		return fmt.Errorf("loading table %s: %w", t.Name, err)
@@ -52,14 +51,14 @@ func (n *Nft) Load(ctx context.Context, t Table, replaces string, trial time.Dur
 	})
 }
 
-// inert is a script that makes the generation, and has it decide nothing yet.
+// inert returns a script that creates the generation with a guard, so that it does not decide yet.
 func (t *Table) inert() []string {
 	lines := append([]string{"create table inet " + t.Name, t.Script}, guard(t.Name, trialSet, "!=", t.Chains)...)
 	if !t.hasTagged() {
 		return lines
 	}
 	var chains []string
-	if asked, err := readTable(t.Script, t.Name, false); err == nil { // loadable has read it without an error
+	if asked, err := readTable(t.Script, t.Name); err == nil { // loadable has already parsed the script without an error
 		for name := range asked.chains {
 			if chain, ok := strings.CutPrefix(name, ofTagged); ok {
 				chains = append(chains, chain)
@@ -81,19 +80,19 @@ func (n *Nft) fillSets(ctx context.Context, t Table) error {
 	return nil
 }
 
-// loadable checks what nft itself would not object to.
+// loadable makes checks that nft does not make.
 func (n *Nft) loadable(ctx context.Context, t Table, replaces string, trial time.Duration) error {
 	if err := checkTrial(trial); err != nil {
 		return err
 	}
-	if _, err := readTable(t.Script, t.Name, true); err != nil {
+	if _, err := readTable(t.Script, t.Name); err != nil {
 		return err
 	}
 	return replaceable(ctx, n, t.Name, replaces)
 }
 
-// change lets an inert table decide in the place of another. It asks all it has to know before the first step, so that
-// both decide for a few milliseconds only.
+// change makes an inert table decide instead of the old one. It reads all the data that it needs before the first step, so that both tables decide
+// only for a few milliseconds.
 func (n *Nft) change(ctx context.Context, t Table, old string, trial time.Duration) error {
 	if t.Beside {
 		return n.script(ctx, enter(t.Name, trialSet, trial, t.hasTagged()))
@@ -111,8 +110,8 @@ func (n *Nft) change(ctx context.Context, t Table, old string, trial time.Durati
 	return succeed(ctx, n, t.Name, old, trial)
 }
 
-// SetReturn says when the old table, which table was loaded beside, decides again once SetAside has been called: in the last
-// second of a trial of this length from now on. Until then it decides.
+// SetReturn sets the time at which the old table decides again after SetAside: the last second of a trial of the given length that starts now. table
+// was loaded beside old. Until SetAside the old table decides, too.
 func (n *Nft) SetReturn(ctx context.Context, table, old string, trial time.Duration) error {
 	err := checkTrial(trial)
 	var tagged bool
@@ -132,7 +131,7 @@ func (n *Nft) SetReturn(ctx context.Context, table, old string, trial time.Durat
 	return nil
 }
 
-// SetAside takes the decision from the old table until the time that SetReturn has set.
+// SetAside stops the old table from deciding until the time that SetReturn has set.
 func (n *Nft) SetAside(ctx context.Context, table, old string) error {
 	lines, err := asking(old, supersededSet)
 	if err == nil {
@@ -144,7 +143,7 @@ func (n *Nft) SetAside(ctx context.Context, table, old string) error {
 	return nil
 }
 
-// Renew has a table that is on trial decide until left has passed from now on.
+// Renew makes a table on trial decide for the time left, from now on.
 func (n *Nft) Renew(ctx context.Context, table string, left time.Duration) error {
 	lines, err := renewal(table, trialSet, left)
 	if err == nil {
@@ -156,7 +155,7 @@ func (n *Nft) Renew(ctx context.Context, table string, left time.Duration) error
 	return nil
 }
 
-// confirmation is a script that makes a table decide for good, and removes the old one.
+// confirmation returns a script that makes a table decide permanently, and removes the old one.
 func (n *Nft) confirmation(ctx context.Context, table, old string) ([]string, error) {
 	lines, err := unguard(table, trialSet)
 	if err == nil && old != "" {
@@ -165,8 +164,8 @@ func (n *Nft) confirmation(ctx context.Context, table, old string) ([]string, er
 	return lines, err
 }
 
-// Keep makes a table that is on trial decide for good, and leaves the old one as it is: when another place in the kernel is
-// to be confirmed before Finish. When the trial has ended already, it changes nothing and the error is an *ExpiredError.
+// Keep makes a table on trial decide permanently, and does not change the old one. It is used when XDP, or another part of the kernel, must be
+// confirmed before Finish. If the trial has already ended, Keep changes nothing and returns an *ExpiredError.
 func (n *Nft) Keep(ctx context.Context, table string) error {
 	_, state, err := n.Trial(ctx, table)
 	switch {
@@ -189,7 +188,7 @@ func (n *Nft) Keep(ctx context.Context, table string) error {
 	return nil
 }
 
-// Finish removes the old table, unless "", beside one that was kept.
+// Finish removes the old table after Keep. old is "" for none.
 func (n *Nft) Finish(ctx context.Context, _, old string) error {
 	if old == "" {
 		return nil
@@ -197,9 +196,9 @@ func (n *Nft) Finish(ctx context.Context, _, old string) error {
 	return n.Remove(ctx, old)
 }
 
-// Confirm ends a trial: the table decides for good, and the old one, unless "", is removed, in one transaction. When
-// the trial has ended already, it changes nothing and the error is an *ExpiredError. It looks at the clock some
-// milliseconds before the transaction; a trial that ends in between is confirmed.
+// Confirm ends a trial: in one transaction, the table decides permanently and the old one is removed. old is "" for none. If the trial has already
+// ended, Confirm changes nothing and returns an *ExpiredError. It reads the clock some milliseconds before the transaction. A trial that ends in
+// between is still confirmed.
 func (n *Nft) Confirm(ctx context.Context, table, old string) error {
 	_, state, err := n.Trial(ctx, table)
 	switch {
@@ -220,8 +219,8 @@ func (n *Nft) Confirm(ctx context.Context, table, old string) error {
 	return nil
 }
 
-// Rollback ends a trial, or tidies up after one that has ended: the old table, unless "", decides, and the other one is
-// removed. It is no error when the other one is gone already.
+// Rollback ends a trial, or cleans up after a trial that has ended. The old table decides again, and the new one is removed. old is "" for none. It
+// is not an error if the new table does not exist.
 func (n *Nft) Rollback(ctx context.Context, table, old string) error {
 	if err := n.release(ctx, old); err != nil {
 		return err
@@ -229,11 +228,11 @@ func (n *Nft) Rollback(ctx context.Context, table, old string) error {
 	return n.Remove(ctx, table)
 }
 
-// Release lets the old table decide beside the one on trial: when another place in the kernel is to go back before
+// Release makes the old table decide in addition to the one on trial. It is used when XDP, or another part of the kernel, must return before
 // Rollback.
 func (n *Nft) Release(ctx context.Context, _, old string) error { return n.release(ctx, old) }
 
-// release lets a table decide that was set aside.
+// release makes a table that was set aside decide again.
 func (n *Nft) release(ctx context.Context, table string) error {
 	if table == "" {
 		return nil
@@ -248,14 +247,13 @@ func (n *Nft) release(ctx context.Context, table string) error {
 	return nil
 }
 
-// Leftovers lists the tables whose names are prefix and a number, except those to keep: what a process left that was
-// killed.
+// Leftovers lists the tables whose names consist of prefix and a number, except those in keep. Processes that were killed have left them.
 func (n *Nft) Leftovers(ctx context.Context, prefix string, keep ...string) ([]string, error) {
 	names, err := n.Tables(ctx, prefix)
 	return numbered(names, prefix, keep), err
 }
 
-// Clean removes all leftovers, and tells which. A table to keep that was set aside for one of them decides again.
+// Clean removes all leftovers, and returns their names. If a table in keep was set aside for a leftover, it decides again.
 func (n *Nft) Clean(ctx context.Context, prefix string, keep ...string) ([]string, error) {
 	found, err := n.Leftovers(ctx, prefix, keep...)
 	if err != nil {
@@ -272,7 +270,7 @@ func (n *Nft) Clean(ctx context.Context, prefix string, keep ...string) ([]strin
 	return found, nil
 }
 
-// free removes what keeps a table aside, unless one that is on trial is kept too.
+// free removes the guards that prevent tables in keep from deciding. If a table in keep is on trial, free does nothing.
 func (n *Nft) free(ctx context.Context, keep []string) error {
 	var aside []string
 	for _, name := range keep {

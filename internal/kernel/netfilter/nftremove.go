@@ -4,39 +4,40 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
-// removeNftTable removes the tables of a name with all that is in them, those of both families in one transaction. It is no error when
-// there is none.
+// removeNftTable removes the tables of a name in both families with all their content, in one transaction. It is not an error if there is none.
 func removeNftTable(table string) error {
 	const tries = 10
 	for range tries {
 		var families []uint8
-		for family, number := range nftFamilies {
-			names, err := nftTables(family)
+		for _, family := range nftFamilies {
+			there, err := nftable.Has(family, table)
 			if err != nil {
 				return err
 			}
-			if slices.Contains(names, table) {
-				families = append(families, number)
+			if there {
+				families = append(families, family)
 			}
 		}
 		if families == nil {
 			return nil
 		}
 		err := deleteNftTables(table, families)
-		if err == nil || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINTR) { // another has removed it, or something changed meanwhile
+		if err == nil || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINTR) { // another process has removed the table, or nftables has changed meanwhile
 			return err
 		}
 	}
 	return fmt.Errorf("removing table %s: others change nftables all the time", table)
 }
 
-// deleteNftTables is one transaction of nftables: messages between two that begin and end it (nfnetlink_rcv_batch in net/netfilter/nfnetlink.c).
+// deleteNftTables deletes tables in one transaction of nftables. The messages of a transaction are between a message that starts it and one that ends
+// it (nfnetlink_rcv_batch in net/netfilter/nfnetlink.c).
 func deleteNftTables(table string, families []uint8) error {
 	wrap := func(err error) error { return fmt.Errorf("removing table %s: %w", table, err) }
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
@@ -51,7 +52,7 @@ func deleteNftTables(table string, families []uint8) error {
 	batch := transactionMessage(unix.NFNL_MSG_BATCH_BEGIN)
 	for _, family := range families {
 		const kind = unix.NFNL_SUBSYS_NFTABLES<<8 | unix.NFT_MSG_DELTABLE
-		batch = append(batch, nftMessage(kind, unix.NLM_F_ACK, family, 0, textAttribute(unix.NFTA_TABLE_NAME, table))...)
+		batch = append(batch, nftMessage(kind, unix.NLM_F_ACK, family, 0, nl.NewRtAttr(unix.NFTA_TABLE_NAME, nl.ZeroTerminated(table)))...)
 	}
 	batch = append(batch, transactionMessage(unix.NFNL_MSG_BATCH_END)...)
 	if err := unix.Sendto(fd, batch, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
@@ -63,15 +64,15 @@ func deleteNftTables(table string, families []uint8) error {
 	return nil
 }
 
-// transactionMessage begins or ends a transaction of nftables.
+// transactionMessage returns the message that starts or ends a transaction of nftables, depending on kind.
 func transactionMessage(kind int) []byte {
 	return nftMessage(kind, 0, unix.NFPROTO_UNSPEC, unix.NFNL_SUBSYS_NFTABLES)
 }
 
-// nftMessage is a message of netlink with struct nfgenmsg.
+// nftMessage returns a netlink message that starts with struct nfgenmsg.
 func nftMessage(kind, flags int, family uint8, resource uint16, data ...nl.NetlinkRequestData) []byte {
 	request := nl.NewNetlinkRequest(kind, flags)
-	request.AddData(netfilterHead{family, resource})
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: family, Version: nl.NFNETLINK_V0, ResId: nl.Swap16(resource)})
 	for _, d := range data {
 		request.AddData(d)
 	}
@@ -79,7 +80,7 @@ func nftMessage(kind, flags int, family uint8, resource uint16, data ...nl.Netli
 	return append(b, make([]byte, -len(b)&3)...)
 }
 
-// acknowledged waits for so many answers, and returns the first error in them. One that refuses the transaction is the only answer.
+// acknowledged waits for the given number of answers, and returns the first error in them. If the transaction is refused, there is only one answer.
 func acknowledged(fd, number int) error {
 	buffer := make([]byte, 1<<14)
 	for number > 0 {

@@ -2,7 +2,6 @@ package netfilter
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,19 +11,21 @@ import (
 	"time"
 
 	"go4.org/netipx"
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
-// batch is how many elements one transaction has at most; nft needs some 3 kB of memory for each.
+// batch is the largest number of elements in one transaction; nft needs about 3 kB of memory for each.
 const batch = 50_000
 
-// nftComment is the longest comment of an element, NFTNL_UDATA_COMMENT_MAXLEN of libnftnl without the end.
+// nftComment is the length of the longest comment of an element in bytes: NFTNL_UDATA_COMMENT_MAXLEN of libnftnl without the final 0.
 const nftComment = 127
 
-// Insert puts elements into a set, 50,000 in a transaction. One that is there gets its timeout anew, and keeps its
-// comment. Those that overlap others are left out, and listed in an *OverlapError; after any other error the
-// transactions before the one that it is about have been done.
+// Insert adds elements to a set, 50,000 in a transaction. An existing element gets a new timeout, and keeps its comment. Elements that overlap other
+// elements are not added; the returned *OverlapError lists them. After any other error, the transactions before the failed one have taken effect.
 func (n *Nft) Insert(ctx context.Context, table, set string, elements []Element) error {
-	d, err := n.declared(ctx, table, set)
+	d, err := declared(table, set)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func (n *Nft) Insert(ctx context.Context, table, set string, elements []Element)
 	return nil
 }
 
-// addAll adds elements that do not overlap each other, some in each transaction.
+// addAll adds elements, at most `batch` in each transaction. The elements must not overlap.
 func (n *Nft) addAll(ctx context.Context, d *nftDeclared, elements []Element) error {
 	for part := range slices.Chunk(elements, batch) {
 		if err := n.add(ctx, d, part); err != nil {
@@ -64,37 +65,55 @@ func (n *Nft) addAll(ctx context.Context, d *nftDeclared, elements []Element) er
 	return nil
 }
 
-// nftDeclared is a set as the kernel has it.
+// nftDeclared is the declaration of a set in the kernel.
 type nftDeclared struct {
 	setKind
-	table       string
-	declaration string
+	of *nftable.Set
 }
 
 // declared reads the declaration of a set of addresses.
-func (n *Nft) declared(ctx context.Context, table, name string) (*nftDeclared, error) {
-	t, err := n.sets(ctx, table)
+func declared(table, name string) (*nftDeclared, error) {
+	sets, err := nftable.Sets(unix.NFPROTO_INET, table)
 	if err != nil {
 		return nil, err
 	}
-	if t == nil || t.sets[name] == nil {
+	s := nftable.Named(sets, name)
+	if s == nil {
 		return nil, fmt.Errorf("table %s has no set %s", table, name)
 	}
-	s := t.sets[name]
-	d := &nftDeclared{table: table, declaration: strings.Join(s.statements, "; ")}
-	d.setKind = setKind{name: name, prefixes: slices.Contains(s.flags, "interval"), timeouts: s.timeout,
-		comments: true, longestComment: nftComment}
-	switch s.kind {
-	case "ipv4_addr", "ip saddr", "ip daddr":
-	case "ipv6_addr", "ip6 saddr", "ip6 daddr":
-		d.six = true
-	default:
-		return nil, fmt.Errorf("set %s of table %s holds %q, not addresses", name, table, s.kind)
+	d := &nftDeclared{of: s}
+	d.setKind = setKind{name: name, six: s.Type() == "ipv6_addr", prefixes: s.Interval(), timeouts: s.Times(), comments: true, longestComment: nftComment}
+	if !d.six && s.Type() != "ipv4_addr" {
+		return nil, fmt.Errorf("set %s of table %s holds %q, not addresses", name, table, s.Type())
 	}
 	return d, nil
 }
 
-// overlapped reports whether nft or the kernel refused an element because of another one.
+// declaration returns the declaration of the set in nft's syntax. The kernel compares this declaration with the existing one.
+func (d *nftDeclared) declaration() string {
+	text, flags := "type "+d.of.Type(), []string(nil)
+	if d.of.Size > 0 {
+		text += fmt.Sprintf("; size %d", d.of.Size)
+	}
+	if d.prefixes {
+		flags = append(flags, "interval")
+	}
+	if d.timeouts {
+		flags = append(flags, "timeout")
+	}
+	if flags != nil {
+		text += "; flags " + strings.Join(flags, ",")
+	}
+	if d.of.Timeout > 0 {
+		text += "; timeout " + writeDuration(time.Duration(d.of.Timeout)*time.Millisecond)
+	}
+	if d.of.Merges {
+		text += "; auto-merge"
+	}
+	return text
+}
+
+// overlapped reports whether nft or the kernel refused an element because it overlaps another one.
 func overlapped(err error) bool {
 	var e *ToolError
 	return errors.As(err, &e) && (strings.Contains(e.Message, "File exists") ||
@@ -109,8 +128,8 @@ func prefixes(elements []Element) []netip.Prefix {
 	return list
 }
 
-// add adds elements in one transaction. It declares the set once more with them: nft 1.0.6 reads all elements of all
-// sets of a table before an `add element`, seconds for a large one, but not before a declaration.
+// add adds elements in one transaction. It writes them in another declaration of the set. Before an `add element`, nft 1.0.6 reads all elements of
+// all sets of the table, which takes seconds for a large table. Before a declaration it does not.
 func (n *Nft) add(ctx context.Context, d *nftDeclared, elements []Element) error {
 	first, err := n.outdated(ctx, d, elements)
 	if err != nil {
@@ -119,10 +138,10 @@ func (n *Nft) add(ctx context.Context, d *nftDeclared, elements []Element) error
 	return n.script(ctx, first, d.with(elements))
 }
 
-// with is a statement that declares the set with these elements.
+// with returns a statement that declares the set with the given elements.
 func (d *nftDeclared) with(elements []Element) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "table inet %s { set %s { %s; elements = {\n", d.table, d.name, d.declaration)
+	fmt.Fprintf(&b, "table inet %s { set %s { %s; elements = {\n", d.of.Table, d.name, d.declaration())
 	for _, e := range elements {
 		b.WriteString(member(e.Prefix))
 		if e.Timeout > 0 {
@@ -134,7 +153,7 @@ func (d *nftDeclared) with(elements []Element) string {
 	return b.String()
 }
 
-// without is a statement that removes elements; all of them must be there.
+// without returns a statement that removes elements. All of them must exist.
 func (d *nftDeclared) without(list []netip.Prefix) string {
 	if len(list) == 0 {
 		return ""
@@ -143,10 +162,10 @@ func (d *nftDeclared) without(list []netip.Prefix) string {
 	for i, p := range list {
 		names[i] = member(p)
 	}
-	return fmt.Sprintf("delete element inet %s %s { %s }", d.table, d.name, strings.Join(names, ", "))
+	return fmt.Sprintf("delete element inet %s %s { %s }", d.of.Table, d.name, strings.Join(names, ", "))
 }
 
-// member is a prefix as nft writes it: a single address has no length.
+// member returns a prefix in nft's syntax, in which a single address has no prefix length.
 func member(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()
@@ -154,8 +173,8 @@ func member(p netip.Prefix) string {
 	return p.String()
 }
 
-// outdated is a statement that removes those of the elements that are there and that are to be Anew, or that the kernel would not give
-// a new timeout.
+// outdated returns a statement that removes existing elements that must be inserted again. These are elements with Anew, and elements whose timeout
+// the kernel cannot change.
 func (n *Nft) outdated(ctx context.Context, d *nftDeclared, elements []Element) (string, error) {
 	refreshes, err := n.canRefresh(ctx)
 	if err != nil {
@@ -165,7 +184,7 @@ func (n *Nft) outdated(ctx context.Context, d *nftDeclared, elements []Element) 
 	if len(anew) == 0 {
 		return "", nil
 	}
-	there, err := n.Elements(ctx, d.table, d.name)
+	there, err := n.Elements(ctx, d.of.Table, d.name)
 	if err != nil {
 		return "", err
 	}
@@ -187,14 +206,14 @@ func common(a, b []netip.Prefix) (both []netip.Prefix) {
 	return both
 }
 
-// probeTable is the name of a table that is there for the time of a question. It has no chain.
+// probeTable is the name of a table that exists only while canRefresh tests the kernel. The table has no chain.
 const probeTable = "floodwall-probe"
 
-// kernelRefreshes is what the kernel has answered to canRefresh.
+// kernelRefreshes is the cached result of canRefresh.
 var kernelRefreshes atomic.Pointer[bool]
 
-// canRefresh asks the kernel, once, whether adding an element that is there sets its timeout anew, as Linux does since
-// 6.12 ("netfilter: nf_tables: set element timeout update support").
+// canRefresh tests once whether adding an existing element renews its timeout, as in Linux since 6.12 ("netfilter: nf_tables: set element timeout
+// update support").
 func (n *Nft) canRefresh(ctx context.Context) (bool, error) {
 	for _, known := range []*bool{n.refreshes, kernelRefreshes.Load()} {
 		if known != nil {
@@ -218,9 +237,9 @@ func (n *Nft) canRefresh(ctx context.Context) (bool, error) {
 	return can, nil
 }
 
-// Delete takes prefixes out of a set. Those that are not in it, exactly so, are passed over.
+// Delete removes prefixes from a set. It ignores a prefix to which no element is equal.
 func (n *Nft) Delete(ctx context.Context, table, set string, list []netip.Prefix) error {
-	d, err := n.declared(ctx, table, set)
+	d, err := declared(table, set)
 	if err != nil {
 		return err
 	}
@@ -236,8 +255,8 @@ func (n *Nft) Delete(ctx context.Context, table, set string, list []netip.Prefix
 	return nil
 }
 
-// drop removes elements that are there. Where the kernel takes new timeouts it lets them expire: nft 1.0.6 needs 20 s
-// to delete 2,000 of 100,000 prefixes, and 50 ms to add them.
+// drop removes existing elements. If the kernel can change timeouts, drop adds the elements again with a short timeout, so that they expire. nft
+// 1.0.6 needs 20 s to delete 2,000 of 100,000 prefixes, and 50 ms to add them.
 func (n *Nft) drop(ctx context.Context, d *nftDeclared, list []netip.Prefix) error {
 	can, err := n.canRefresh(ctx)
 	if err != nil {
@@ -254,91 +273,37 @@ func (n *Nft) drop(ctx context.Context, d *nftDeclared, list []netip.Prefix) err
 	if err := n.script(ctx, d.with(gone)); err != nil {
 		return err
 	}
-	const tick = 10 * time.Millisecond // the longest jiffy: the kernel's clock may be that late
+	const tick = 10 * time.Millisecond // the longest jiffy, by which the kernel's clock may be late
 	time.Sleep(soon + tick)
 	return nil
 }
 
-// Elements lists a set of addresses, with whole seconds that are left. A range that is no prefix becomes several.
-func (n *Nft) Elements(ctx context.Context, table, set string) ([]Element, error) {
-	objects, err := n.list(ctx, "list", "set", "inet", table, set)
+// Elements lists the elements of a set of addresses, with the time left in whole seconds. A range that is not a prefix is listed as several prefixes.
+func (n *Nft) Elements(_ context.Context, table, set string) (list []Element, err error) {
+	d, err := declared(table, set)
+	if err == nil {
+		d.of.Elements, err = nftable.Elements(unix.NFPROTO_INET, table, set)
+	}
+	var intervals []nftable.Interval
+	if err == nil {
+		intervals, err = d.of.Intervals()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("elements of set %s: %w", set, err)
 	}
-	var list []Element
-	for _, o := range objects {
-		if o.Set == nil {
-			continue
-		}
-		for _, raw := range o.Set.Elem {
-			found, err := readElement(raw)
-			if err != nil {
-				return nil, fmt.Errorf("elements of set %s: %w", set, err)
-			}
-			list = append(list, found...)
-		}
-	}
-	return list, nil
-}
-
-// readElement reads an element in JSON: a value, or an object with the value and its properties.
-func readElement(raw json.RawMessage) ([]Element, error) {
-	var whole struct {
-		Elem *struct {
-			Val     json.RawMessage
-			Expires *int64
-			Comment string
-		}
-	}
-	if raw[0] == '{' {
-		if err := json.Unmarshal(raw, &whole); err != nil {
-			return nil, err
-		}
-	}
-	e := Element{}
-	if whole.Elem != nil {
-		raw = whole.Elem.Val
-		e.Comment = whole.Elem.Comment
-		if left := whole.Elem.Expires; left != nil { // 0 in the last second
-			e.Timeout = max(time.Duration(*left)*time.Second, time.Millisecond)
+	for _, i := range intervals {
+		e := Element{Comment: i.Of.Comment}
+		if i.Of.Expires {
+			e.Timeout = max((time.Duration(i.Of.Left) * time.Millisecond).Truncate(time.Second), time.Millisecond) // more than 0, which means no timeout
 			if e.Timeout > never/2 {
 				e.Timeout = 0
 			}
 		}
-	}
-	var list []Element
-	values, err := readValue(raw)
-	for _, p := range values {
-		e.Prefix = p
-		list = append(list, e)
-	}
-	return list, err
-}
-
-// readValue reads "ADDRESS", {"prefix": …} or {"range": […]}.
-func readValue(raw json.RawMessage) ([]netip.Prefix, error) {
-	var address netip.Addr
-	if raw[0] == '"' {
-		if err := json.Unmarshal(raw, &address); err != nil {
-			return nil, err
+		first, _ := netip.AddrFromSlice(i.First) // Intervals has checked their length
+		last, _ := netip.AddrFromSlice(i.Last)
+		for _, e.Prefix = range netipx.IPRangeFrom(first, last).Prefixes() {
+			list = append(list, e)
 		}
-		return []netip.Prefix{netip.PrefixFrom(address, address.BitLen())}, nil
 	}
-	var value struct {
-		Prefix *struct {
-			Addr netip.Addr
-			Len  int
-		}
-		Range []netip.Addr
-	}
-	if err := json.Unmarshal(raw, &value); err != nil {
-		return nil, err
-	}
-	if value.Prefix != nil {
-		return []netip.Prefix{netip.PrefixFrom(value.Prefix.Addr, value.Prefix.Len)}, nil
-	}
-	if len(value.Range) != 2 {
-		return nil, fmt.Errorf("%s is no address, prefix or range", raw)
-	}
-	return netipx.IPRangeFrom(value.Range[0], value.Range[1]).Prefixes(), nil
+	return list, nil
 }

@@ -1,46 +1,38 @@
 package netfilter
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
-// A generation may have a second table of the same name, of family netdev, for frames that no hook of family inet sees.
-// Both are made, change and go in the same transactions.
+// A generation may have a second table of the same name, of family netdev. It is for frames that no hook of family inet sees. Both tables are
+// created, changed and removed in the same transactions.
 
-// listFamilies lists all that the families of a generation's tables have, in one run of nft.
-const listFamilies = "list ruleset inet; list ruleset netdev"
-
-// ofTagged is what the names of chains and sets of the table of family netdev begin with in an nftTable.
+// ofTagged is the prefix of the names of the netdev table's chains and sets in an nftTable.
 const ofTagged = "netdev "
 
-// taggedGuard describes the guard's sets in the table of family netdev: there no protocol family is known, and what the
-// table is for has one of these types.
+// taggedType and taggedElements describe the guards' sets in the netdev table. The protocol family is not known there. All frames for this table have
+// one of the EtherTypes in taggedElements.
 const (
 	taggedType     = "ether_type"
 	taggedElements = "vlan timeout %[1]s, 0x88a8 timeout %[1]s"
 )
 
-// hasTagged reports whether a script makes the table of family netdev.
+// hasTagged reports whether a script creates the netdev table.
 func hasTagged(script, table string) bool {
 	return strings.Contains(script, "table netdev "+table+" {")
 }
 
-// isTagged reports whether the kernel has the table of family netdev of a generation.
-func isTagged(table string) (bool, error) {
-	names, err := nftTables("netdev")
-	return slices.Contains(names, table), err
-}
+// isTagged reports whether the kernel has the netdev table of a generation.
+func isTagged(table string) (bool, error) { return nftable.Has(unix.NFPROTO_NETDEV, table) }
 
-// listing lists all tables of the families, without elements of sets.
-func (n *Nft) listing(ctx context.Context) (string, error) {
-	return n.run(ctx, "", "-t", listFamilies)
-}
-
-// removal is a script that removes a generation, with a table of family netdev or without: what is not there is made first.
+// removal returns a script that removes a generation with or without a netdev table. The script first creates a missing netdev table, so that it can
+// delete it.
 func removal(table string) []string {
 	return []string{"delete table inet " + table, "add table netdev " + table, "delete table netdev " + table}
 }
@@ -60,8 +52,8 @@ func askTagged(table, set, operator string, chains []string) (lines []string) {
 	return lines
 }
 
-// renewal is a script that has the elements of a guard's set last so long from now on. Kernels before 6.12 do not renew the
-// time of elements that are there.
+// renewal returns a script that sets the time left of the elements of a guard's set. The script removes the elements first, because kernels before
+// 6.12 do not renew the timeout of existing elements.
 func renewal(table, set string, left time.Duration) ([]string, error) {
 	tagged, err := isTagged(table)
 	return append(onSets("flush", table, set, tagged), enter(table, set, left, tagged)), err

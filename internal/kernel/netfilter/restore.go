@@ -11,11 +11,10 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Restore puts a table back that is the one in force, and of which the kernel does not hold all: others have removed or
-// changed it. It is replaced in one transaction, so that what is left of it decides until then. On kernels before 6.16 a
-// chain cannot be bound to a device that is not there; such devices are left out.
+// Restore loads the table in force again, after other programs have removed or changed parts of it. It replaces the table in one transaction, so that
+// the remaining parts decide until then. On kernels before 6.16 a chain cannot be bound to a missing device, so such devices are left out.
 func (n *Nft) Restore(ctx context.Context, t Table) error {
-	if _, err := readTable(t.Script, t.Name, true); err != nil {
+	if _, err := readTable(t.Script, t.Name); err != nil {
 		return fmt.Errorf("restoring table %s: %w", t.Name, err)
 	}
 	try := func(script string) error {
@@ -45,7 +44,7 @@ var (
 	quotedDevice   = wording.Regexp(`"[^"]*"`)
 )
 
-// withoutAbsent is a script whose chains are bound only to devices that are there, unless that would be none.
+// withoutAbsent returns a script whose chains are bound only to existing devices. If no device of a chain exists, the chain stays unchanged.
 func withoutAbsent(script string) string {
 	return ingressDevices().ReplaceAllStringFunc(script, func(hook string) string {
 		list := quotedDevice().FindAllString(hook, -1)
@@ -57,14 +56,14 @@ func withoutAbsent(script string) string {
 	})
 }
 
-// absent reports whether there is no device of a name.
+// absent reports whether a device does not exist.
 func absent(device string) bool {
 	_, err := net.InterfaceByName(device)
 	return err != nil
 }
 
-// Restore puts a generation back that is the one in force, and of which the kernel does not hold all. Chains that are
-// left are filled in one transaction for each table, and decide until then.
+// Restore loads the generation in force again, after other programs have removed or changed parts of it. It fills the remaining chains in one
+// transaction for each table. Until then these chains decide.
 func (x *Iptables) Restore(ctx context.Context, r Rules) error {
 	if err := r.check(); err != nil {
 		return fmt.Errorf("restoring %s: %w", r.Name, err)
@@ -99,7 +98,7 @@ func (x *Iptables) Restore(ctx context.Context, r Rules) error {
 	return nil
 }
 
-// restoreWrong makes the sets anew that are not as asked.
+// restoreWrong creates the sets that differ from the script again.
 func (x *Iptables) restoreWrong(ctx context.Context, r Rules) error {
 	wrong, err := x.wrongSets(ctx, r)
 	if err != nil || len(wrong) == 0 {
@@ -118,7 +117,7 @@ func (x *Iptables) restoreWrong(ctx context.Context, r Rules) error {
 	return err
 }
 
-// setLines are the lines of a generation's script that make and fill a set, with another name for it.
+// setLines returns the lines of a generation's script that create and fill a set. In these lines it replaces the set's name by name.
 func (r *Rules) setLines(set, name string) (lines []string) {
 	for line := range strings.Lines(r.IPSet) {
 		words := strings.Fields(line)
@@ -129,8 +128,8 @@ func (r *Rules) setLines(set, name string) (lines []string) {
 	return lines
 }
 
-// exchangeSet puts a new set into the place of one that is there. Others may have made that one with other parameters, by a swap
-// or by a restore of their own, so that it cannot be filled. One of another type is in no rule, and is removed.
+// exchangeSet replaces an existing set by a new one. Filling the existing set may be impossible: another program may have created it with other
+// parameters, by a swap or a restore. No rule uses a set of another type, so such a set is removed.
 func (x *Iptables) exchangeSet(ctx context.Context, r Rules, set string) error {
 	made := setsPrefix(r.Name) + "repair"
 	err := x.restoreSets(ctx, r.setLines(set, made)...)
@@ -146,7 +145,7 @@ func (x *Iptables) exchangeSet(ctx context.Context, r Rules, set string) error {
 	return undo(ctx, err, func(ctx context.Context) error { return x.restoreSets(ctx, "destroy "+made) })
 }
 
-// hooksOf are the hooks that a generation has in a table of a family, without guards.
+// hooksOf returns the hooks, without guards, that a generation has in a table of a family.
 func (r *Rules) hooksOf(f *family, table string) (want []iptablesRule) {
 	tables, err := readSaved(r.script(f))
 	if err != nil {
@@ -160,7 +159,7 @@ func (r *Rules) hooksOf(f *family, table string) (want []iptablesRule) {
 	return want
 }
 
-// VerifyHooked is Verify for a generation that decides: it has all its hooks, too.
+// VerifyHooked is Verify for a generation that decides. It also checks that all hooks of the generation exist.
 func (x *Iptables) VerifyHooked(ctx context.Context, r Rules) error {
 	list, err := x.differences(ctx, r)
 	if err != nil {
@@ -190,7 +189,7 @@ func (x *Iptables) VerifyHooked(ctx context.Context, r Rules) error {
 	return notAsAsked(r.Name, list)
 }
 
-// jump is what tells one hook from another.
+// jump returns a text that identifies a hook.
 func (r iptablesRule) jump() string {
 	return strings.Join([]string{r.chain, after(r.spec, "-i"), after(r.spec, "-o"), r.target()}, " ")
 }

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// nftTable is what a script of nft says of one table: enough to see whether the kernel holds it.
+// nftTable describes one table, from an nft script or from the kernel. It has only the data that Verify compares.
 type nftTable struct {
 	chains   map[string]*nftChain
 	sets     map[string]*nftSet
 	counters []string
 }
 
-// nftChain is a chain; hook is "" when it is no base chain.
+// nftChain is a chain; hook is "" if it is not a base chain.
 type nftChain struct {
 	hook, verdict string
 	priority      int
@@ -24,17 +24,16 @@ type nftChain struct {
 
 // nftSet is a set or a map.
 type nftSet struct {
-	kind       string // type, or typeof
-	flags      []string
-	timeout    bool
-	merged     bool // neighbours may become one element
-	statements []string
-	elements   []string
+	kind     string // type
+	timeout  bool
+	merged   bool // nft may merge neighbouring elements into one
+	elements []string
+	number   int // number of elements in the kernel
 }
 
-// readTable reads what a script or a listing says of a table of family inet, and of that of family netdev that goes with it,
-// whose chains and sets have names that begin with its family. Strict, it accepts nothing about others.
-func readTable(text, name string, strict bool) (*nftTable, error) {
+// readTable parses the statements of a script about a table of family inet, and about the table of family netdev with the same name. Names of chains
+// and sets of the netdev table get the prefix ofTagged. For a statement about any other object readTable returns an error.
+func readTable(text, name string) (*nftTable, error) {
 	t := &nftTable{chains: map[string]*nftChain{}, sets: map[string]*nftSet{}}
 	for _, statement := range statements(text) {
 		head, body, block := cutBlock(statement)
@@ -50,7 +49,7 @@ func readTable(text, name string, strict bool) (*nftTable, error) {
 			}
 		case block && len(words) == 5 && strings.HasPrefix(head, "add element inet "+name+" "):
 			t.set(words[4]).elements = append(t.set(words[4]).elements, elements(body)...)
-		case !strict, ownTable(words, name):
+		case ownTable(words, name):
 		default:
 			return nil, fmt.Errorf("the script of table %s has a statement about something else: %q",
 				name, shorten(statement, 80))
@@ -59,7 +58,7 @@ func readTable(text, name string, strict bool) (*nftTable, error) {
 	return t, nil
 }
 
-// ownTable reports whether words make or delete the table as such.
+// ownTable reports whether words create or delete the table itself.
 func ownTable(words []string, name string) bool {
 	if len(words) > 0 && slices.Contains([]string{"add", "delete", "create"}, words[0]) {
 		words = words[1:]
@@ -74,7 +73,7 @@ func (t *nftTable) set(name string) *nftSet {
 	return t.sets[name]
 }
 
-// read reads the body of a table's block. The names of chains and sets get the prefix.
+// read parses the body of a table's block. It adds the prefix to the names of chains and sets.
 func (t *nftTable) read(body, prefix string) error {
 	for _, statement := range statements(body) {
 		head, inner, _ := cutBlock(statement)
@@ -107,9 +106,7 @@ func (c *nftChain) read(body string) (err error) {
 			c.verdict = words[1]
 		case "comment":
 		default:
-			if !strings.Contains(statement, strconv.Quote(guardComment)) {
-				c.rules++
-			}
+			c.rules++
 		}
 		if err != nil {
 			return err
@@ -121,7 +118,7 @@ func (c *nftChain) read(body string) (err error) {
 	return nil
 }
 
-// base reads `type filter hook ingress devices = { a, b } priority filter - 5`.
+// base parses `type filter hook ingress devices = { a, b } priority filter - 5`.
 func (c *nftChain) base(statement string) error {
 	split := strings.NewReplacer("{", " ", "}", " ", ",", " ", "=", " ", `"`, "")
 	words := strings.Fields(split.Replace(statement))
@@ -138,7 +135,7 @@ func (c *nftChain) base(statement string) error {
 	return err
 }
 
-// priorities are the names that nft gives to numbers (man nft, "Standard priority names").
+// priorities are the numbers of the names of priorities in nft (man nft, "Standard priority names").
 var priorities = map[string]int{"raw": -300, "mangle": -150, "dstnat": -100, "filter": 0, "security": 50, "srcnat": 100}
 
 func readPriority(text string) (int, error) {
@@ -165,25 +162,22 @@ func (s *nftSet) read(body string) {
 		case "elements":
 			_, list, _ := cutBlock(statement)
 			s.elements = append(s.elements, elements(list)...)
-			continue
-		case "type", "typeof":
+		case "type":
 			s.kind = value
 		case "flags":
-			s.flags = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+			s.timeout = s.timeout || strings.Contains(value, "timeout")
 		case "timeout":
 			s.timeout = true
 		case "auto-merge":
 			s.merged = true
 		}
-		s.statements = append(s.statements, statement)
 	}
-	s.timeout = s.timeout || slices.Contains(s.flags, "timeout")
 }
 
-// elements splits a list at its commas, and cuts off what is not the element itself, as its timeout.
+// elements splits a list at its commas. It removes the timeout and the comment of each element.
 func elements(list string) (found []string) {
 	for _, element := range split(list, ",") {
-		for _, end := range []string{" timeout ", " expires ", " comment ", " counter "} {
+		for _, end := range []string{" timeout ", " comment "} {
 			element, _, _ = strings.Cut(element, end)
 		}
 		found = append(found, strings.Join(strings.Fields(element), " "))
@@ -200,11 +194,10 @@ func cutBlock(statement string) (head, body string, ok bool) {
 	return strings.TrimSpace(head), body, ok
 }
 
-// statements splits a script of nft, or the body of a block of it.
+// statements splits a script of nft, or the body of a block, into statements.
 func statements(text string) []string { return split(text, "\n;") }
 
-// split cuts a text at these characters where they stand outside of blocks, quotes and comments, and drops empty parts
-// and comments.
+// split splits a text at the characters in at, except in blocks, quotes and comments. It drops empty parts and comments.
 func split(text, at string) (parts []string) {
 	var part strings.Builder
 	end := func() {

@@ -8,23 +8,21 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Translation is a rule by which this host sends packets that come in on to another destination: DNAT, or a redirection to a port of the
-// host itself.
+// Translation is a rule with which this host redirects incoming packets to another destination. This is DNAT, or a redirection to a port of the host.
 type Translation struct {
-	Proto uint8          // of the packets, by IANA's numbers; 0 when the rule does not say
-	Ports []ranges.Range // that they ask for; none when the rule does not say, as behind a jump that looked at the port
-	To    []string       // new destinations, such as 10.9.0.2:80, [fd09::2]:80 or :84; none when they are taken from a map
-	Table string         // where the rule is: family, table and chain of nftables, or table and chain of iptables
-	Rule  string         // as its tool lists it, "" when it could not be read
+	Proto uint8          // protocol of the packets, IANA's number; 0 if the rule names none
+	Ports []ranges.Range // destination ports of the packets; nil if the rule names none, for example after a jump that matched the port
+	To    []string       // new destinations, such as 10.9.0.2:80, [fd09::2]:80 or :84; nil if they come from a map
+	Table string         // the place of the rule: family, table and chain of nftables, or table and chain of iptables
+	Rule  string         // the rule in the tool's text form; "" if it could not be read
 }
 
-// Asks reports whether a packet of a protocol to a port may be one that the rule translates. Addresses and devices are not compared.
+// Asks reports whether the rule may translate a packet of a protocol to a port in a range. It does not compare addresses and devices.
 func (t *Translation) Asks(proto uint8, first, last uint16) bool {
 	if t.Proto != 0 && proto != 0 && t.Proto != proto {
 		return false
@@ -32,7 +30,7 @@ func (t *Translation) Asks(proto uint8, first, last uint16) bool {
 	return ranges.Overlap(t.Ports, []ranges.Range{{First: uint32(first), Last: uint32(last)}})
 }
 
-// Port is the port of the new destination, 0 when the port stays as it is, or is not known.
+// Port returns the port of the new destination. It returns 0 if the port does not change or is not known.
 func (t *Translation) Port() uint16 {
 	if len(t.To) == 0 {
 		return 0
@@ -44,9 +42,9 @@ func (t *Translation) Port() uint16 {
 	return uint16(n)
 }
 
-// Translations lists the rules of this network namespace that send packets that come in to other destinations: those in tables that have
-// a chain of type nat at prerouting, in nftables or made by iptables. A table whose rules cannot be read, as its program is missing or
-// fails, counts as one rule, so that none is missed.
+// Translations lists the rules of this network namespace that redirect incoming packets to other destinations. It searches tables that have a chain
+// of type nat at prerouting, in nftables or made by iptables. If the rules of a table cannot be read, because the program is missing or fails, the
+// list has one entry for the table, so that no translation is missed.
 func Translations(ctx context.Context) (list []Translation, err error) {
 	for _, version := range []string{"4", "6"} {
 		old, err := oldTranslations(ctx, version)
@@ -58,30 +56,31 @@ func Translations(ctx context.Context) (list []Translation, err error) {
 	chains, err := natChains()
 	seen := map[string]bool{}
 	for _, c := range chains {
-		table := c.family + " " + c.table
-		if c.hook != unix.NF_INET_PRE_ROUTING || seen[table] {
+		family := nftable.FamilyName(c.Family)
+		table := family + " " + c.Table
+		if c.HookName() != "prerouting" || seen[table] {
 			continue
 		}
 		seen[table] = true
-		list = append(list, tableTranslations(ctx, c.family, c.table)...)
+		list = append(list, tableTranslations(ctx, family, c.Table)...)
 	}
 	return list, errors.Join(err, ctx.Err())
 }
 
-// tableTranslations are those of a table of nftables.
+// tableTranslations returns the translations of a table of nftables.
 func tableTranslations(ctx context.Context, family, name string) []Translation {
 	table := family + " " + name
 	t, err := find("nft", nftPackage)
 	if err == nil {
 		var rules string
 		if rules, err = t.unchanged(ctx, nftState, "--terse", "-nn", "list", "table", family, name); err == nil {
-			return readTranslations(table, rules)
+			return readTranslations(table, ListedByNft(rules))
 		}
 	}
 	return []Translation{{Table: table}}
 }
 
-// oldTranslations are those of the older iptables, for a version of IP.
+// oldTranslations returns the translations of iptables-legacy, for an IP version.
 func oldTranslations(ctx context.Context, version string) ([]Translation, error) {
 	there, err := oldTable(version, "nat")
 	if !there || err != nil {
@@ -94,77 +93,61 @@ func oldTranslations(ctx context.Context, version string) ([]Translation, error)
 			continue
 		}
 		if rules, err := t.run(ctx, "", "-t", "nat"); err == nil {
-			return readTranslations("nat", rules), nil
+			return readTranslations("nat", ListedByIptables("", rules)), nil
 		}
 	}
 	return []Translation{{Table: "nat of iptables"}}, nil
 }
 
-// The parts of rules, as nft lists them, also those that iptables made, and as iptables-save prints them. A port that a rule
-// does not want says nothing of those that it wants.
+// Patterns for parts of rules, in the form of nft, which includes rules made by iptables-nft, and in the form of iptables-save.
 var (
-	chainLine    = wording.Regexp(`^\s*chain (\S+) \{|^-A (\S+) `)
-	outputHook   = wording.Regexp(`\bhook output\b`)
 	redirecting  = wording.Regexp(`(?i)\b(dnat|redirect)\b`)
-	protocolWord = wording.Regexp(`\b(tcp|udp|udplite|sctp|dccp)\b`)
-	nftPorts     = wording.Regexp(`\bdport (\{[^}]*\}|[0-9]+(?:-[0-9]+)?)`)
-	savedPorts   = wording.Regexp(`(! )?--(?:dports?|destination-ports?) ([0-9:,]+)`)
 	destination  = wording.Regexp(`\bdnat (?:ip6? )?to (:?[0-9a-fA-F\[][0-9a-fA-F.:\[\]-]*)|\bredirect to (:[0-9-]+)|--to-destination (\S+)|--to-ports ([0-9-]+)`)
-	jumpTo       = wording.Regexp(`(?:\b(?:jump|goto)|(?:^| )-[jg]) (\S+)`)
 	countedWords = wording.Regexp(`counter packets [0-9]+ bytes [0-9]+ `)
 )
 
-var protocols = map[string]uint8{
-	"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "udplite": unix.IPPROTO_UDPLITE, "sctp": unix.IPPROTO_SCTP, "dccp": unix.IPPROTO_DCCP,
-}
-
-// readTranslations reads the rules of a table. Rules of a chain at the hook output are about packets of the host itself. A rule with ports
-// that leads to a chain that translates is one, too, as those of Kubernetes are.
-func readTranslations(table, listing string) (list []Translation) {
-	chain, own := "", false
-	ends, ways := map[string][]string{}, map[string][]string{} // by chain: the destinations of its rules, and where it leads
+// readTranslations returns the translations among the rules of a table. It skips rules of chains at the hook output, because these match packets of
+// the host itself. A rule with ports that jumps to a chain that translates is also a translation. Rules of Kubernetes have this form.
+func readTranslations(table string, rules []Listed) (list []Translation) {
+	ends, ways := map[string][]string{}, map[string][]string{} // by chain: the destinations of its rules, and the chains to which it jumps
 	var leading []Translation
-	for line := range strings.Lines(listing) {
-		if m := chainLine().FindStringSubmatch(line); m != nil {
-			chain, own = m[1]+m[2], m[2] == "OUTPUT"
-		}
-		own = own || outputHook().MatchString(line)
-		rule := line
-		if strings.HasPrefix(line, "-A ") {
-			_, rule, _ = strings.Cut(line[len("-A "):], " ")
-		}
-		rule = countedWords().ReplaceAllString(strings.TrimSpace(rule), "")
-		if own || strings.HasPrefix(rule, "chain ") {
+	for _, r := range rules {
+		if r.Hook == "output" {
 			continue
 		}
-		t := Translation{Table: table + " " + chain, Rule: rule, Ports: portsOf(rule), Proto: protocolOf(rule)}
-		if redirecting().MatchString(rule) {
-			if m := destination().FindStringSubmatch(rule); m != nil {
-				to := m[1] + m[2] + m[3]
-				if m[4] != "" {
-					to = ":" + m[4]
-				}
-				t.To = []string{to}
-			}
-			ends[chain] = append(ends[chain], t.To...)
-			list = append(list, t)
-		} else if m := jumpTo().FindStringSubmatch(rule); m != nil {
-			ways[chain] = append(ways[chain], m[1])
-			if len(t.Ports) > 0 {
-				t.To = []string{m[1]}
+		_, ports := r.Ports("d")
+		t := Translation{Table: table + " " + r.Chain, Rule: countedWords().ReplaceAllString(r.Text, ""), Ports: ports, Proto: r.Proto()}
+		if !redirecting().MatchString(r.Text) {
+			ways[r.Chain] = append(ways[r.Chain], r.LeadsTo()...)
+			if t.To = r.LeadsTo(); len(t.Ports) > 0 {
 				leading = append(leading, t)
 			}
+			continue
 		}
+		if m := destination().FindStringSubmatch(r.Text); m != nil {
+			to := m[1] + m[2] + m[3]
+			if m[4] != "" {
+				to = ":" + m[4]
+			}
+			t.To = []string{to}
+		}
+		ends[r.Chain] = append(ends[r.Chain], t.To...)
+		list = append(list, t)
 	}
 	for _, t := range leading {
-		if t.To = reached(t.To[0], ends, ways, map[string]bool{}); len(t.To) > 0 {
+		chains := t.To
+		t.To = nil
+		for _, chain := range chains {
+			t.To = append(t.To, reached(chain, ends, ways, map[string]bool{})...)
+		}
+		if len(t.To) > 0 {
 			list = append(list, t)
 		}
 	}
 	return list
 }
 
-// reached are the destinations of a chain's rules and of those that it leads to.
+// reached returns the destinations of a chain's rules, and of the chains that can be reached from it.
 func reached(chain string, ends, ways map[string][]string, seen map[string]bool) (list []string) {
 	if seen[chain] {
 		return nil
@@ -175,38 +158,4 @@ func reached(chain string, ends, ways map[string][]string, seen map[string]bool)
 		list = append(list, reached(next, ends, ways, seen)...)
 	}
 	return list
-}
-
-// protocolOf is the protocol that a rule wants, 0 when that is none or one of several.
-func protocolOf(rule string) uint8 {
-	words := protocolWord().FindAllString(rule, -1)
-	if len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return w != words[0] }) {
-		return 0
-	}
-	return protocols[words[0]]
-}
-
-// portsOf are the destination ports that a rule wants.
-func portsOf(rule string) (list []ranges.Range) {
-	text, between := "", "-"
-	if m := savedPorts().FindStringSubmatch(rule); m != nil {
-		if m[1] != "" {
-			return nil
-		}
-		text, between = m[2], ":"
-	} else if m := nftPorts().FindStringSubmatch(rule); m != nil {
-		text = strings.Trim(m[1], "{}")
-	}
-	for one := range strings.SplitSeq(text, ",") {
-		first, last, isRange := strings.Cut(strings.TrimSpace(one), between)
-		if !isRange {
-			last = first
-		}
-		a, errA := strconv.ParseUint(first, 10, 16)
-		b, errB := strconv.ParseUint(last, 10, 16)
-		if errA == nil && errB == nil {
-			list = append(list, ranges.Range{First: uint32(a), Last: uint32(b)})
-		}
-	}
-	return ranges.Normalize(list)
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestReadTranslations reads rules as nft and iptables-save list them. The listings of TestTranslated come from the tools themselves; these
-// are the forms that it does not make.
+// TestReadTranslations reads rules in the forms of nft and iptables-save. TestTranslated uses listings of the real tools. This test has the forms
+// that do not occur there.
 func TestReadTranslations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, listing, want string }{
@@ -27,12 +27,12 @@ func TestReadTranslations(t *testing.T) {
 				"[6 [{30080 30080}] [10.244.0.5:8080 10.244.1.7:8080] 8080 nat KUBE-NODEPORTS]"},
 		{"a loop", "-A A -p tcp --dport 80 -j B\n-A B -j A\n", ""},
 	} {
-		table := "nat"
+		table, rules := "nat", ListedByIptables("ip", c.listing)
 		if c.name == "nft" {
-			table = "ip nat"
+			table, rules = "ip nat", ListedByNft(c.listing)
 		}
 		got := ""
-		for _, x := range readTranslations(table, c.listing) {
+		for _, x := range readTranslations(table, rules) {
 			if got != "" {
 				got += " "
 			}

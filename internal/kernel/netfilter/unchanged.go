@@ -14,31 +14,32 @@ import (
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
-// A program that lists rules takes milliseconds to start, and one change of a policy asks dozens of times for the same listing. So a
-// listing is kept with the state of the rules that it was made of, and the program runs again when the kernel tells another state. To
-// ask the kernel takes microseconds.
+// A program that lists rules takes milliseconds to start, and one change of a policy needs the same listing dozens of times. So a listing is cached
+// together with the state of the rules at that time. The program runs again only when the kernel reports another state. Asking the kernel takes
+// microseconds.
 
-// rulesState tells two states of the rules of a network namespace apart. Counters are no part of it, nor are elements of
-// sets whose time ends or that packets add.
+// rulesState identifies a state of the rules of a network namespace. It does not cover counters, or elements that expire or that packets add to sets.
 type rulesState struct {
-	namespace uint64            // the cookie of the network namespace, which no other gets until the next boot
-	nftables  uint32            // the generation of nftables, which each transaction changes
-	tables    [sha256.Size]byte // of the older iptables, without counters
+	namespace uint64            // the cookie of the network namespace, which is unique until the next boot
+	nftables  uint32            // the generation number of nftables, which changes with each transaction
+	tables    [sha256.Size]byte // hash of the tables of iptables-legacy, without counters
 }
 
-// nftState is the state of nftables.
+// nftState returns the state of nftables.
 func nftState() (s rulesState, err error) {
 	if s.namespace, err = namespaceCookie(); err != nil {
 		return s, err
 	}
-	s.nftables, err = nftGeneration()
+	s.nftables, err = nftable.Generation()
 	return s, err
 }
 
-// tableState is the state of what a family's save prints of tables. nftables is not asked when save is of the older kind: to ask
-// loads its modules. A table of the older kind that there is not is not made.
+// tableState returns the state on which the output of a family's save depends. If save is iptables-legacy, tableState does not ask nftables, because
+// that would load nftables' modules. It does not create a missing table of iptables-legacy.
 func (f *family) tableState(tables []string) (s rulesState, err error) {
 	if f.older() {
 		s.namespace, err = namespaceCookie()
@@ -68,13 +69,13 @@ func (f *family) tableState(tables []string) (s rulesState, err error) {
 	return s, nil
 }
 
-// older reports whether save is certainly iptables of the older kind: a link to the one program of that kind.
+// older reports whether save is certainly iptables-legacy, because it is a link to that program.
 func (f *family) older() bool {
 	path, err := filepath.EvalSymlinks(f.save.path)
 	return err == nil && filepath.Base(path) == "xtables-legacy-multi"
 }
 
-// namespaceCookie identifies the network namespace of the calling thread.
+// namespaceCookie returns the cookie of the calling thread's network namespace.
 func namespaceCookie() (uint64, error) {
 	socket, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -88,87 +89,34 @@ func namespaceCookie() (uint64, error) {
 	return cookie, nil
 }
 
-// nftGeneration is the number that nftables counts transactions with (nf_tables_getgen in net/netfilter/nf_tables_api.c).
-func nftGeneration() (uint32, error) {
-	const id = 1 // NFTA_GEN_ID of uapi/linux/netfilter/nf_tables.h, of 32 bits in network byte order
-	messages, err := askNetfilter(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0, unix.NFPROTO_UNSPEC)
-	if err != nil {
-		return 0, fmt.Errorf("asking nftables for its generation: %w", err)
-	}
-	for _, message := range messages {
-		if value := message[id]; len(value) == 4 {
-			return binary.BigEndian.Uint32(value), nil
-		}
-	}
-	return 0, errors.New("asking nftables for its generation: no answer has it")
-}
-
-// askNetfilter sends a message about a family to a subsystem of netfilter, and returns the attributes of each answer.
-func askNetfilter(kind, flags int, family uint8, data ...nl.NetlinkRequestData) (answers []netfilterAttributes, err error) {
-	request := nl.NewNetlinkRequest(kind, flags)
-	request.AddData(netfilterHead{family: family})
-	for _, d := range data {
-		request.AddData(d)
-	}
-	messages, err := request.Execute(unix.NETLINK_NETFILTER, 0)
-	if err != nil {
-		return nil, err
-	}
-	for _, message := range messages {
-		if len(message) < nl.SizeofNfgenmsg {
-			return nil, fmt.Errorf("an answer of %d bytes", len(message))
-		}
-		answer, err := readAttributes(message[nl.SizeofNfgenmsg:])
-		if err != nil {
-			return nil, err
-		}
-		answers = append(answers, answer)
-	}
-	return answers, nil
-}
-
-// netfilterHead is struct nfgenmsg of uapi/linux/netfilter/nfnetlink.h.
-type netfilterHead struct {
-	family   uint8
-	resource uint16
-}
-
-// Len is its size in bytes.
-func (netfilterHead) Len() int { return nl.SizeofNfgenmsg }
-
-// Serialize writes it as the kernel reads it.
-func (h netfilterHead) Serialize() []byte {
-	return binary.BigEndian.AppendUint16([]byte{h.family, nl.NFNETLINK_V0}, h.resource)
-}
-
-// ipsetNames lists all ipsets. It reads no entries, of which there may be millions.
+// ipsetNames lists the names of all ipsets. It does not read the entries, of which there may be millions.
 func ipsetNames() (names []string, err error) {
 	const onlyNames = 1 << 1 // IPSET_FLAG_LIST_SETNAME of uapi/linux/netfilter/ipset/ip_set.h
-	answers, err := askNetfilter(unix.NFNL_SUBSYS_IPSET<<8|nl.IPSET_CMD_LIST, nl.GetIpsetFlags(nl.IPSET_CMD_LIST), unix.NFPROTO_UNSPEC,
+	answers, err := nftable.Ask(unix.NFNL_SUBSYS_IPSET<<8|nl.IPSET_CMD_LIST, nl.GetIpsetFlags(nl.IPSET_CMD_LIST), unix.NFPROTO_UNSPEC,
 		nl.NewRtAttr(nl.IPSET_ATTR_PROTOCOL, nl.Uint8Attr(nl.IPSET_PROTOCOL)),
 		&nl.Uint32Attribute{Type: nl.IPSET_ATTR_FLAGS | unix.NLA_F_NET_BYTEORDER, Value: onlyNames})
 	if err != nil {
 		return nil, fmt.Errorf("listing ipsets: %w", err)
 	}
 	for _, answer := range answers {
-		if name, ok := answer[nl.IPSET_ATTR_SETNAME]; ok {
-			names = append(names, unix.ByteSliceToString(name))
+		if name := answer.Text(nl.IPSET_ATTR_SETNAME); name != "" {
+			names = append(names, name)
 		}
 	}
 	return names, nil
 }
 
-// The older iptables is asked through a raw socket, with options of uapi/linux/netfilter_ipv4/ip_tables.h. Those of IPv6 are the same.
+// Constants to read iptables-legacy through a raw socket, from uapi/linux/netfilter_ipv4/ip_tables.h. The constants for IPv6 are the same.
 const (
 	oldInfo    = 64 // IPT_SO_GET_INFO
 	oldEntries = 65 // IPT_SO_GET_ENTRIES
 	oldName    = 32 // XT_TABLE_MAXNAMELEN
 )
 
-// oldForm is where the older iptables has things in its structures for a version of IP, in bytes.
+// oldForm has the byte offsets in the structures of iptables-legacy for an IP version.
 type oldForm struct {
 	family, level int
-	next          int // of struct ipt_entry or ip6t_entry: the 16 bits of next_offset
+	next          int // the 16-bit next_offset in struct ipt_entry or ip6t_entry
 	counters      int // two numbers of 64 bits
 }
 
@@ -177,7 +125,7 @@ var oldForms = map[string]oldForm{
 	"6": {family: unix.AF_INET6, level: unix.IPPROTO_IPV6, next: 142, counters: 152},
 }
 
-// oldRules are the rules of a table of the older iptables as the kernel has them, with counters of 0.
+// oldRules returns the rules of an iptables-legacy table in the kernel's binary form, with all counters set to 0.
 func oldRules(version, table string) ([]byte, error) {
 	form := oldForms[version]
 	socket, err := unix.Socket(form.family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_RAW)
@@ -185,9 +133,9 @@ func oldRules(version, table string) ([]byte, error) {
 		return nil, fmt.Errorf("reading table %s of IPv%s: %w", table, version, err)
 	}
 	defer unix.Close(socket)
-	const sizeAt = oldName + 4*12 // size of struct ipt_getinfo: behind name, hooks, 2 times 5 offsets and the number of entries
-	const entriesAt = oldName + 8 // of struct ipt_get_entries: behind name and size, at a multiple of 8
-	for range 10 {                // the size can be another before the entries are read
+	const sizeAt = oldName + 4*12 // size in struct ipt_getinfo: after name, hooks, 2 times 5 offsets and the number of entries
+	const entriesAt = oldName + 8 // in struct ipt_get_entries: after name and size, at a multiple of 8
+	for range 10 {                // the size can change before the entries are read
 		info := make([]byte, sizeAt+4)
 		copy(info, table)
 		if err = getOption(socket, form.level, oldInfo, info); err != nil {
@@ -225,7 +173,7 @@ func (f oldForm) uncounted(entries []byte) ([]byte, error) {
 	return entries, nil
 }
 
-// getOption is getsockopt(2) with a structure that the caller begins and the kernel completes.
+// getOption calls getsockopt(2) with a structure that the caller has partly filled and the kernel completes.
 func getOption(socket, level, name int, value []byte) error {
 	size := uint32(len(value))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(socket), uintptr(level), uintptr(name),
@@ -236,16 +184,16 @@ func getOption(socket, level, name int, value []byte) error {
 	return nil
 }
 
-// keptListings is how many listings are kept: a host has few, and tests ask in many network namespaces. After keptFor a program
-// runs again all the same: the kernel counts a transaction some instructions before its rules can be listed (nf_tables_commit in
-// net/netfilter/nf_tables_api.c), and begins to count anew when its module was unloaded. Of the older iptables, rules that were
-// others only while a program read them are the same state.
+// keptListings is the number of cached listings. A host needs few, but tests use many network namespaces. After keptFor a program runs again, also if
+// the state is the same, because the state can miss a change in three cases. The kernel counts a transaction some instructions before its rules can
+// be listed (nf_tables_commit in net/netfilter/nf_tables_api.c). It restarts the count when its module was unloaded. And rules of iptables-legacy may
+// have changed only while a program read them.
 const (
 	keptListings = 32
 	keptFor      = 10 * time.Second
 )
 
-// listings are the texts that programs printed.
+// listings are the cached outputs of programs.
 var listings struct {
 	sync.Mutex
 	texts map[listingKey]listing
@@ -263,8 +211,8 @@ type listing struct {
 	text  string
 }
 
-// unchanged runs a program that lists rules, or returns what it printed not long ago when the kernel was in the state that it is in.
-// Where the kernel does not tell its state, the program runs.
+// unchanged runs a program that lists rules. If the kernel is still in the same state, it returns the program's recent output instead. If the kernel
+// does not report its state, it always runs the program.
 func (t tool) unchanged(ctx context.Context, state func() (rulesState, error), args ...string) (string, error) {
 	now, err := state()
 	program, known := identify(t.path)
@@ -282,7 +230,7 @@ func (t tool) unchanged(ctx context.Context, state func() (rulesState, error), a
 	if next.text, err = t.run(ctx, "", args...); err != nil {
 		return "", err
 	}
-	if after, err := state(); err != nil || after != now { // it may have read either
+	if after, err := state(); err != nil || after != now { // the program may have read either state
 		return next.text, nil
 	}
 	listings.Lock()

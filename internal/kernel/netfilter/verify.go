@@ -6,33 +6,29 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
-// countedElements is the largest number of elements of one set that Verify counts: nft needs a second to list 100,000. Of
-// larger sets it checks that they are there; the kernel reports each element that it does not take.
+// countedElements is the largest number of elements of one set that Verify counts. The time in which the kernel lists intervals grows with the square
+// of their number: 30 s for 300,000. For larger sets Verify checks only that they exist. The kernel reports each element that it refuses when the set
+// is loaded.
 const countedElements = 10_000
 
-// Verify compares what the kernel holds of a table with its script: base chains with hook, priority, devices and
-// verdict, the number of rules of each chain, sets with type and number of elements, and named counters. A set that
-// merges its elements, or whose elements end, may have fewer than asked. Devices that are not there are not compared: a
-// chain loses them, and with the last one ceases to be (before Linux 6.16). The error lists all differences.
-func (n *Nft) Verify(ctx context.Context, t Table) error {
-	asked, err := readTable(t.Script, t.Name, true)
+// Verify compares a table in the kernel with its script: base chains with hook, priority, devices and verdict, the number of rules of each chain,
+// sets with type and number of elements, and named counters. A set may have fewer elements than in the script if its elements are merged or expire.
+// Missing devices are not compared: before Linux 6.16, a chain loses a device that goes away, and is removed with its last device. The error lists
+// all differences.
+func (n *Nft) Verify(_ context.Context, t Table) error {
+	asked, err := readTable(t.Script, t.Name)
 	if err != nil {
 		return fmt.Errorf("verifying table %s: %w", t.Name, err)
 	}
-	out, err := n.listing(ctx)
+	held, err := asked.held(t.Name)
 	if err != nil {
 		return fmt.Errorf("verifying table %s: %w", t.Name, err)
-	}
-	held, err := readTable(out, t.Name, false)
-	if err != nil {
-		return fmt.Errorf("verifying table %s: %w", t.Name, err)
-	}
-	for name, set := range asked.sets {
-		if err := n.fill(ctx, t.Name, name, set, held.sets[name]); err != nil {
-			return fmt.Errorf("verifying table %s: %w", t.Name, err)
-		}
 	}
 	if err := errors.Join(differences(asked, held)...); err != nil {
 		return fmt.Errorf("the kernel does not hold table %s as asked: %w", t.Name, err)
@@ -40,27 +36,59 @@ func (n *Nft) Verify(ctx context.Context, t Table) error {
 	return nil
 }
 
-// fill reads the elements of a set that the kernel holds, if they are to be counted.
-func (n *Nft) fill(ctx context.Context, table, name string, asked, held *nftSet) error {
-	if held == nil || len(asked.elements) > countedElements {
-		asked.elements = nil
-		return nil
+// held reads the tables of a name from the kernel. It counts the elements of a set only if the script has at most countedElements for it.
+func (t *nftTable) held(name string) (*nftTable, error) {
+	held := &nftTable{chains: map[string]*nftChain{}, sets: map[string]*nftSet{}}
+	for prefix, family := range map[string]uint8{"": unix.NFPROTO_INET, ofTagged: unix.NFPROTO_NETDEV} {
+		table, err := nftable.Read(family, name)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range table.Chains {
+			held.chains[prefix+c.Name] = heldChainOf(c)
+		}
+		for _, s := range table.Sets {
+			to := held.set(prefix + s.Name)
+			if to.kind = s.Type(); t.sets[prefix+s.Name].counted() {
+				if to.number, err = countElements(s); err != nil {
+					return nil, err
+				}
+			}
+		}
+		for _, o := range table.Objects {
+			if o.Type == unix.NFT_OBJECT_COUNTER {
+				held.counters = append(held.counters, o.Name)
+			}
+		}
 	}
-	if len(asked.elements) == 0 {
-		return nil
+	return held, nil
+}
+
+func heldChainOf(c *nftable.Chain) *nftChain {
+	held := &nftChain{hook: c.HookName()}
+	for _, r := range c.Rules {
+		if r.Comment != guardComment {
+			held.rules++
+		}
 	}
-	out, err := n.run(ctx, "", "list", "set", "inet", table, name)
-	if err != nil {
-		out, err = n.run(ctx, "", "list", "map", "inet", table, name)
+	if c.Hook != nil {
+		held.priority, held.devices, held.verdict = int(c.Hook.Priority), c.Hook.Devices, "accept"
+		if c.Hook.Policy == nftable.Drop {
+			held.verdict = "drop"
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("set %s: %w", name, err)
+	return held
+}
+
+// countElements returns the number of elements of a set. It counts each interval once.
+func countElements(s *nftable.Set) (n int, err error) {
+	elements, err := nftable.Elements(s.Family, s.Table, s.Name)
+	for _, e := range elements {
+		if !e.End {
+			n++
+		}
 	}
-	listed, err := readTable(out, table, false)
-	if err == nil && listed.sets[name] != nil {
-		held.elements = listed.sets[name].elements
-	}
-	return err
+	return n, err
 }
 
 func differences(asked, held *nftTable) (list []error) {
@@ -86,8 +114,8 @@ func differences(asked, held *nftTable) (list []error) {
 			differ("no set %s", name)
 		case a.kind != h.kind:
 			differ("set %s is %q, not %q", name, h.kind, a.kind)
-		case !a.holds(len(h.elements)):
-			differ("set %s has %d elements, not %d", name, len(h.elements), a.distinct())
+		case a.counted() && !a.holds(h.number):
+			differ("set %s has %d elements, not %d", name, h.number, a.distinct())
 		}
 	}
 	for _, name := range asked.counters {
@@ -99,7 +127,7 @@ func differences(asked, held *nftTable) (list []error) {
 	return list
 }
 
-// form is what makes a base chain.
+// form returns a description of a base chain for comparison.
 func (c *nftChain) form() string {
 	if c.hook == "" {
 		return "no base chain"
@@ -107,16 +135,18 @@ func (c *nftChain) form() string {
 	return fmt.Sprintf("hook %s priority %d devices %v policy %s", c.hook, c.priority, c.present(), c.verdict)
 }
 
-// present are the devices of a chain that there are.
+// present returns the devices of a chain that exist.
 func (c *nftChain) present() []string {
 	return slices.DeleteFunc(slices.Clone(c.devices), absent)
 }
 
-// holds reports whether so many elements can be what was asked.
+// counted reports whether Verify counts the elements of a set.
+func (s *nftSet) counted() bool {
+	return s != nil && len(s.elements) > 0 && len(s.elements) <= countedElements
+}
+
+// holds reports whether the script can result in the given number of elements.
 func (s *nftSet) holds(number int) bool {
-	if s.elements == nil {
-		return true
-	}
 	if s.merged || s.timeout {
 		return number <= s.distinct()
 	}
