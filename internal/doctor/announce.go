@@ -15,22 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 const announcesID = "synproxy-announces"
 
-// synproxyAnnounces compares the options in SYNPROXY rules of others with those that the server has. Floodwall's own are compared by
+// synproxyAnnounces compares the options in SYNPROXY rules of other firewalls with the server's options. Floodwall's own rules are compared by
 // synproxyOptions.
 func synproxyAnnounces(_ context.Context, h *host) []Finding {
-	rules, _ := h.saved() // savedRules says what could not be read
+	rules, _ := h.saved() // savedRules reports rules that could not be read
 	var found []Finding
 	proxies, _ := routesOf(rules, savedRule.synproxies)
 	for i, r := range proxies {
 		if slices.ContainsFunc(proxies[:i], func(o savedRule) bool {
-			return o.within(o.chain) == r.within(r.chain) && o.text == r.text && o.hook == r.hook
+			return o.within(o.Chain) == r.within(r.Chain) && o.Text == r.Text && o.Hook == r.Hook
 		}) {
-			continue // on another way
+			continue // the same rule, reached on another path
 		}
 		f, err := r.announces()
 		if err != nil {
@@ -46,16 +47,16 @@ func synproxyAnnounces(_ context.Context, h *host) []Finding {
 	return found
 }
 
-// announces compares what a SYNPROXY rule announces with what the kernel of this host does, when the server is here.
+// announces compares the options in a SYNPROXY rule with those that this host's kernel supports, if the server is on this host.
 func (r savedRule) announces() (Finding, error) {
-	f := Finding{ID: announcesID, Severity: OK, Numbers: map[string]uint64{}, Evidence: fmt.Sprintf("the rule %q of table %s", r.text, r.table)}
+	f := Finding{ID: announcesID, Severity: OK, Numbers: map[string]uint64{}, Evidence: fmt.Sprintf("the rule %q of table %s", r.Text, r.Table)}
 	listening, err := r.listeners()
 	if err != nil {
 		return f, err
 	}
-	if r.hook == "forward" || len(listening) == 0 {
+	if r.Hook == "forward" || len(listening) == 0 {
 		f.Severity = Note
-		f.Evidence += map[bool]string{true: " is about servers behind this host", false: " is about a port that no socket of this host listens at"}[r.hook == "forward"]
+		f.Evidence += map[bool]string{true: " is about servers behind this host", false: " is about a port that no socket of this host listens at"}[r.Hook == "forward"]
 		f.Cost = "with an MSS or a window scale that the server does not have, connections stall or are slow; what it has cannot be known here"
 		return f.advice("on the server: `ss -tino state listening`, `ip route get` of a client for its advmss or MTU, and `sysctl net.ipv4.tcp_rmem`; or read " +
 			"its SYN-ACK with `tcpdump -nv 'tcp[tcpflags] & (tcp-syn|tcp-ack) == (tcp-syn|tcp-ack)'`. The rule must have its MSS, window scale, SACK and timestamps"), nil
@@ -67,34 +68,34 @@ func (r savedRule) announces() (Finding, error) {
 	return r.compare(f, has), nil
 }
 
-// listeners are the sockets of TCP that a rule stands in front of.
+// listeners returns the listening TCP sockets that a rule protects.
 func (r savedRule) listeners() (list []sockets.Socket, err error) {
 	all, err := sockets.Serving()
 	_, ports := r.ports()
 	for _, s := range all {
-		at := portSpans{{int(s.Port), int(s.Port)}}
-		family := r.family != "ip" || s.Addr.Unmap().Is4() || s.Addr.IsUnspecified()
-		if s.Proto == unix.IPPROTO_TCP && !s.Addr.IsLoopback() && len(at.without(ports)) == 0 && family && (r.family != "ip6" || s.Addr.Is6()) {
+		at := portSpans{ranges.Span(uint32(s.Port), uint32(s.Port))}
+		family := r.Family != "ip" || s.Addr.Unmap().Is4() || s.Addr.IsUnspecified()
+		if s.Proto == unix.IPPROTO_TCP && !s.Addr.IsLoopback() && len(at.without(ports)) == 0 && family && (r.Family != "ip6" || s.Addr.Is6()) {
 			list = append(list, s)
 		}
 	}
 	return list, err
 }
 
-// serverHas is what the kernel's SYN-ACKs of sockets announce.
+// serverHas has the options that the kernel announces in SYN-ACKs for sockets.
 type serverHas struct {
 	facts.TCP
-	mss  int // the least
+	mss  int // the smallest MSS
 	from string
 }
 
-// server finds the options of the kernel for sockets: the MSS by the routes to clients of each address.
+// server returns the kernel's options for listening sockets. The MSS depends on the routes from each address to clients.
 func (r savedRule) server(listening []sockets.Socket) (has serverHas, err error) {
 	has.TCP = facts.ReadTCP()
 	for _, s := range listening {
 		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 			four := family == netlink.FAMILY_V4
-			if r.family == "ip" && !four || r.family == "ip6" && four || !s.Addr.IsUnspecified() && s.Addr.Unmap().Is4() != four || s.Addr == netip.IPv4Unspecified() && !four {
+			if r.Family == "ip" && !four || r.Family == "ip6" && four || !s.Addr.IsUnspecified() && s.Addr.Unmap().Is4() != four || s.Addr == netip.IPv4Unspecified() && !four {
 				continue
 			}
 			mss, from, err := routeMSS(family, s.Addr.Unmap())
@@ -109,11 +110,11 @@ func (r savedRule) server(listening []sockets.Socket) (has serverHas, err error)
 	return has, nil
 }
 
-// The Internet, for the question by which route its addresses are reached. No packet is sent.
+// Addresses of the Internet, for route lookups. No packet is sent.
 var internet = map[int]net.IP{netlink.FAMILY_V4: net.IPv4(1, 1, 1, 1), netlink.FAMILY_V6: net.ParseIP("2000::1")}
 
-// routeMSS is the MSS that a socket at an address announces to clients: by the default route, or by the network of an own address
-// when there is none; 0 when this host has no address of the family. from names the route.
+// routeMSS returns the MSS that a socket at an address announces to clients. It depends on the default route or, without one, on the network of an
+// own address. It is 0 when this host has no address of the family. from describes the route.
 func routeMSS(family int, at netip.Addr) (mss int, from string, err error) {
 	var options *netlink.RouteGetOptions
 	if !at.IsUnspecified() {
@@ -139,14 +140,14 @@ func routeMSS(family int, at netip.Addr) (mss int, from string, err error) {
 	return mss, from, nil
 }
 
-// neighbor is another address of the network of an address.
+// neighbor returns another address in the network of an address.
 func neighbor(n *net.IPNet) net.IP {
 	other := slices.Clone(n.IP)
 	other[len(other)-1] ^= 2
 	return other
 }
 
-// mssTo is the MSS on the route to an address: its advmss, or what its MTU leaves beside headers; 0 when there is no route.
+// mssTo returns the MSS on the route to an address: the advmss of the route, or its MTU minus the headers. It returns 0 when there is no route.
 func mssTo(to net.IP, options *netlink.RouteGetOptions, header int) (mss int, from string) {
 	routes, err := netlink.RouteGetWithOptions(to, options)
 	if err != nil || len(routes) == 0 {
@@ -169,13 +170,13 @@ var (
 	announcedWScale = regexp.MustCompile(`\bwscale (\d+)`)
 )
 
-// said is the number that a rule announces, -1 when it names none.
+// said returns the number in a rule that the pattern what matches. It returns -1 when there is none.
 func (r savedRule) said(what *regexp.Regexp) int {
-	m := what.FindStringSubmatch(r.text)
+	m := what.FindStringSubmatch(r.Text)
 	if m == nil {
 		return -1
 	}
-	n, _ := strconv.Atoi(m[1]) // digits
+	n, _ := strconv.Atoi(m[1]) // the pattern matches only digits
 	return n
 }
 
@@ -189,7 +190,7 @@ func (r savedRule) compare(f Finding, has serverHas) Finding {
 			broken = append(broken, k)
 		}
 	}
-	option := func(name string) string { return map[bool]string{true: "--"}[r.iptables] + name }
+	option := func(name string) string { return map[bool]string{true: "--"}[r.Iptables] + name }
 	if mss := r.said(announcedMSS); mss >= 0 && has.mss > 0 && mss != has.mss {
 		f.Numbers["mss"], f.Numbers["server_mss"] = uint64(mss), uint64(has.mss)
 		differ(KindMSS, mss > has.mss, fmt.Sprintf("MSS %d, and the server's is %d (%s)", mss, has.mss, has.from), fmt.Sprintf("%s %d", option("mss"), has.mss))

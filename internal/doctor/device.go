@@ -16,25 +16,25 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// device is a network device, with what its driver says of itself. What the driver does not say is nil.
+// device is a network device, with the properties that its driver reports. A property that the driver does not report is nil.
 type device struct {
 	name    string
-	kind    string // the kernel's word; "device" for one that no software made
+	kind    string // the kernel's kind of device; "device" for hardware
 	driver  string
 	index   int
 	mtu     int
-	facing  bool             // strangers' packets come in here, as far as it can be told
-	below   []string         // the devices that its packets come through
-	program *netlink.LinkXdp // an XDP program that is attached
+	facing  bool             // whether packets from outside arrive on the device, as far as that is known
+	below   []string         // the devices below it, which its packets pass first
+	program *netlink.LinkXdp // the attached XDP program
 
-	xdp      uint64 // xdpBasic and so on
-	xdpErr   error  // the kernel does not say
+	xdp      uint64 // a bit set of xdpBasic and so on
+	xdpErr   error  // why the kernel does not report xdp
 	features map[string]features.Feature
 	channels *features.Channels
 	rings    *features.Rings
 }
 
-// judged completes a finding about the device. Where no strangers' packets come in a finding is worth less.
+// judged adds the device to a finding. It lowers the severity if no packets from outside arrive on the device.
 func (d *device) judged(f Finding) Finding {
 	f.Device = d.name
 	if !d.facing {
@@ -48,7 +48,7 @@ func (d *device) judged(f Finding) Finding {
 	return f
 }
 
-// eachDevice judges all devices that are looked at.
+// eachDevice calls judge for all examined devices.
 func eachDevice(h *host, id string, judge func(*device) []Finding) (found []Finding) {
 	devices, err := h.devices()
 	if err != nil {
@@ -62,8 +62,8 @@ func eachDevice(h *host, id string, judge func(*device) []Finding) (found []Find
 	return found
 }
 
-// listDevices finds the devices to look at: those that are asked for, or those that are up, carry Ethernet frames, and
-// are not ports whose packets are looked at elsewhere (containers' devices on a bridge).
+// listDevices returns the devices to examine. These are the requested ones, or else the devices that are up and carry Ethernet frames. It leaves out
+// ports whose packets are examined elsewhere, such as containers' devices on a bridge.
 func listDevices(h *host) ([]*device, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -107,7 +107,7 @@ func newDevice(h *host, l netlink.Link, all []netlink.Link) *device {
 	if a.Xdp != nil && a.Xdp.ProgId != 0 {
 		d.program = a.Xdp
 	}
-	// A driver that does not answer has nothing to say about it.
+	// A property that the driver does not report stays nil.
 	d.driver, _ = h.eth.Driver(a.Name)
 	d.features, _ = h.eth.Features(a.Name)
 	if c, err := h.eth.Channels(a.Name); err == nil {
@@ -119,8 +119,7 @@ func newDevice(h *host, l netlink.Link, all []netlink.Link) *device {
 	return d
 }
 
-// below lists the devices that packets come through before they are a device's: the ports of a bridge or bond, or the
-// device that a VLAN and the like is on.
+// below lists the devices below a device, which its packets pass first: the ports of a bridge or bond, or the parent of a VLAN or a similar device.
 func below(l netlink.Link, all []netlink.Link) (names []string) {
 	for _, other := range all {
 		a := other.Attrs()
@@ -132,7 +131,8 @@ func below(l netlink.Link, all []netlink.Link) (names []string) {
 	return names
 }
 
-// outwardDevices are those of the default routes. The table begins with them, however many routes there are.
+// outwardDevices returns the devices of the default routes. /proc/net/route lists these routes first, so they are found although only a part of a
+// large file is read.
 func outwardDevices(h *host) map[string]bool {
 	names := map[string]bool{}
 	table, err := h.read(netFile("route"))
@@ -150,7 +150,7 @@ func outwardDevices(h *host) map[string]bool {
 	return names
 }
 
-// defaultRoutes lists the devices of the default routes in /proc/net/route.
+// defaultRoutes returns the devices of the default routes in the text of /proc/net/route.
 func defaultRoutes(table string) (names []string) {
 	for line := range strings.Lines(table) {
 		f := strings.Fields(line) // device, destination, gateway, flags, …, mask
@@ -161,21 +161,21 @@ func defaultRoutes(table string) (names []string) {
 	return names
 }
 
-// From include/uapi/linux/netdev.h: the family netdev of generic netlink, and enum netdev_xdp_act.
+// Numbers of include/uapi/linux/netdev.h: the family netdev of generic netlink, and enum netdev_xdp_act.
 const (
 	netdevGet         = 1 // NETDEV_CMD_DEV_GET
 	netdevIndex       = 1 // NETDEV_A_DEV_IFINDEX
 	netdevXDPFeatures = 3 // NETDEV_A_DEV_XDP_FEATURES
 
-	xdpBasic     = 1 << 0 // it runs programs
-	xdpRedirect  = 1 << 1 // a program may send frames to other devices
+	xdpBasic     = 1 << 0 // the driver runs programs
+	xdpRedirect  = 1 << 1 // a program can send frames to other devices
 	xdpScattered = 1 << 5 // a frame may be in several buffers (RX_SG)
 )
 
-// errNoXDPFeatures is of kernels before 6.3.
+// errNoXDPFeatures is the error for kernels before 6.3, which do not report XDP features.
 var errNoXDPFeatures = errors.New("this kernel does not tell what XDP a driver has: it takes Linux 6.3")
 
-// xdpFeatures asks the kernel what XDP a device's driver can do.
+// xdpFeatures asks the kernel which XDP features the driver of a device supports.
 func xdpFeatures(family uint16, index int) (uint64, error) {
 	req := nl.NewNetlinkRequest(int(family), 0)
 	req.AddData(&nl.Genlmsg{Command: netdevGet, Version: 1})
@@ -185,7 +185,8 @@ func xdpFeatures(family uint16, index int) (uint64, error) {
 		return 0, fmt.Errorf("asking for XDP features: %w", err)
 	}
 	for _, a := range answers {
-		if value := attribute(a[nl.SizeofGenlmsg:], netdevXDPFeatures); len(value) == 8 {
+		attributes, err := nl.ParseRouteAttrAsMap(a[nl.SizeofGenlmsg:])
+		if value := attributes[netdevXDPFeatures].Value; err == nil && len(value) == 8 {
 			return binary.NativeEndian.Uint64(value), nil
 		}
 	}

@@ -2,59 +2,51 @@ package doctor
 
 import (
 	"context"
-	"encoding/binary"
 	"net/netip"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
-// maxSample is how many entries of the table are looked at. The table lists them by a keyed hash, so the first ones are
-// a fair sample: of 65,536 a share is off by less than half a percent.
+// maxSample is the number of table entries that are read. The table lists its entries in the order of a keyed hash, so the first ones are a random
+// sample. With 65,536 entries the error of a share is less than half a percent.
 const maxSample = 1 << 16
 
-// flow is the direction in which a connection began.
+// flow has the addresses and the port of a connection's first packet.
 type flow struct {
 	proto    uint8
 	src, dst netip.Addr
-	port     uint16 // destination
+	port     uint16 // the destination port
 }
 
 // sampleFlows reads at most maxSample entries of the connection tracking table.
 func sampleFlows(ctx context.Context) (flows []flow, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	err = dump(ctx, unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_GET,
-		netfilterHead(unix.AF_UNSPEC), func(message []byte) bool {
-			if _, rest, err := afterHead(message); err == nil {
-				flows = append(flows, newFlow(attribute(rest, nl.CTA_TUPLE_ORIG)))
+	err = dump(ctx, unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_GET, (&nl.Nfgenmsg{}).Serialize(),
+		func(message []byte) bool {
+			if entry, err := nftable.ReadAnswer(message); err == nil {
+				flows = append(flows, newFlow(entry.Attributes))
 			}
 			return len(flows) < maxSample
 		})
 	return flows, err
 }
 
-func newFlow(tuple []byte) (f flow) {
-	for kind, value := range attributes(attribute(tuple, nl.CTA_TUPLE_IP)) {
-		addr, ok := netip.AddrFromSlice(value)
-		switch {
-		case !ok:
-		case kind == nl.CTA_IP_V4_SRC || kind == nl.CTA_IP_V6_SRC:
-			f.src = addr
-		case kind == nl.CTA_IP_V4_DST || kind == nl.CTA_IP_V6_DST:
-			f.dst = addr
+func newFlow(entry nftable.Attributes) (f flow) {
+	tuple, _ := entry.Nested(nl.CTA_TUPLE_ORIG)
+	ip, _ := tuple.Nested(nl.CTA_TUPLE_IP)
+	l4, _ := tuple.Nested(nl.CTA_TUPLE_PROTO)
+	for kind, to := range map[uint16]*netip.Addr{nl.CTA_IP_V4_SRC: &f.src, nl.CTA_IP_V6_SRC: &f.src, nl.CTA_IP_V4_DST: &f.dst, nl.CTA_IP_V6_DST: &f.dst} {
+		if addr, ok := netip.AddrFromSlice(ip.Take(kind)); ok {
+			*to = addr
 		}
 	}
-	for kind, value := range attributes(attribute(tuple, nl.CTA_TUPLE_PROTO)) {
-		switch {
-		case kind == nl.CTA_PROTO_NUM && len(value) == 1:
-			f.proto = value[0]
-		case kind == nl.CTA_PROTO_DST_PORT && len(value) == 2:
-			f.port = binary.BigEndian.Uint16(value)
-		}
-	}
+	f.proto, f.port = uint8(l4.Number(nl.CTA_PROTO_NUM)), uint16(l4.Number(nl.CTA_PROTO_DST_PORT))
 	return f
 }
 

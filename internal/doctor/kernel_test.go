@@ -23,9 +23,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// These tests make what costs packets in namespaces of their own. The finding appears, and after its remedy it is gone.
+// Each of these tests runs in its own namespaces and causes a fault that costs packets. The finding must appear, and must be OK after its remedy.
 
-// look examines the device fw0, and all else.
+// look runs all probes of the doctor, with the device fw0.
 func look(t *testing.T) []Finding {
 	t.Helper()
 	start := time.Now()
@@ -53,11 +53,11 @@ func find(t *testing.T, found []Finding, id string) Finding {
 	return Finding{}
 }
 
-// expect looks and fails unless the finding has this severity and evidence.
+// expect repeats look until the finding has this severity and evidence. It fails the test after 20 s.
 func expect(t *testing.T, id string, severity Severity, evidence string) Finding {
 	t.Helper()
 	var f Finding
-	is := func() bool { // a look takes a tenth of a second, in which a busy machine may receive nothing
+	is := func() bool { // a run of the probes takes a tenth of a second, in which a busy machine may receive no packet
 		f = find(t, look(t), id)
 		return f.Severity == severity && regexp.MustCompile(evidence).MatchString(f.Evidence)
 	}
@@ -71,7 +71,7 @@ func expect(t *testing.T, id string, severity Severity, evidence string) Finding
 	return f
 }
 
-// cured carries out the remedy, after which all must be well.
+// cured runs the remedy of a finding, and checks that the finding is OK afterwards.
 func cured(t *testing.T, f Finding) {
 	t.Helper()
 	if f.RemedyKind != Command {
@@ -91,7 +91,8 @@ func sh(t *testing.T, script string) {
 	}
 }
 
-// furnished prepares a test in namespaces of its own, with a device fw0. It returns false outside of them.
+// furnished prepares a test in its own namespaces, with a device fw0. In the process outside of these namespaces it returns false (see
+// testutil.Inside).
 func furnished(t *testing.T, tools ...string) bool {
 	t.Helper()
 	for _, tool := range tools {
@@ -104,7 +105,7 @@ func furnished(t *testing.T, tools ...string) bool {
 	return true
 }
 
-// TestAllIsSeen looks as root: nothing is out of sight, and nothing is a problem where nothing has been done.
+// TestAllIsSeen runs the doctor as root in new namespaces. Each probe must return a finding. No subject may be unexamined, and no fault may be found.
 func TestAllIsSeen(t *testing.T) {
 	if !furnished(t) {
 		return
@@ -114,7 +115,7 @@ func TestAllIsSeen(t *testing.T) {
 		if strings.HasPrefix(f.Evidence, "not looked at") {
 			t.Errorf("%s: %s", f.ID, f.Evidence)
 		}
-		if f.bad() && f.ID != "softnet-drops" && f.ID != "softnet-squeezes" { // these two are the whole machine's
+		if f.bad() && f.ID != "softnet-drops" && f.ID != "softnet-squeezes" { // these two count for the whole machine, not for the namespace
 			t.Errorf("%+v", f)
 		}
 	}
@@ -155,7 +156,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestRules makes a list too long with each tool that there is.
+// TestRules creates a list of rules that is too long, with each tool.
 func TestRules(t *testing.T) {
 	if !furnished(t, "nft", "iptables-legacy-restore", "iptables-nft-restore") {
 		return
@@ -196,7 +197,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestVerdictMap has a long list that only a verdict map leads to, and one that nothing leads to.
+// TestVerdictMap loads two long chains. Only a verdict map jumps to the first, and no rule jumps to the second.
 func TestVerdictMap(t *testing.T) {
 	if !furnished(t, "nft") {
 		return
@@ -219,7 +220,7 @@ func TestVerdictMap(t *testing.T) {
 	}
 }
 
-// TestManagers makes chains as the managers do.
+// TestManagers makes tables and chains with the names that firewall managers use.
 func TestManagers(t *testing.T) {
 	if !furnished(t, "nft", "iptables-legacy", "iptables-nft") {
 		return
@@ -237,7 +238,7 @@ func TestManagers(t *testing.T) {
 	}
 }
 
-// passing loads a program that lets everything through.
+// passing loads an eBPF program that returns a verdict by which every packet passes.
 func passing(t *testing.T, kind ebpf.ProgramType, verdict int32) *ebpf.Program {
 	t.Helper()
 	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -258,7 +259,7 @@ func TestForeignPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "xdp-native", OK, "driver veth has native XDP, redirect, frames in several buffers")
+	expect(t, "xdp-native", Note, "driver veth has native XDP, redirect, frames in several buffers")
 	expect(t, "xdp-occupied", OK, "no XDP program")
 
 	detach, err := testutil.AttachForeign("fw0")
@@ -312,7 +313,7 @@ func TestNoNativeXDP(t *testing.T) {
 	}
 }
 
-// TestListen fills the queue of a socket that nobody accepts from.
+// TestListen fills the accept queue of a listening socket from which no program accepts connections.
 func TestListen(t *testing.T) {
 	if !furnished(t) {
 		return
@@ -355,7 +356,7 @@ func TestListen(t *testing.T) {
 	expect(t, "listen-drops", Note, ", 0 while looking")
 }
 
-// TestReversePathDrops sends from an address that no route leads to while the doctor looks.
+// TestReversePathDrops sends packets from an address without a route while the doctor runs.
 func TestReversePathDrops(t *testing.T) {
 	if !furnished(t, "sysctl") {
 		return
@@ -367,7 +368,7 @@ func TestReversePathDrops(t *testing.T) {
 	expect(t, "rp-filter-drops", Warning, "")
 }
 
-// TestTableFull fills the connection tracking table, whose size a namespace cannot change, with questions to a DNS server.
+// TestTableFull fills the connection tracking table with DNS queries to a server. The size of the table cannot be changed in a namespace.
 func TestTableFull(t *testing.T) {
 	if !furnished(t, "nft", "sysctl") {
 		return
@@ -409,7 +410,7 @@ func TestTableFull(t *testing.T) {
 	})
 	expect(t, "conntrack-early-drops", Note, ", 0 while looking")
 
-	// What the policy lines mean.
+	// This rule has the same effect as the policy lines in the remedy.
 	sh(t, "nft 'add chain inet t r { type filter hook prerouting priority -300; }; add rule inet t r udp dport 53 notrack'")
 	if err := netlink.ConntrackTableFlush(netlink.ConntrackTable); err != nil {
 		t.Fatal(err)
@@ -419,7 +420,7 @@ func TestTableFull(t *testing.T) {
 	expect(t, "conntrack-services", OK, "")
 }
 
-// wire sends to the device fw0 from its other end.
+// wire sends frames to the device fw0, from the other end of its veth pair.
 type wire struct {
 	socket int
 	to     *unix.SockaddrLinklayer
@@ -451,7 +452,7 @@ func newWire(t *testing.T) *wire {
 	return w
 }
 
-// flows sends so many packets, each the first of a connection.
+// flows sends n packets. Each is the first packet of a connection.
 func (w *wire) flows(t *testing.T, n int) {
 	const ip, udp = 14, 34
 	header := w.frame[ip:udp]
@@ -474,7 +475,7 @@ func (w *wire) flows(t *testing.T, n int) {
 	}
 }
 
-// during repeats something until the test ends.
+// during calls the function what repeatedly in the background, until the test ends.
 func during(t *testing.T, what func()) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -1,21 +1,21 @@
 package doctor
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os/exec"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// legacy is one family of iptables with x_tables below it.
+// legacy is iptables-legacy (x_tables) for one family.
 type legacy struct {
 	family string
-	names  string   // the file that names its tables
-	tools  []string // which print its rules, the best first; old systems have only the second
+	names  string   // the file with the names of its tables
+	tools  []string // tools that print its rules, the preferred one first; old systems have only the second
 }
 
 var legacies = []legacy{
@@ -23,7 +23,7 @@ var legacies = []legacy{
 	{"ip6", "ip6_tables_names", []string{"ip6tables-legacy-save", "ip6tables-save"}},
 }
 
-// readLegacy reads the rules of x_tables. Tools are asked only when there is a table: they would load modules.
+// readLegacy reads the rules of iptables-legacy. It runs the tools only if there is a table, because they would load kernel modules.
 func readLegacy(ctx context.Context, h *host, all chains) error {
 	var errs []error
 	for _, l := range legacies {
@@ -53,54 +53,39 @@ func (l legacy) read(ctx context.Context, h *host, all chains) error {
 	return err
 }
 
-// builtin are the chains of x_tables that packets come in through.
+// builtin maps the built-in chains of x_tables for incoming packets to their hooks.
 var builtin = map[string]hook{"PREROUTING": prerouting, "INPUT": input, "FORWARD": forward}
 
-// tablePriority is the order of the tables at a hook, enum nf_ip_hook_priorities.
+// tablePriority has the priorities of the tables at a hook, enum nf_ip_hook_priorities.
 var tablePriority = map[string]int{"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 
-// addSaved adds the chains in the output of iptables-save.
+// addSaved adds the chains in the output of iptables-save. A jump is unconditional if only the target and a comment follow -A and the chain.
 func (c chains) addSaved(family string, text []byte) {
 	p := place{backend: iptables, family: family}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		words := strings.Fields(line)
-		switch {
-		case len(words) == 0:
-		case line[0] == '*':
-			p.table = line[1:]
-		case line[0] == ':':
-			c.addSavedChain(p, words[0][1:])
-		case words[0] == "-A" && len(words) > 1:
-			c.addSavedRule(p, words[1], words[2:])
+	for line := range strings.Lines(string(text)) {
+		switch name, _, _ := strings.Cut(strings.TrimSpace(line[1:]), " "); line[0] {
+		case '*':
+			p.table = name
+		case ':':
+			chain := c.at(p, name)
+			if at, is := builtin[name]; is {
+				chain.hook, chain.priority = at, tablePriority[p.table]
+			}
+			chain.nat = p.table == "nat"
 		}
 	}
-}
-
-func (c chains) addSavedChain(p place, name string) {
-	chain := c.at(p, name)
-	if at, is := builtin[name]; is {
-		chain.hook, chain.priority = at, tablePriority[p.table]
+	for _, r := range netfilter.ListedByIptables(family, string(text)) {
+		p.table = r.Table
+		chain := c.at(p, r.Chain)
+		chain.rules++
+		for _, to := range r.LeadsTo() {
+			matches, last := strings.CutSuffix(r.Text, to)
+			if c[chainKey{p, to}] == nil || !last {
+				continue
+			}
+			matches = strings.TrimSpace(matches[:len(matches)-len("-j ")])
+			onlyComment := strings.HasPrefix(matches, "-m comment --comment ") && strings.Count(matches, " -") == 1
+			chain.jumps = append(chain.jumps, jump{to, matches != "" && !onlyComment})
+		}
 	}
-	chain.nat = p.table == "nat"
-}
-
-// addSavedRule counts a rule. What follows -A and the chain decides whether a jump has a condition: none but the target,
-// and a comment.
-func (c chains) addSavedRule(p place, name string, words []string) {
-	chain := c.at(p, name)
-	chain.rules++
-	if len(words) < 2 {
-		return
-	}
-	last := words[len(words)-2]
-	to := words[len(words)-1]
-	if c[chainKey{p, to}] == nil || last != "-j" && last != "-g" {
-		return
-	}
-	matches := strings.Join(words[:len(words)-2], " ")
-	onlyComment := strings.HasPrefix(matches, "-m comment --comment ") && strings.Count(matches, " -") == 1
-	chain.jumps = append(chain.jumps, jump{to, matches != "" && !onlyComment})
 }

@@ -4,15 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"iter"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
-// dump asks the kernel for a list and calls fn for each of its messages until it returns false. Unlike the library's
-// own way it leaves the rest of a list in the kernel, so that a table of millions of entries costs what is looked at.
+// dump requests a list from the kernel and calls fn for each message until fn returns false. It then does not read the rest of the list, unlike the
+// library's function. So reading a few entries of a table with millions of entries is cheap.
 func dump(ctx context.Context, protocol int, kind uint16, body []byte, fn func(message []byte) bool) error {
 	s, err := nl.Subscribe(protocol)
 	if err != nil {
@@ -47,7 +45,7 @@ func dump(ctx context.Context, protocol int, kind uint16, body []byte, fn func(m
 	return ctx.Err()
 }
 
-// ended is the error at the end of a list, nil if it is whole.
+// ended returns the error in the message that ends a list. It returns nil if the list is complete.
 func ended(data []byte) error {
 	if len(data) < 4 {
 		return nil
@@ -56,58 +54,4 @@ func ended(data []byte) error {
 		return unix.Errno(-errno)
 	}
 	return nil
-}
-
-// attributeType is NLA_TYPE_MASK: the two upper bits of a type are flags.
-const attributeType = 0x3fff
-
-// attributes iterates over netlink attributes: type without flags, and value. It ends at the first that does not fit.
-func attributes(b []byte) iter.Seq2[uint16, []byte] {
-	return func(yield func(uint16, []byte) bool) {
-		for len(b) >= unix.SizeofNlAttr {
-			size := int(binary.NativeEndian.Uint16(b))
-			kind := binary.NativeEndian.Uint16(b[2:]) & attributeType
-			if size < unix.SizeofNlAttr || size > len(b) || !yield(kind, b[unix.SizeofNlAttr:size]) {
-				return
-			}
-			b = b[min(len(b), (size+3)&^3):]
-		}
-	}
-}
-
-// attribute returns the value of the attribute of a type, nil if there is none.
-func attribute(b []byte, kind uint16) []byte {
-	for k, value := range attributes(b) {
-		if k == kind {
-			return value
-		}
-	}
-	return nil
-}
-
-// name is an attribute's text, without the byte that ends it.
-func name(value []byte) string {
-	if n := len(value); n > 0 && value[n-1] == 0 {
-		value = value[:n-1]
-	}
-	return string(value)
-}
-
-// bigEndian is a number as netfilter sends it.
-func bigEndian(value []byte) uint32 {
-	if len(value) < 4 {
-		return 0
-	}
-	return binary.BigEndian.Uint32(value)
-}
-
-// netfilterHead is struct nfgenmsg, with which requests to netfilter begin.
-func netfilterHead(family uint8) []byte { return []byte{family, unix.NFNETLINK_V0, 0, 0} }
-
-// afterHead cuts off struct nfgenmsg.
-func afterHead(message []byte) (family uint8, rest []byte, err error) {
-	if len(message) < 4 {
-		return 0, nil, fmt.Errorf("a message of %d bytes", len(message))
-	}
-	return message[0], message[4:], nil
 }

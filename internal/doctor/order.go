@@ -9,11 +9,11 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// From so many packets on the place of a rule is worth a change.
+// manyPackets is the number of packets from which moving a rule is worthwhile.
 const manyPackets = 10000
 
-// savedRules judges how rules of other firewalls stand to each other: what is kept from connection tracking in one direction only, SYNPROXY
-// without its notrack, drops that could come earlier, and lists whose hits come late.
+// savedRules examines the order of other firewalls' rules. It finds packets that bypass conntrack in one direction only, SYNPROXY rules without a
+// notrack rule, rules that could drop packets earlier, and chains in which most packets match late.
 func savedRules(_ context.Context, h *host) []Finding {
 	rules, err := h.saved()
 	var found []Finding
@@ -23,16 +23,16 @@ func savedRules(_ context.Context, h *host) []Finding {
 	return append(found, oneWay(rules), unprepared(rules), dropsLate(rules), hitsLate(rules))
 }
 
-// oneWay finds what is kept out of conntrack when it comes in, and whose answers get an entry.
+// oneWay finds rules whose packets bypass conntrack in one direction while the replies are tracked.
 func oneWay(rules []savedRule) Finding {
 	f := Finding{ID: "notrack-one-way", Severity: Warning, Evidence: "no rule keeps one direction alone out of connection tracking (from nft and iptables-save)"}
 	routes, all := routesOf(rules, savedRule.untracks)
-	if !all { // what leads there is not known
+	if !all { // it is unknown which packets reach a rule
 		return f.healthy()
 	}
 	for _, r := range routes {
 		side, ports := r.ports()
-		if r.hook != "prerouting" || side == "s" || synOnly(r) {
+		if r.Hook != "prerouting" || side == "s" || synOnly(r) {
 			continue
 		}
 		if r.word(`-i lo`, `iif "lo"`, `iifname "lo"`) {
@@ -41,18 +41,18 @@ func oneWay(rules []savedRule) Finding {
 			}
 			continue
 		}
-		var answered []portSpan
+		var answered portSpans
 		for _, o := range routes {
-			if otherSide, other := o.ports(); o.meets(r) && (otherSide == "s" || o.hook == "output" && other.all()) {
+			if otherSide, other := o.ports(); o.meets(r) && (otherSide == "s" || o.Hook == "output" && other.all()) {
 				answered = append(answered, other...)
 			}
 		}
-		if side != "" && ports.all() && answered != nil { // ports that are not written as numbers
+		if side != "" && ports.all() && answered != nil { // the ports are not written as numbers
 			continue
 		}
 		if left := ports.without(answered); len(left) > 0 {
 			f.Evidence = fmt.Sprintf("the rule %q of table %s%s keeps packets that come in out of connection tracking, and no rule of the hook output those that answer "+
-				"(from nft and iptables-save)", r.text, r.table, r.from())
+				"(from nft and iptables-save)", r.Text, r.Table, r.from())
 			f.Cost = "each answer of this host gets an entry: the table fills as if there were no such rule, and each packet that is sent pays for tracking"
 			return f.command(r.counterpart(left)...)
 		}
@@ -60,11 +60,11 @@ func oneWay(rules []savedRule) Finding {
 	return f.healthy()
 }
 
-// loopsTracked reports whether packets of a rule for what comes in on the loopback device have an entry already. What the host sends to itself goes
-// through the hook output first, and conntrack leaves a packet alone that it has seen there (nf_conntrack_in of the kernel).
+// loopsTracked reports whether packets of a rule for incoming packets are already tracked on the loopback device. Packets of the host to itself pass
+// the hook output first. Conntrack does not process a packet again that it has seen there (nf_conntrack_in of the kernel).
 func loopsTracked(r savedRule, routes []savedRule) bool {
 	for _, o := range routes {
-		if o.hook == "output" && o.meets(r) && (o.word(`-o lo`, `oif "lo"`, `oifname "lo"`) || !o.word("-o", "oif", "oifname")) {
+		if o.Hook == "output" && o.meets(r) && (o.word(`-o lo`, `oif "lo"`, `oifname "lo"`) || !o.word("-o", "oif", "oifname")) {
 			return false
 		}
 	}
@@ -73,36 +73,36 @@ func loopsTracked(r savedRule, routes []savedRule) bool {
 
 func loopback(f Finding, r savedRule) Finding {
 	f.Evidence = fmt.Sprintf("the rule %q of table %s%s is for packets that come in on lo, and no rule of the hook output is for those that leave there (from nft and iptables-save)",
-		r.text, r.table, r.from())
+		r.Text, r.Table, r.from())
 	f.Cost = "the rule does nothing: what this host sends to itself has its entry before it comes in"
-	if r.iptables {
+	if r.Iptables {
 		return f.command(r.tool() + " -t raw -A OUTPUT -o lo" + r.proto().iptables() + " -j CT --notrack")
 	}
 	match := ""
 	if p := r.proto(); p != "" {
 		match = "meta l4proto " + string(p) + " "
 	}
-	return f.command("nft add table "+r.family+" loop", "nft add chain "+r.family+" loop out '{ type filter hook output priority raw; }'",
-		"nft add rule "+r.family+" loop out 'oif \"lo\" "+match+"notrack'")
+	return f.command("nft add table "+r.Family+" loop", "nft add chain "+r.Family+" loop out '{ type filter hook output priority raw; }'",
+		"nft add rule "+r.Family+" loop out 'oif \"lo\" "+match+"notrack'")
 }
 
-// synOnly reports whether a rule is about the SYNs of SYNPROXY, whose other packets are tracked.
+// synOnly reports whether a rule matches only SYNs for SYNPROXY. Other packets of these connections are tracked.
 func synOnly(r savedRule) bool {
-	return r.word("--syn", "--tcp-flags FIN,SYN,RST,ACK SYN") || strings.Contains(r.whole(), "tcp flags")
+	return r.word("--syn", "--tcp-flags FIN,SYN,RST,ACK SYN") || strings.Contains(r.whole().Text, "tcp flags")
 }
 
-// counterpart is the command that keeps the answers from these ports out of conntrack too.
+// counterpart returns the commands that also exempt the replies from these ports from conntrack.
 func (r savedRule) counterpart(ports portSpans) []string {
-	if r.iptables {
+	if r.Iptables {
 		return []string{r.tool() + " -t raw -A OUTPUT" + r.proto().iptables() + ports.iptables("s") + " -j CT --notrack"}
 	}
 	return []string{
-		"nft add table " + r.family + " answers", "nft add chain " + r.family + " answers out '{ type filter hook output priority raw; }'",
-		"nft add rule " + r.family + " answers out '" + r.proto().nft("sport", ports) + "notrack'",
+		"nft add table " + r.Family + " answers", "nft add chain " + r.Family + " answers out '{ type filter hook output priority raw; }'",
+		"nft add rule " + r.Family + " answers out '" + r.proto().nft("sport", ports) + "notrack'",
 	}
 }
 
-// unprepared finds SYNPROXY whose SYNs are tracked: it gets none of them then.
+// unprepared finds SYNPROXY rules whose SYNs are tracked, so that they do not reach SYNPROXY.
 func unprepared(rules []savedRule) Finding {
 	f := Finding{ID: "synproxy-notrack", Severity: Warning, Evidence: "no SYNPROXY is without its notrack (from nft and iptables-save)"}
 	untracking, all := routesOf(rules, savedRule.untracks)
@@ -112,18 +112,18 @@ func unprepared(rules []savedRule) Finding {
 	proxies, _ := routesOf(rules, savedRule.synproxies)
 	for _, r := range proxies {
 		_, ports := r.ports()
-		var untracked []portSpan
+		var untracked portSpans
 		for _, o := range untracking {
-			if side, other := o.ports(); o.hook == "prerouting" && side != "s" && o.meets(r) && o.proto() != udp {
+			if side, other := o.ports(); o.Hook == "prerouting" && side != "s" && o.meets(r) && o.proto() != udp {
 				untracked = append(untracked, other...)
 			}
 		}
-		if ports.all() && untracked != nil { // the rules before conntrack choose the ports
+		if ports.all() && untracked != nil { // the rules before conntrack select the ports
 			continue
 		}
 		if left := ports.without(untracked); len(left) > 0 {
 			f.Evidence = fmt.Sprintf("the rule %q of table %s%s is there, and no rule before conntrack keeps its SYNs untracked (from nft and iptables-save)",
-				r.text, r.table, r.from())
+				r.Text, r.Table, r.from())
 			f.Cost = "a SYN gets an entry before SYNPROXY sees it: a SYN flood fills the table, and a rule that asks for `untracked` or `invalid` never gets it"
 			return f.command(r.untrackSYNs(left)...)
 		}
@@ -131,9 +131,9 @@ func unprepared(rules []savedRule) Finding {
 	return f.healthy()
 }
 
-// untrackSYNs is the command that keeps SYNs to these ports out of conntrack.
+// untrackSYNs returns the commands that exempt SYNs to these ports from conntrack.
 func (r savedRule) untrackSYNs(ports portSpans) []string {
-	if r.iptables {
+	if r.Iptables {
 		return []string{r.tool() + " -t raw -A PREROUTING -p tcp" + ports.iptables("d") + " --syn -j CT --notrack"}
 	}
 	match := ""
@@ -141,35 +141,35 @@ func (r savedRule) untrackSYNs(ports portSpans) []string {
 		match = tcp.nft("dport", ports)
 	}
 	return []string{
-		"nft add table " + r.family + " syns", "nft add chain " + r.family + " syns pre '{ type filter hook prerouting priority raw; }'",
-		"nft add rule " + r.family + " syns pre '" + match + "tcp flags syn / fin,syn,rst,ack notrack'",
+		"nft add table " + r.Family + " syns", "nft add chain " + r.Family + " syns pre '{ type filter hook prerouting priority raw; }'",
+		"nft add rule " + r.Family + " syns pre '" + match + "tcp flags syn / fin,syn,rst,ack notrack'",
 	}
 }
 
-// asksState are words of rules that need what is known only behind conntrack and routing.
+// asksState matches tests in rules that are possible only after conntrack or routing.
 var asksState = regexp.MustCompile(`\bct |conntrack|--state|-m state|-m recent|-o \S|\boif|connlimit|-m owner|skuid|-m mark|\bmark\b`)
 
-// dropsLate finds the rule of the filter stage that drops most packets for what raw could see.
+// dropsLate finds the rule at filter that drops the most packets although a rule at raw could drop them.
 func dropsLate(rules []savedRule) Finding {
 	f := Finding{ID: "drops-late", Severity: Note, Evidence: "no rule at filter drops many packets that raw could drop (from the counters of nft and iptables-save)"}
 	var most savedRule
 	for _, r := range rules {
-		late := r.hook == "input" || r.hook == "forward"
-		if late && r.drops() && r.packets > most.packets && !asksState.MatchString(r.text) {
+		late := r.Hook == "input" || r.Hook == "forward"
+		if late && r.drops() && r.Packets > most.Packets && !asksState.MatchString(r.Text) {
 			most = r
 		}
 	}
-	if most.packets < manyPackets {
+	if most.Packets < manyPackets {
 		return f.healthy()
 	}
 	f.Evidence = fmt.Sprintf("the rule %q of chain %s has dropped %s packets behind routing and connection tracking (from its counter)",
-		most.text, most.chain, wording.Count(most.packets))
-	f.Numbers = map[string]uint64{"packets": most.packets}
+		most.Text, most.Chain, wording.Count(most.Packets))
+	f.Numbers = map[string]uint64{"packets": most.Packets}
 	f.Cost = "each of them paid for routing and for " + trackingCost + " of tracking before it was dropped"
 	return f.advice("put the rule at the hook prerouting, priority raw (iptables: table raw), if no rule before it passes its packets; Floodwall's policies do so by themselves")
 }
 
-// hitsLate finds a chain most of whose packets go through many rules before one matches.
+// hitsLate finds a chain in which most packets pass many rules before one matches.
 func hitsLate(rules []savedRule) Finding {
 	const long = 50
 	f := Finding{ID: "rules-order", Severity: Note, Evidence: "no list of rules has most of its hits late (from the counters of nft and iptables-save)"}
@@ -181,8 +181,8 @@ func hitsLate(rules []savedRule) Finding {
 	for at := 0; at < len(rules); {
 		end := at
 		hits, tested, busiest, place = 0, 0, 0, 0
-		for ; end < len(rules) && rules[end].table == rules[at].table && rules[end].chain == rules[at].chain && rules[end].iptables == rules[at].iptables; end++ {
-			n, position := rules[end].packets, uint64(end-at+1)
+		for ; end < len(rules) && rules[end].Table == rules[at].Table && rules[end].Chain == rules[at].Chain && rules[end].Iptables == rules[at].Iptables; end++ {
+			n, position := rules[end].Packets, uint64(end-at+1)
 			hits, tested = hits+n, tested+n*position
 			if n > busiest {
 				busiest, place, top = n, position, end
@@ -190,7 +190,7 @@ func hitsLate(rules []savedRule) Finding {
 		}
 		if judge(rules[at:end]) {
 			f.Evidence = fmt.Sprintf("a packet that matches in chain %s goes through %d of %d rules first; most match rule %d: %q (from the counters)",
-				rules[at].chain, tested/hits, end-at, place, rules[top].text)
+				rules[at].Chain, tested/hits, end-at, place, rules[top].Text)
 			f.Numbers = map[string]uint64{"rules": uint64(end - at), "mean": tested / hits, "busiest": place}
 			f.Cost = fmt.Sprintf("about %.0f ns for each such packet", nftRule*float64(tested/hits))
 			return f.advice("move this rule to the front if no rule before it matches the same packets, or let `floodwall import` make sets of the list")

@@ -1,64 +1,50 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// mostRoutes bounds the ways to one rule that are looked at.
+// mostRoutes is the largest number of paths to one rule that routesOf examines.
 const mostRoutes = 64
 
-var (
-	iptablesJump = regexp.MustCompile(`(?:^| )-[jg] (\S+)`)
-	nftJump      = regexp.MustCompile(`\b(?:jump|goto) ([^\s,}]+)`)
-)
-
-// leadsTo lists the chains that a rule jumps to.
-func (r savedRule) leadsTo() (names []string) {
-	find := nftJump
-	if r.iptables {
-		find = iptablesJump
-	}
-	for _, m := range find.FindAllStringSubmatch(r.text, -1) {
-		names = append(names, m[1])
-	}
-	return names
-}
-
-// within names a chain of the table that the rule is in.
+// within returns a key for a chain in the rule's table.
 func (r savedRule) within(chain string) string {
-	return fmt.Sprint(r.iptables, r.family, " ", r.table, " ", chain)
+	return fmt.Sprint(r.Iptables, r.Family, " ", r.Table, " ", chain)
 }
 
-// routesOf are the rules that wanted chooses, once for each way that packets come to them: with the hook where the way begins, and the rules
-// that lead there. all is false when a map whose elements are not printed may lead to one of them. A rule that nothing leads to is left out.
+// routesOf returns the rules for which wanted returns true, once for each path on which packets reach the rule. Each result has the hook at which the
+// path starts and the rules on the path. Unreachable rules are left out. `all` is false if a map whose elements are not listed may lead to a wanted
+// rule.
 func routesOf(rules []savedRule, wanted func(savedRule) bool) (routes []savedRule, all bool) {
 	jumps, maps := map[string][]savedRule{}, map[string]bool{}
 	for _, r := range rules {
-		for _, to := range r.leadsTo() {
+		for _, to := range r.LeadsTo() {
 			jumps[r.within(to)] = append(jumps[r.within(to)], r)
 		}
-		if strings.Contains(r.text, "vmap @") {
+		if strings.Contains(r.Text, "vmap @") {
 			maps[r.within("")] = true
 		}
 	}
 	var back func(r savedRule, depth int) []savedRule
 	back = func(r savedRule, depth int) (list []savedRule) {
-		if r.hook != "" {
+		if r.Hook != "" {
 			return []savedRule{r}
 		}
-		if depth > 16 { // more than the kernel lets chains lead to each other (NFT_JUMP_STACK_SIZE)
+		if depth > 16 { // deeper than the kernel allows chains to nest (NFT_JUMP_STACK_SIZE)
 			return nil
 		}
-		for _, j := range jumps[r.within(r.chain)] {
+		for _, j := range jumps[r.within(r.Chain)] {
 			for _, way := range back(j, depth+1) {
 				if len(list) < mostRoutes {
 					step := r
-					step.hook, step.via = way.hook, strings.TrimSpace(way.via+" "+way.text)
+					step.Hook, step.via = way.Hook, strings.TrimSpace(way.via+" "+way.Text)
 					list = append(list, step)
 				}
 			}
@@ -79,10 +65,14 @@ func routesOf(rules []savedRule, wanted func(savedRule) bool) (routes []savedRul
 	return routes, all
 }
 
-// whole is the text of the rule behind those that lead to it.
-func (r savedRule) whole() string { return strings.TrimSpace(r.via + " " + r.text) }
+// whole returns the rule with its text extended: the texts of the rules on its path precede its own text.
+func (r savedRule) whole() netfilter.Listed {
+	all := r.Listed
+	all.Text = strings.TrimSpace(r.via + " " + r.Text)
+	return all
+}
 
-// from says for evidence which rules lead to the rule, "" where none does.
+// from describes the rules on the path to the rule, as evidence. It returns "" if there are none.
 func (r savedRule) from() string {
 	if r.via == "" {
 		return ""
@@ -90,22 +80,22 @@ func (r savedRule) from() string {
 	return fmt.Sprintf(" (reached by %q)", r.via)
 }
 
-// tool is the command of iptables for the rule's family.
+// tool returns the iptables command for the rule's family.
 func (r savedRule) tool() string {
-	if r.family == "ip6" {
+	if r.Family == "ip6" {
 		return "ip6tables"
 	}
 	return "iptables"
 }
 
-// meets reports whether a packet of one rule, or its answer, can meet the other: they share a family and a protocol.
+// meets reports whether a packet that one rule matches, or its reply, can match the other rule: both rules share a family and a protocol.
 func (r savedRule) meets(other savedRule) bool {
 	single := func(f string) bool { return f == "ip" || f == "ip6" }
-	families := r.family == other.family || !single(r.family) || !single(other.family)
+	families := r.Family == other.Family || !single(r.Family) || !single(other.Family)
 	return families && (r.proto() == other.proto() || r.proto() == "" || other.proto() == "")
 }
 
-// protocol is tcp, udp, or "" for both or more.
+// protocol is tcp, udp, or "" for several protocols.
 type protocol string
 
 const (
@@ -113,16 +103,9 @@ const (
 	udp protocol = "udp"
 )
 
-// proto is the protocol that a rule asks for.
+// proto returns the protocol that a rule matches.
 func (r savedRule) proto() protocol {
-	isTCP, isUDP := r.word("tcp"), r.word("udp")
-	switch text := " " + r.whole() + " "; {
-	case isTCP == isUDP || strings.Contains(text, "l4proto {"):
-		return ""
-	case isTCP:
-		return tcp
-	}
-	return udp
+	return map[uint8]protocol{unix.IPPROTO_TCP: tcp, unix.IPPROTO_UDP: udp}[r.whole().Proto()]
 }
 
 func (p protocol) iptables() string {
@@ -132,7 +115,7 @@ func (p protocol) iptables() string {
 	return " -p " + string(p)
 }
 
-// nft is a test of the protocol and of ports, with a blank behind it.
+// nft returns a match of the protocol and of ports in nft's syntax, followed by a space.
 func (p protocol) nft(side string, ports portSpans) string {
 	switch {
 	case ports.all() && p == "":
@@ -145,51 +128,34 @@ func (p protocol) nft(side string, ports portSpans) string {
 	return string(p) + " " + side + " " + ports.nft() + " "
 }
 
-// portSpan is a range of ports.
-type portSpan struct{ first, last int }
-
 // portSpans are the ports of a rule.
-type portSpans []portSpan
+type portSpans []ranges.Range
 
-// anyPort is that of a rule that names none.
-var anyPort = portSpan{0, 65535}
+// anyPort is the range of all ports, for a rule that names none.
+var anyPort = ranges.Span(0, 65535)
 
 func (s portSpans) all() bool { return slices.Contains(s, anyPort) }
 
-// without are the ports that others have not.
-func (s portSpans) without(others []portSpan) (left portSpans) {
-	others = slices.SortedFunc(slices.Values(others), func(a, b portSpan) int { return cmp.Compare(a.first, b.first) })
-	for _, p := range s {
-		for _, o := range others {
-			if o.last < p.first || o.first > p.last {
-				continue
-			}
-			if o.first > p.first {
-				left = append(left, portSpan{p.first, o.first - 1})
-			}
-			p.first = o.last + 1
-		}
-		if p.first <= p.last {
-			left = append(left, p)
-		}
-	}
-	return left
+// without returns the ports that are not in others.
+func (s portSpans) without(others portSpans) portSpans {
+	const size = 1 << 16
+	return ranges.Common(s, ranges.Complement(ranges.Normalize(others), size), size)
 }
 
-// words writes the ports, ranges with a sign between their ends.
+// words formats the ports. sign is the text between the ends of a range, and between is the text between ranges.
 func (s portSpans) words(sign, between string) string {
 	var words []string
 	for _, p := range s {
-		word := strconv.Itoa(p.first)
-		if p.last > p.first {
-			word += sign + strconv.Itoa(p.last)
+		word := fmt.Sprint(p.First)
+		if p.Last > p.First {
+			word += sign + fmt.Sprint(p.Last)
 		}
 		words = append(words, word)
 	}
 	return strings.Join(words, between)
 }
 
-// iptables is the test of source (s) or destination (d) ports, with a blank before it.
+// iptables returns a match of source (s) or destination (d) ports in iptables' syntax, preceded by a space.
 func (s portSpans) iptables(side string) string {
 	switch {
 	case s.all():
@@ -207,30 +173,12 @@ func (s portSpans) nft() string {
 	return s.words("-", ", ")
 }
 
-var rulePort = regexp.MustCompile(`(! )?(?:--)?\b([sd])ports? (\{[^}]*\}|\S+)`)
-
-// ports are the direction and the ports of a rule, or of the last rule on the way to it that names some: "d" and 53. They are "" and any
-// port when none does, and the direction with any port when they are not written as numbers.
+// ports returns the side ("s" or "d") and the ports that a rule matches. If the rule names none, they come from the last rule on its path that does.
+// If none does, ports returns "" and anyPort. If the ports are not written as numbers, it returns the side and anyPort.
 func (r savedRule) ports() (side string, ports portSpans) {
-	all := rulePort.FindAllStringSubmatch(r.whole(), -1)
-	if all == nil {
-		return "", portSpans{anyPort}
+	side, ports = r.whole().Ports("sd")
+	if ports == nil {
+		ports = portSpans{anyPort}
 	}
-	m := all[len(all)-1]
-	if m[1] != "" {
-		return m[2], portSpans{anyPort}
-	}
-	for word := range strings.SplitSeq(strings.Trim(m[3], "{} "), ",") {
-		first, last, is := strings.Cut(strings.ReplaceAll(strings.TrimSpace(word), ":", "-"), "-")
-		if !is {
-			last = first
-		}
-		from, err := strconv.Atoi(first)
-		to, errTo := strconv.Atoi(last)
-		if err != nil || errTo != nil {
-			return m[2], portSpans{anyPort}
-		}
-		ports = append(ports, portSpan{from, to})
-	}
-	return m[2], ports
+	return side, ports
 }

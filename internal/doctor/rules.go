@@ -8,18 +8,17 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// A list of this many rules is too long to go through for each packet.
+// longList is the number of rules from which a list is too long to be evaluated for each packet.
 const longList = 1000
 
-// What one rule that does not match costs, in ns. Measured on this project's machine (2 cores of an AMD EPYC, Linux
-// 6.18): 6,328 ns for 500 nft rules; rules of iptables-legacy took 0.84 of nft's time side by side, 3,000 rules of one
-// source address each at raw prerouting.
+// The cost of one rule that does not match, in ns. It was measured on this project's machine (2 cores of an AMD EPYC, Linux 6.18): 6,328 ns for 500
+// nft rules. Rules of iptables-legacy took 0.84 of nft's time in a comparison with 3,000 rules of one source address each at raw prerouting.
 const (
 	nftRule      = 12.5
 	iptablesRule = 10.5
 )
 
-// cost estimates what so many rules cost a packet that matches none, in ns.
+// cost returns the estimated time in ns that a number of rules takes for a packet that matches none of them.
 func (b backend) cost(rules int) float64 {
 	if b == iptables {
 		return iptablesRule * float64(rules)
@@ -27,7 +26,7 @@ func (b backend) cost(rules int) float64 {
 	return nftRule * float64(rules)
 }
 
-// linearRules finds chains on the way of packets that come in which have too many rules.
+// linearRules finds chains for incoming packets that have too many rules.
 func linearRules(_ context.Context, h *host) []Finding {
 	r, err := h.rules()
 	if err != nil {
@@ -64,38 +63,38 @@ func (r *ruleset) tooLong(c *chain) Finding {
 	return f.command(r.importRules(c)...)
 }
 
-// importRules is how the chain's rules become a policy, whose rules of one address each are folded into sets.
+// importRules returns the commands that convert the chain's rules to a policy. In the policy, rules with one address each become sets.
 func (r *ruleset) importRules(c *chain) []string {
 	six := strings.TrimPrefix(c.family, "ip") // "6" for IPv6
 	switch {
 	case c.backend == iptables:
 		return imported("ip"+six+"tables-legacy-save", "ip"+six+"tables-save")
-	case r.byIptables(c):
+	case r.byIptables(c.place):
 		return imported("ip"+six+"tables-save", "ip"+six+"tables-save")
 	}
 	return imported("nft -j list ruleset", "nft")
 }
 
-// imported is the commands that make a policy of a tool's output.
+// imported returns the commands that convert a tool's output to a policy.
 func imported(tool, format string) []string {
 	return []string{tool + " | floodwall import " + format + " - --output imported.yaml", "floodwall check imported.yaml"}
 }
 
-// byIptables reports whether iptables-nft made the chain's table: it has the name of one of iptables, and a chain with the
-// name of a built-in one.
-func (r *ruleset) byIptables(c *chain) bool {
-	if _, is := tablePriority[c.table]; !is || c.family != "ip" && c.family != "ip6" {
+// byIptables reports whether iptables-nft made a table. Such a table has the name of an iptables table, and a chain with the name of a built-in
+// chain.
+func (r *ruleset) byIptables(p place) bool {
+	if _, is := tablePriority[p.table]; !is || p.family != "ip" && p.family != "ip6" {
 		return false
 	}
-	for name := range builtin {
-		if r.byKey[chainKey{c.place, name}] != nil {
+	for _, name := range []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT"} {
+		if r.byKey[chainKey{p, name}] != nil {
 			return true
 		}
 	}
 	return false
 }
 
-// path is what a packet meets that comes in for this host and matches nothing.
+// path describes the rules that an incoming packet for this host passes if it matches none of them.
 type path struct {
 	version string // IPv4 or IPv6
 	rules   int
@@ -103,7 +102,7 @@ type path struct {
 	longest *chain // the base chain with the most rules
 }
 
-// worstPath is that of the IP version which meets more.
+// worstPath returns the path of the IP version that has more rules.
 func (r *ruleset) worstPath() path {
 	met := map[*chain]int{}
 	worst := path{version: "IPv4"}
@@ -128,7 +127,7 @@ func (r *ruleset) worstPath() path {
 	return worst
 }
 
-// judgePath judges what packets for this host meet. listed is true when a finding names the list that is too long.
+// judgePath returns a finding about the path of packets for this host. `listed` says that another finding already names a list that is too long.
 func (r *ruleset) judgePath(listed bool) Finding {
 	p := r.worstPath()
 	f := Finding{

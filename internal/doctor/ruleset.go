@@ -12,27 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ruleset is the rules of all firewalls of the host, those of nftables and those of iptables.
+// ruleset has the rules of all firewalls of the host, in nftables and in iptables.
 type ruleset struct {
 	chains []*chain // in a fixed order
 	byKey  chains
-	errs   []error // about what is missing in it
+	errs   []error // errors about missing parts
 }
 
-// backend is the part of the kernel that goes through a chain.
+// backend is the part of the kernel that evaluates a chain.
 type backend string
 
 const (
-	nftables backend = "nftables" // also what iptables-nft makes
-	iptables backend = "iptables" // x_tables, what iptables-legacy makes
+	nftables backend = "nftables" // includes iptables-nft
+	iptables backend = "iptables" // x_tables, used by iptables-legacy
 )
 
-// hook is where in the kernel a chain begins. The values are those of enum nf_inet_hooks, whose last one, ingress, also
-// stands for that of the family netdev.
+// hook is the hook of a chain, as in enum nf_inet_hooks. Its last value, ingress, also stands for ingress of the family netdev.
 type hook int
 
 const (
-	noHook     hook = -1 // only other chains lead there
+	noHook     hook = -1 // the chain is reached only from other chains
 	prerouting hook = unix.NF_INET_PRE_ROUTING
 	input      hook = unix.NF_INET_LOCAL_IN
 	forward    hook = unix.NF_INET_FORWARD
@@ -44,10 +43,10 @@ func (h hook) String() string {
 	return names[h]
 }
 
-// place is the table of a chain. Names are unique within it.
+// place identifies the table of a chain. Names of chains are unique within a table.
 type place struct {
 	backend backend
-	family  string // nft's word: ip, ip6, inet, netdev, bridge, arp
+	family  string // nft's name: ip, ip6, inet, netdev, bridge, arp
 	table   string
 }
 
@@ -57,14 +56,14 @@ type chain struct {
 	name     string
 	hook     hook
 	priority int
-	nat      bool // only the first packet of a connection goes through it
+	nat      bool // only the first packet of a connection passes the chain
 	rules    int
 	jumps    []jump
-	uses     int  // nftables: by its own rules and by all that leads to it
-	mapped   bool // a verdict map leads to it, from where is not known
+	uses     int  // nftables: number of the chain's rules plus the references to the chain
+	mapped   bool // whether a verdict map refers to the chain, from an unknown rule
 }
 
-// jump is a rule that leads to another chain of the same table.
+// jump is a rule that jumps to another chain of the same table.
 type jump struct {
 	to          string
 	conditional bool
@@ -72,7 +71,7 @@ type jump struct {
 
 func (c *chain) String() string { return c.family + " " + c.table + " " + c.name }
 
-// from names the chain's family, for evidence.
+// source names the source of the chain's data, for evidence.
 func (c *chain) source() string {
 	if c.backend == iptables {
 		return "iptables-legacy-save"
@@ -80,7 +79,7 @@ func (c *chain) source() string {
 	return "the kernel's nftables"
 }
 
-// chains is a ruleset in the making.
+// chains is a ruleset that is being read.
 type chains map[chainKey]*chain
 
 type chainKey struct {
@@ -88,7 +87,7 @@ type chainKey struct {
 	name string
 }
 
-// at returns the chain of a name, which is new if need be.
+// at returns the chain with a name. It creates the chain if necessary.
 func (c chains) at(p place, name string) *chain {
 	key := chainKey{p, name}
 	if c[key] == nil {
@@ -97,14 +96,14 @@ func (c chains) at(p place, name string) *chain {
 	return c[key]
 }
 
-// readRules reads all rules. What cannot be read is an error in the result; only when nothing can be, it is returned.
+// readRules reads all rules. Errors about parts that cannot be read are stored in the result. If nothing can be read, readRules returns an error.
 func readRules(ctx context.Context, h *host) (*ruleset, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	all, old := chains{}, chains{}
 	done := make(chan error)
 	go func() { done <- readLegacy(ctx, h, old) }()
-	nft, legacy := readNftables(ctx, all), <-done
+	nft, legacy := readNftables(all), <-done
 	maps.Copy(all, old)
 	if errors.Is(nft, fs.ErrPermission) {
 		return nil, nft
@@ -134,7 +133,7 @@ func newRuleset(all chains) *ruleset {
 	return r
 }
 
-// findMapped marks the chains that have more uses than rules and jumps: the others are elements of verdict maps.
+// findMapped marks the chains that have more uses than rules and jumps to them. The other uses are elements of verdict maps.
 func (r *ruleset) findMapped() {
 	known := map[*chain]int{}
 	for _, c := range r.chains {
@@ -148,10 +147,10 @@ func (r *ruleset) findMapped() {
 	}
 }
 
-// to is the chain that a rule of c jumps to, nil if it is not known.
+// to returns the chain to which a rule of c jumps. It returns nil if the chain is not known.
 func (r *ruleset) to(c *chain, j jump) *chain { return r.byKey[chainKey{c.place, j.to}] }
 
-// below lists the chain and all that its rules lead to.
+// below lists the chain and all chains that can be reached from it.
 func (r *ruleset) below(top *chain) (list []*chain) {
 	seen := map[*chain]bool{nil: true}
 	var visit func(c *chain)
@@ -169,8 +168,7 @@ func (r *ruleset) below(top *chain) (list []*chain) {
 	return list
 }
 
-// reached lists the chains that packets which come in can get to, in the ruleset's order. Those that a verdict map leads to
-// are taken to be among them.
+// reached lists the chains that incoming packets can reach, in the ruleset's order. It assumes that packets can reach chains in verdict maps.
 func (r *ruleset) reached() (list []*chain) {
 	seen := map[*chain]bool{}
 	for _, c := range r.chains {
@@ -189,9 +187,9 @@ func (r *ruleset) reached() (list []*chain) {
 	return list
 }
 
-// met counts the rules that a packet goes through: all of the chain, all chains that are jumped to without a condition,
-// and the longest of those with one, since conditions mostly exclude each other. What verdict maps lead to is not counted. known holds what is counted already;
-// the kernel lets no chain lead to itself.
+// met counts the rules that a packet passes if it matches none. These are all rules of the chain, of all chains to which it jumps unconditionally,
+// and of the longest chain to which it jumps conditionally, since conditions mostly exclude each other. Chains in verdict maps are not counted. known
+// caches the counts; the kernel allows no loops.
 func (r *ruleset) met(c *chain, known map[*chain]int) int {
 	if c == nil {
 		return 0
