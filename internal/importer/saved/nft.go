@@ -18,7 +18,7 @@ var hooks = map[string]Hook{
 	"output": HookOutput, "postrouting": HookOutput, "egress": HookOutput,
 }
 
-// listObject is what the objects of `nft -j list ruleset` have in common, and what tables, chains, sets and rules add.
+// listObject contains the members that objects of `nft -j list ruleset` have in common, and the members of tables, chains, sets and rules.
 type listObject struct {
 	Family  string            `json:"family"`
 	Table   string            `json:"table"`
@@ -39,26 +39,26 @@ type listObject struct {
 	Expr    []json.RawMessage `json:"expr"`
 }
 
-// rulesetFile is a ruleset of nft as far as it was read.
+// rulesetFile is the state of parsing a ruleset of nft.
 type rulesetFile struct {
 	name   string
 	rs     *Ruleset
 	report *Report
 	lines  ruleLines
-	listed *listing // the same as text, or nil
+	listed *listing // the same ruleset as text; nil if there is none
 	tables map[string]*Table
 	sets   map[string]*namedSet // by family, table and name
-	counts map[*Chain]int       // how many rules there are
-	rules  map[*Chain]int       // how many were read
+	counts map[*Chain]int       // the number of rules of each chain
+	rules  map[*Chain]int       // the number of rules that were read
 }
 
-// namedSet is a set or a map, whose elements mean what the rule that uses it looks up.
+// namedSet is a set or a map. The meaning of its elements depends on the packet fields that a rule looks up in it.
 type namedSet struct {
 	*Set
 	elem []any
 }
 
-// readJSON reads the output of `nft -j list ruleset` into rs. lines, when the input was text, tells where rules stand.
+// readJSON parses the output of `nft -j list ruleset` into rs. If the input was text, lines has the places of the rules.
 func readJSON(rs *Ruleset, rep *Report, name string, data []byte, lines ruleLines, listed *listing) error {
 	var doc struct {
 		Objects []map[string]json.RawMessage `json:"nftables"`
@@ -87,10 +87,26 @@ func readJSON(rs *Ruleset, rep *Report, name string, data []byte, lines ruleLine
 			}
 		}
 	}
+	if err := p.fewer(); err != nil {
+		return err
+	}
 	return asleep(rs, name)
 }
 
-// asleep is the error that all tables are dormant.
+// fewer returns an error if the JSON has fewer rules of a chain than nft's text of the same rules.
+func (p *rulesetFile) fewer() error {
+	for _, t := range p.tables {
+		for _, c := range t.Order {
+			if p.listed != nil && len(p.listed.rules[t.Kind+" "+c.Name]) > p.counts[c] {
+				return &InputError{File: p.name, Line: 0, Msg: fmt.Sprintf("%s: nft lists %d rules as text, and %d as JSON", c, len(p.listed.rules[t.Kind+" "+c.Name]), p.counts[c]),
+					Remedy: "load the rules on a host with another version of nft, and import what `nft -j list ruleset` prints there"}
+			}
+		}
+	}
+	return nil
+}
+
+// asleep returns an error if all tables are dormant.
 func asleep(rs *Ruleset, name string) error {
 	if len(rs.Tables) == 0 || slices.ContainsFunc(rs.Tables, func(t *Table) bool { return !t.Dormant }) {
 		return nil
@@ -99,10 +115,10 @@ func asleep(rs *Ruleset, name string) error {
 		Remedy: "take `flags dormant` out of the file to import its rules"}
 }
 
-// readKinds are the kinds of objects that say something about packets. Others, as a ct timeout, are of rules that name them.
+// readKinds are the kinds of objects that affect packets. Other objects, such as a ct timeout, take effect by the rules that name them.
 var readKinds = []string{"table", "chain", "set", "map", "flowtable", "rule"}
 
-// jsonError says in which line JSON goes wrong.
+// jsonError returns an error with the line of a JSON error.
 func jsonError(name string, data []byte, err error) error {
 	line := 0
 	if s, ok := err.(*json.SyntaxError); ok {
@@ -122,7 +138,7 @@ func (p *rulesetFile) table(o listObject, name string) *Table {
 	return t
 }
 
-// declare reads tables, chains, sets and maps.
+// declare parses tables, chains, sets and maps.
 func (p *rulesetFile) declare(kind string, o listObject) error {
 	switch kind {
 	case "table":
@@ -141,7 +157,7 @@ func (p *rulesetFile) declare(kind string, o listObject) error {
 	return nil
 }
 
-// flags reads those of a table. nft 1.0.6 prints them wrongly as JSON, and rightly as text.
+// flags parses the flags of a table. nft 1.0.6 prints them wrongly in JSON, and correctly as text.
 func (p *rulesetFile) flags(t *Table, o listObject) error {
 	flags := words(o.Flags)
 	if p.listed != nil {
@@ -170,7 +186,7 @@ func (p *rulesetFile) chain(o listObject) error {
 	c.Hook = hooks[o.Hook]
 	c.HookName = o.Hook
 	c.NAT = string(o.Type) == `"nat"`
-	json.Unmarshal(o.Prio, &c.Priority) // a name instead of a number is not printed by list
+	json.Unmarshal(o.Prio, &c.Priority) // `list` prints numbers, not names
 	if c.Devices = words(o.Dev); c.Devices == nil && p.listed != nil {
 		c.Devices = p.listed.devices[c.Table.Kind+" "+c.Name]
 	}
@@ -185,7 +201,7 @@ func (p *rulesetFile) chain(o listObject) error {
 	return nil
 }
 
-// words reads a word or a list of words.
+// words parses a word or a list of words.
 func words(raw json.RawMessage) (list []string) {
 	var one string
 	if json.Unmarshal(raw, &one) == nil && one != "" {
@@ -197,7 +213,7 @@ func words(raw json.RawMessage) (list []string) {
 	return list
 }
 
-// set reads a set or a map.
+// set parses a set or a map.
 func (p *rulesetFile) set(o listObject) {
 	key := o.Family + " " + o.Table + " " + o.Name
 	s := &Set{
@@ -219,7 +235,7 @@ func (p *rulesetFile) set(o listObject) {
 	p.sets[key] = &namedSet{s, o.Elem}
 }
 
-// addressType is the family of the addresses that a set holds, by their type or by an expression that has it (typeof), or 0.
+// addressType returns the family of the addresses in a set, by their type or by an expression of that type (typeof), or 0.
 func addressType(raw json.RawMessage) Family {
 	if types := words(raw); len(types) == 1 {
 		return map[string]Family{"ipv4_addr": IPv4, "ipv6_addr": IPv6}[types[0]]
@@ -240,7 +256,7 @@ func addressType(raw json.RawMessage) Family {
 	return IPv6
 }
 
-// addresses reads the elements of a set of addresses.
+// addresses parses the elements of a set of addresses.
 func (p *rulesetFile) addresses(s *Set, elems []any) {
 	for _, e := range elems {
 		val, comment := element(e)
@@ -254,7 +270,7 @@ func (p *rulesetFile) addresses(s *Set, elems []any) {
 	s.Finish()
 }
 
-// fills finds the sets that rules fill.
+// fills marks the sets that rules fill.
 func (p *rulesetFile) fills(kind string, o listObject) error {
 	if kind != "rule" {
 		return nil
@@ -279,7 +295,7 @@ func (p *rulesetFile) fills(kind string, o listObject) error {
 	return nil
 }
 
-// named is the set behind @name.
+// named returns the set that @name refers to.
 func (p *rulesetFile) named(o listObject, at string) *namedSet {
 	if at == "" || at[0] != '@' {
 		return nil
@@ -287,7 +303,7 @@ func (p *rulesetFile) named(o listObject, at string) *namedSet {
 	return p.sets[o.Family+" "+o.Table+" "+at[1:]]
 }
 
-// rule reads a rule; one with a verdict map becomes several.
+// rule parses a rule. A rule with a verdict map becomes several rules.
 func (p *rulesetFile) rule(kind string, o listObject) error {
 	if kind != "rule" {
 		return nil

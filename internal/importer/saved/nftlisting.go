@@ -4,15 +4,16 @@ import (
 	"strings"
 )
 
-// listing is what `nft list ruleset` prints that some versions of nft leave out of JSON.
+// listing is the parts of `nft list ruleset` that some versions of nft leave out of the JSON output.
 type listing struct {
 	flags   map[string][]string // of tables
 	devices map[string][]string // of base chains, by table and chain
+	rules   ruleLines
 }
 
-// scanListing reads a listing: a statement a line.
+// scanListing reads a listing that has one statement per line.
 func scanListing(text string) *listing {
-	l := &listing{flags: map[string][]string{}, devices: map[string][]string{}}
+	l := &listing{flags: map[string][]string{}, devices: map[string][]string{}, rules: scanNft(bareText(text))}
 	var table, chain string
 	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimSpace(line)
@@ -37,7 +38,7 @@ func scanListing(text string) *listing {
 	return l
 }
 
-// tableFlags are the flags of a line that are those of tables: sets have others.
+// tableFlags returns the flags in a line that only tables have; sets have other flags.
 func tableFlags(text string) (flags []string) {
 	for f := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' || r == ' ' }) {
 		if f == "dormant" || f == "owner" || f == "persist" {
