@@ -16,27 +16,28 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/os/periodic"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Compiled is a policy that was lowered without a mistake. It does not change.
+// Compiled is a policy that was compiled without errors. It is immutable.
 type Compiled struct {
 	Policy  *policy.Policy
 	Program *ir.Program // optimized
-	Notes   []string    // for the operator: what is legal and probably not meant
+	Notes   []string    // for the operator: legal settings that are probably a mistake
 
-	live  []manifest.Live // its sets whose content is exchanged, once Apply has settled them
-	found []ir.Handshake  // of one that runs: how protected services are answered for
+	live  []manifest.Live // the policy's live sets, after Apply has determined their contents
+	found []ir.Handshake  // how connections to protected services are answered; only for a running policy
 
-	host *facts.Facts        // that it was lowered for
+	host *facts.Facts        // the host that the policy was compiled for
 	own  func() []netip.Addr // the addresses of the host
 	plan func(plan.Target) (*plan.Plan, error)
 }
 
-// Compile reads the list files of a policy, for no particular host. It uses no kernel. A protected service is taken for a service of
-// the host unless the policy says where it is. Lists that are fetched have the content of their copies in the store, and are empty without
-// one, with a note.
+// Compile compiles a policy and its list files without the facts of a host. It makes no calls to the kernel. It assumes that a protected service is
+// on the host, unless the policy says otherwise. A fetched list has the content of its copy in the store. A list without a copy is empty, and Notes
+// says so.
 func Compile(p *policy.Policy, feeds feed.Store) (*Compiled, error) {
 	c, err := compileSound(p, feeds)
 	if err != nil {
@@ -45,7 +46,7 @@ func Compile(p *policy.Policy, feeds feed.Store) (*Compiled, error) {
 	return c, nil
 }
 
-// compileSound is Compile, and gives what is sound beside an error.
+// compileSound is Compile, but with an error it also returns the part of the policy that is correct.
 func compileSound(p *policy.Policy, feeds feed.Store) (*Compiled, error) {
 	copied, notes, unread := lists.WithCopies(p, feeds)
 	if unread != nil {
@@ -56,8 +57,9 @@ func compileSound(p *policy.Policy, feeds feed.Store) (*Compiled, error) {
 	return c, errors.Join(unread, err)
 }
 
-// Check is Compile and Output, and reports the mistakes of all stages together, in the order of the file: those of reading the policy, which
-// unread has and of which p is the sound rest, if there is any; those of lists and services; and rules that have no stage.
+// Check compiles a policy and generates its output. It reports the errors of all stages together, in the order of the file. unread has the errors of
+// parsing; p is then the part of the policy that could be parsed, or nil. The other errors are about lists and services, and about rules that have no
+// stage.
 func Check(p *policy.Policy, unread error, feeds feed.Store, t plan.Target) (*Compiled, *compile.Output, error) {
 	if p == nil {
 		return nil, nil, unread
@@ -71,7 +73,7 @@ func Check(p *policy.Policy, unread error, feeds feed.Store, t plan.Target) (*Co
 	return nil, nil, inOrder(unread, err, misplaced)
 }
 
-// inOrder joins errors, the single mistakes in a policy by their places.
+// inOrder joins errors. It sorts all single errors by their positions in the policy.
 func inOrder(errs ...error) error {
 	var single []error
 	var part func(err error)
@@ -94,7 +96,7 @@ func inOrder(errs ...error) error {
 	return errors.Join(single...)
 }
 
-// placeOf is where in its policy a mistake is, the zero Pos for what is nowhere.
+// placeOf returns the position of an error in its policy. It returns the zero Pos for an error without a position.
 func placeOf(err error) policy.Pos {
 	switch e := err.(type) {
 	case *policy.Error:
@@ -105,7 +107,8 @@ func placeOf(err error) policy.Pos {
 	return policy.Pos{}
 }
 
-// CompileSource is Compile for the text of a policy; file is its name in messages, and where relative list files are.
+// CompileSource is Compile for the text of a policy. file is the name of the policy in messages. Relative paths of list files are relative to the
+// directory of file.
 func CompileSource(file string, text []byte) (*Compiled, error) {
 	p, err := policy.Parse(file, text)
 	if err != nil {
@@ -114,7 +117,7 @@ func CompileSource(file string, text []byte) (*Compiled, error) {
 	return Lower(p, &facts.Facts{})
 }
 
-// Lower compiles a policy for a host, with the list files that it names, each of which is read once.
+// Lower compiles a policy and the list files that it names for a host. It reads each file once.
 func Lower(p *policy.Policy, host *facts.Facts) (*Compiled, error) {
 	c, err := lowerSound(p, host)
 	if err != nil {
@@ -123,7 +126,7 @@ func Lower(p *policy.Policy, host *facts.Facts) (*Compiled, error) {
 	return c, nil
 }
 
-// lowerSound is Lower, and gives what is sound beside an error.
+// lowerSound is Lower, but with an error it also returns the part of the policy that is correct.
 func lowerSound(p *policy.Policy, host *facts.Facts) (*Compiled, error) {
 	var written []string
 	for _, n := range p.Notes {
@@ -144,7 +147,7 @@ func (c *Compiled) with(program *ir.Program) *Compiled {
 	return &out
 }
 
-// planOnce finds the stages of a program's rules, once for each target that is asked for.
+// planOnce returns a function that plans the stages of a program's rules. The function computes the plan for each target only once.
 func planOnce(program *ir.Program) func(plan.Target) (*plan.Plan, error) {
 	var one sync.Mutex
 	plans := map[plan.Target]*plan.Plan{}
@@ -164,19 +167,19 @@ func planOnce(program *ir.Program) func(plan.Target) (*plan.Plan, error) {
 	}
 }
 
-// lowerFor is Lower for as long as ctx lasts: large lists take a while.
+// lowerFor is Lower, but it also returns when ctx ends: large lists take a long time.
 func lowerFor(ctx context.Context, p *policy.Policy, host *facts.Facts) (*Compiled, error) {
 	return periodic.Within(ctx, func() (*Compiled, error) { return Lower(p, host) })
 }
 
-// ownAddresses are the host's addresses, none when they cannot be listed.
+// ownAddresses returns the host's addresses. It returns nil when they cannot be listed.
 func ownAddresses() []netip.Addr {
-	own, _ := facts.OwnAddresses()
+	own, _ := sockets.OwnAddresses()
 	return own
 }
 
-// withHostFacts adds the facts of this host to a policy. It decides for each protected service where it is, with notes for services whose place is
-// open. Packets of services on this host are kept out of conntrack, unless the policy says how they are tracked.
+// withHostFacts adds the facts of this host to a policy. It determines for each protected service whether it is on this host or behind it, and adds a
+// note if the policy leaves that open. Packets of services on this host bypass conntrack, unless the policy says how they are tracked.
 func withHostFacts(p *policy.Policy, host *facts.Facts) (*policy.Policy, []string) {
 	var notes []string
 	out := *p
@@ -203,12 +206,12 @@ func withHostFacts(p *policy.Policy, host *facts.Facts) (*policy.Policy, []strin
 	return &out, notes
 }
 
-// NotesFor returns Notes, and the notes for a target.
+// NotesFor returns the notes of the policy, followed by the notes for a target.
 func (c *Compiled) NotesFor(t plan.Target) []string {
 	return slices.Concat(c.Notes, compile.ListNotes(c.Program), compile.LimitNotes(c.Program, t), compile.FragmentNotes(c.Program, t), plan.PlacementNotes(c.Program, t))
 }
 
-// Plan finds the stage of each rule on a target. Its program is that of the policy as the target has it.
+// Plan returns the stage of each rule on a target. The plan's program is the policy's program, adapted to the target.
 func (c *Compiled) Plan(t plan.Target) (*plan.Plan, error) { return c.plan(t) }
 
 // Devices are the names of the policy's devices.
@@ -223,7 +226,7 @@ func (c *Compiled) Output(t plan.Target) (*compile.Output, error) {
 	return o, nil
 }
 
-// inFile names the policy's file in an error of the compiler that does not name it itself.
+// inFile adds the name of the policy's file to an error of the compiler that lacks it.
 func inFile(file string, err error) error {
 	if errors.As(err, new(*plan.StageError)) {
 		return err

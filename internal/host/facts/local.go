@@ -12,12 +12,14 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// LocalPrefixes lists the destinations that the kernel delivers to this host: those of all routes of type local, in the table local and in
-// those of VRFs. These are the addresses of devices, which come first, and prefixes of `ip route add local PREFIX dev lo`. It is what
-// netfilter asks of each packet (`fib daddr type local`), but for 127.0.0.0/8: no packet from outside is for it, and one prefix in the set
-// would have each packet looked up there.
+// LocalPrefixes lists the destinations that the kernel delivers to this host. These are the destinations of all routes of type local, in the table
+// local and in the tables of VRFs: the addresses of devices, which come first, and prefixes of `ip route add local PREFIX dev lo`. Netfilter makes
+// the same test for each packet (`fib daddr type local`). LocalPrefixes leaves out 127.0.0.0/8: no packet from outside has such a destination, and if
+// the set had a prefix, each packet would have to be looked up by prefix.
 func LocalPrefixes() (list []netip.Prefix, err error) {
 	tables, err := localTables()
 	if err != nil {
@@ -35,7 +37,7 @@ func LocalPrefixes() (list []netip.Prefix, err error) {
 			}
 		}
 	}
-	own, err := OwnAddresses()
+	own, err := sockets.OwnAddresses()
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +55,7 @@ func LocalPrefixes() (list []netip.Prefix, err error) {
 	return list, nil
 }
 
-// localTables are the tables with routes of type local that netfilter looks at.
+// localTables returns the routing tables in which netfilter looks for routes of type local.
 func localTables() (map[uint32]bool, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -68,8 +70,8 @@ func localTables() (map[uint32]bool, error) {
 	return tables, nil
 }
 
-// dumpLocal asks for the routes of type local in all tables. With NETLINK_GET_STRICT_CHK the kernel leaves the others out, of which a router
-// may have a million.
+// dumpLocal lists the routes of type local in all tables. With NETLINK_GET_STRICT_CHK the kernel leaves out all other routes, of which a router may
+// have a million.
 func dumpLocal(family uint8) ([][]byte, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -89,7 +91,7 @@ func dumpLocal(family uint8) ([][]byte, error) {
 	return routes, err
 }
 
-// destination is the prefix of a route, and its table.
+// destination returns the prefix and the table of a route.
 func destination(route []byte) (p netip.Prefix, table uint32) {
 	m := nl.DeserializeRtMsg(route)
 	a, table := netip.IPv4Unspecified(), uint32(m.Table)
@@ -108,8 +110,8 @@ func destination(route []byte) (p netip.Prefix, table uint32) {
 	return netip.PrefixFrom(a, int(m.Dst_len)), table
 }
 
-// FollowLocal tells of changes of LocalPrefixes until ctx ends: of any number of them at once, and of what may have been lost. The kernel
-// sends routes of type local only: those of a router's peers would keep a CPU busy.
+// FollowLocal reports changes of LocalPrefixes until ctx ends. One report may stand for several changes, or for changes that may have been lost. The
+// socket's filter passes only routes of type local, because the routes of a router's peers would keep a CPU busy.
 func FollowLocal(ctx context.Context) (<-chan struct{}, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 	if err != nil {
@@ -126,7 +128,7 @@ func FollowLocal(ctx context.Context) (<-chan struct{}, error) {
 		defer stop()
 		for {
 			_, _, err := s.Receive()
-			if err != nil && !errors.Is(err, unix.ENOBUFS) { // which says that changes were lost
+			if err != nil && !errors.Is(err, unix.ENOBUFS) { // ENOBUFS means that changes were lost
 				return
 			}
 			select {
@@ -138,7 +140,8 @@ func FollowLocal(ctx context.Context) (<-chan struct{}, error) {
 	return changed, nil
 }
 
-// onlyLocal lets a socket receive routes of type local alone: rtm_type is byte 7 of struct rtmsg, behind the 16 of struct nlmsghdr.
+// onlyLocal makes a socket receive only routes of type local. The type rtm_type is byte 7 of struct rtmsg, which follows the 16 bytes of struct
+// nlmsghdr.
 func onlyLocal(fd int) error {
 	program := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: unix.SizeofNlMsghdr + uint32(unsafe.Offsetof(unix.RtMsg{}.Type))},

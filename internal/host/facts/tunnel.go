@@ -17,15 +17,15 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// Carrier is what a tunnel's packets come in by: a port of this host, or a protocol from the tunnel's other end.
+// Carrier says how a tunnel's packets arrive: at a port of this host, or in a protocol without ports from the tunnel's other end.
 type Carrier struct {
-	Device string          // of the tunnel
-	By     sockets.Service // a port that others begin at; zero for a protocol without ports
-	Addr   netip.Addr      // of this host, unspecified for all
-	Who    string          // has the socket; "" for the kernel
-	Chosen bool            // the kernel may have chosen the port, as it does where this host begins the tunnel
-	Proto  uint8           // without ports
-	Remote netip.Addr      // its other end
+	Device string          // the device of the tunnel, or "IPsec"
+	By     sockets.Service // the port to which other hosts send; zero for a protocol without ports
+	Addr   netip.Addr      // the address of this host; unspecified for all addresses
+	Who    string          // the program that has the socket; "" for the kernel
+	Chosen bool            // whether the kernel may have chosen the port, as for a tunnel that this host opens
+	Proto  uint8           // the protocol, if it has no ports
+	Remote netip.Addr      // the address of the other end; not valid: any address
 }
 
 func (c Carrier) String() string {
@@ -38,7 +38,7 @@ func (c Carrier) String() string {
 	return fmt.Sprintf("%s of %s", c.By, c.Who)
 }
 
-// Carriers are what carries the tunnel by which packets come from an address; none when that is no tunnel.
+// Carriers returns the carriers of the tunnel through which packets from an address arrive. It returns nil when there is no tunnel.
 func Carriers(from netip.Addr) []Carrier {
 	routes, err := netlink.RouteGet(from.AsSlice())
 	if err != nil || len(routes) == 0 {
@@ -49,31 +49,66 @@ func Carriers(from netip.Addr) []Carrier {
 		return nil
 	}
 	name := link.Attrs().Name
-	protocol := func(proto uint8, local, remote net.IP) []Carrier {
-		l, ok := netip.AddrFromSlice(local)
-		r, also := netip.AddrFromSlice(remote)
-		if !ok || !also || r.IsUnspecified() {
-			return nil
-		}
-		return []Carrier{{Device: name, Addr: l.Unmap(), Remote: r.Unmap(), Proto: proto}}
-	}
-	switch t := link.(type) {
+	switch link.(type) {
 	case *netlink.Tuntap:
 		pids := attached(name)
 		return openPorts(name, func(s sockets.Socket, _ string) bool { return slices.ContainsFunc(pids, s.HeldBy) })
 	case *netlink.Wireguard, *netlink.Vxlan, *netlink.Geneve:
 		return openPorts(name, func(s sockets.Socket, who string) bool { return s.Proto == unix.IPPROTO_UDP && who == "" })
-	case *netlink.Gretun:
-		return protocol(unix.IPPROTO_GRE, t.Local, t.Remote)
-	case *netlink.Iptun:
-		return protocol(unix.IPPROTO_IPIP, t.Local, t.Remote)
-	case *netlink.Sittun:
-		return protocol(unix.IPPROTO_IPV6, t.Local, t.Remote)
 	}
-	return nil
+	return slices.DeleteFunc(Outer(link), func(c Carrier) bool { return !c.Remote.IsValid() })
 }
 
-// openPorts are the ports that some of the sockets that serve have.
+// Outer returns the protocols other than UDP in which a tunnel's packets arrive. It returns nil for other devices. Packets of a tunnel over UDP go to
+// a socket of the kernel, which is listed with the other sockets.
+func Outer(link netlink.Link) (list []Carrier) {
+	var protos []uint8
+	var local, remote net.IP
+	switch l := link.(type) {
+	case *netlink.Gretun:
+		protos, local, remote = bare(l.EncapType, unix.IPPROTO_GRE), l.Local, l.Remote
+	case *netlink.Gretap:
+		protos, local, remote = bare(l.EncapType, unix.IPPROTO_GRE), l.Local, l.Remote
+	case *netlink.Iptun:
+		protos, local, remote = bare(l.EncapType, unix.IPPROTO_IPIP), l.Local, l.Remote
+	case *netlink.Sittun:
+		protos, local, remote = bare(l.EncapType, inner(l.Proto, unix.IPPROTO_IPV6)...), l.Local, l.Remote
+	case *netlink.Ip6tnl:
+		protos, local, remote = bare(l.EncapType, inner(l.Proto, unix.IPPROTO_IPIP, unix.IPPROTO_IPV6)...), l.Local, l.Remote
+	}
+	for _, proto := range protos {
+		here, _ := netip.AddrFromSlice(local)
+		list = append(list, Carrier{Device: link.Attrs().Name, Proto: proto, Addr: here.Unmap(), Remote: Peer(remote)})
+	}
+	return list
+}
+
+// bare returns the given protocols for a tunnel without a UDP header (TUNNEL_ENCAP_NONE of linux/if_tunnel.h). For a tunnel with one it returns nil.
+func bare(encapsulation uint16, protos ...uint8) []uint8 {
+	if encapsulation != 0 {
+		return nil
+	}
+	return protos
+}
+
+// inner returns the protocol to which a tunnel is restricted, or all protocols that it can carry.
+func inner(proto uint8, all ...uint8) []uint8 {
+	if proto != 0 {
+		return []uint8{proto}
+	}
+	return all
+}
+
+// Peer returns the address of a tunnel's other end. It returns the zero Addr when the other end may have any address.
+func Peer(ip net.IP) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	if a = a.Unmap(); a.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return a
+}
+
+// openPorts returns carriers for the serving sockets for which of returns true.
 func openPorts(device string, of func(s sockets.Socket, program string) bool) (list []Carrier) {
 	serving, err := sockets.Serving()
 	if err != nil {
@@ -88,14 +123,14 @@ func openPorts(device string, of func(s sockets.Socket, program string) bool) (l
 		}
 		c := Carrier{Device: device, By: s.Service, Addr: s.Addr, Who: who}
 		c.Chosen = s.Proto == unix.IPPROTO_UDP && s.Port >= first && s.Port <= last && !s.Known()
-		if !slices.ContainsFunc(list, func(o Carrier) bool { return o.By == c.By }) { // of IPv4 and IPv6
+		if !slices.ContainsFunc(list, func(o Carrier) bool { return o.By == c.By }) { // the same port may be open in IPv4 and IPv6
 			list = append(list, c)
 		}
 	}
 	return list
 }
 
-// chosenPorts are those that the kernel chooses from (ip_local_port_range of the kernel's ip-sysctl.rst).
+// chosenPorts returns the range from which the kernel chooses ports (ip_local_port_range of the kernel's ip-sysctl.rst).
 func chosenPorts() (first, last uint16) {
 	text, _ := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if fields := strings.Fields(string(text)); len(fields) == 2 {
@@ -106,7 +141,7 @@ func chosenPorts() (first, last uint16) {
 	return 32768, 60999
 }
 
-// attached are the processes that have a device of tun open (the line iff of drivers/net/tun.c).
+// attached returns the processes that have a tun device open (the line iff in fdinfo, from drivers/net/tun.c).
 func attached(device string) (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/fdinfo/*")
 	for _, file := range files {

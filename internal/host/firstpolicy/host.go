@@ -17,31 +17,32 @@ import (
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// Host is what a first policy is made of.
+// Host has the data for a first policy.
 type Host struct {
-	Devices  []string
-	Services []Service
-	LeftOut  []Service      // they serve, and no other host needs them
-	Unsure   []Service      // of UDP, by which a program that serves at another port is likely a client of others
-	Private  []Service      // they are not meant for the world, and no network of the host is private
-	Networks []netip.Prefix // of the devices
-	Raw      []uint8        // protocols that raw sockets listen for, by IANA's numbers
-	Carriers []Carrier      // what the kernel receives without a socket
-	Clients  [2]int         // the first and the last port of connections that the host opens
-	Operator netip.Addr
+	Devices   []string
+	Services  []Service
+	LeftOut   []Service       // served, but not needed by other hosts
+	Unsure    []Service       // UDP ports that probably belong to a client, because their program serves on another port
+	Private   []Service       // services that are not for the public, while the host has no private network
+	Networks  []netip.Prefix  // the networks of the devices' addresses
+	Raw       []uint8         // protocols of raw sockets, by IANA's numbers
+	Carriers  []facts.Carrier // protocols that the kernel receives without a socket
+	Decrypted []netip.Prefix  // networks whose packets IPsec decrypts by policies
+	Clients   [2]int          // the first and the last port of the range from which the kernel chooses client ports
+	Operator  netip.Addr
 }
 
-// Service is a port that is served, and by which program: "" when that is not known.
+// Service is a port that is served. Program is the name of its program, "" when it is unknown.
 type Service struct {
 	sockets.Service
 	Program string
-	To      string // where the host's NAT sends it on to; "" for a service of the host itself
+	To      string // the destination of the host's NAT; "" for a service of the host itself
 }
 
-// ErrNoDevice says that the host has no default route, so that its devices have to be named.
+// ErrNoDevice says that the host has no default route, so that the user must name its devices.
 var ErrNoDevice = errors.New("this host has no default route: which device packets from outside arrive at is not known")
 
-// ReadHost asks the host. With no devices it takes those of the default routes.
+// ReadHost reads the state of the host. If no devices are given, it uses the devices of the default routes.
 func ReadHost(devices []string) (h *Host, err error) {
 	h = &Host{Devices: devices, Clients: clientPorts()}
 	if len(devices) == 0 {
@@ -81,19 +82,20 @@ func ReadHost(devices []string) (h *Host, err error) {
 	if h.Carriers, err = carriers(); err != nil {
 		return nil, err
 	}
+	h.Decrypted = facts.Decrypted()
 	h.take(all, sockets.Programs())
 	published, err := netfilter.Translations(context.Background())
-	if errors.Is(err, unix.EPERM) { // who may not ask may still write a policy
+	if errors.Is(err, unix.EPERM) { // a user without this right can still write a policy
 		err = nil
 	}
 	h.publish(published)
 	return h, err
 }
 
-// query is longer than most queries take: a client's socket is closed by then.
+// query is longer than most queries of clients take: a client has then closed its socket.
 const query = time.Second
 
-// uplinks are the devices of the default routes.
+// uplinks returns the devices of the default routes.
 func uplinks() (names []string, err error) {
 	indexes, err := facts.Uplinks(false)
 	if err != nil {
@@ -107,28 +109,29 @@ func uplinks() (names []string, err error) {
 	return names, nil
 }
 
-// clientPorts are those that the kernel gives to connections which the host opens (net.ipv4.ip_local_port_range).
+// clientPorts returns the range of ports that the kernel chooses for connections of the host (net.ipv4.ip_local_port_range).
 func clientPorts() [2]int {
 	r := facts.Sysctl("ipv4/ip_local_port_range", 32768, 60999)
 	return [2]int{r[0], r[1]}
 }
 
-// onLink are services of UDP that answer only hosts of the same link, or the host's own DHCP client, which essential rules serve.
+// onLink are UDP ports that need no service. They serve only hosts on the same link, or they belong to the host's DHCP client, for which there are
+// essential rules.
 var onLink = []uint16{68, 546, 1900, 5353, 5355}
 
-// maybeClient reports whether the port of a socket does not tell that it serves: it is of UDP, and of those that the kernel gives to clients.
+// maybeClient reports whether a socket may belong to a client: it is a UDP socket with a port from the range of client ports.
 func (h *Host) maybeClient(s sockets.Socket) bool {
 	return s.Proto == unix.IPPROTO_UDP && int(s.Port) >= h.Clients[0] && int(s.Port) <= h.Clients[1] && !s.Known()
 }
 
-// staying leaves out the sockets that may be a client's and are gone at a second look.
+// staying removes the sockets that may belong to a client and are missing from the second list.
 func (h *Host) staying(all, again []sockets.Socket) []sockets.Socket {
 	return slices.DeleteFunc(all, func(s sockets.Socket) bool { return h.maybeClient(s) && !slices.ContainsFunc(again, s.Same) })
 }
 
-// take sorts the sockets that serve into services and what is left out. A socket on the loopback device serves no other host. A bound
-// socket of UDP that stays is a service at any port, as that of a VPN is, which may belong to the kernel. It is a client's if it has a
-// port of clients, and its program serves UDP at another one: so resolvers, time servers and DHCP clients ask others.
+// take divides the sockets into services and other sockets. A socket on the loopback device serves no other host. A bound UDP socket that stays open
+// is a service on any port, such as that of a VPN, which may belong to the kernel. But it belongs to a client if it has a client port and its program
+// serves UDP on another port: resolvers, time servers and DHCP clients query other hosts in this way.
 func (h *Host) take(all []sockets.Socket, programs sockets.Owners) {
 	serves := map[string]bool{}
 	for _, s := range all {
@@ -136,7 +139,7 @@ func (h *Host) take(all []sockets.Socket, programs sockets.Owners) {
 			serves[programs.Of(s)] = true
 		}
 	}
-	delete(serves, "") // nothing is known of these
+	delete(serves, "") // sockets whose program is unknown
 	for _, s := range all {
 		if s.Addr.IsLoopback() {
 			continue
@@ -155,7 +158,7 @@ func (h *Host) take(all []sockets.Socket, programs sockets.Owners) {
 	}
 }
 
-// plainName is the name of a program as a comment can have it. A program may call itself anything.
+// plainName returns the name of a program for a comment. It replaces characters that are not printable, because a program may have any name.
 func plainName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= ' ' && r <= '~' {

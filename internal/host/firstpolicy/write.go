@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Policy writes the policy: what serves is served, and the rest is dropped, but for replies. file is its name, for the commands in its
-// comments.
+// Policy returns the text of the policy. Served ports become services, and all other packets are dropped, except replies. file is the name of the
+// policy for the commands in its comments.
 func (h *Host) Policy(file string) string {
 	var b strings.Builder
 	p := func(format string, words ...any) { fmt.Fprintf(&b, format+"\n", words...) }
@@ -41,11 +41,12 @@ func (h *Host) Policy(file string) string {
 	p("  - {name: banned, from: $bans, then: drop}")
 	h.protocols(p)
 	h.tunnels(p)
+	h.decrypted(p)
 	h.services(p)
 	return b.String()
 }
 
-// services writes what serves. SSH stands first, and is there in any case.
+// services writes the services. SSH is first, and is always included.
 func (h *Host) services(p func(string, ...any)) {
 	p("")
 	p("services: # after the rules: what this host serves, by what listens now")
@@ -114,7 +115,7 @@ func (h *Host) services(p func(string, ...any)) {
 	}
 }
 
-// Closed says in words which ports stay closed though sockets are bound to them, and why; "" when there are none.
+// Closed returns a text on the ports that stay closed although sockets are bound to them, with the reasons. It returns "" when there are none.
 func (h *Host) Closed() string {
 	var parts []string
 	for _, left := range []struct {
@@ -147,7 +148,7 @@ func with(program string) string {
 	return program + " listens there, and "
 }
 
-// quoted writes names as YAML: a device may be called anything without a space or a slash.
+// quoted quotes names for YAML. The name of a device may have any characters except spaces and slashes.
 func quoted(names []string) (list []string) {
 	for _, name := range names {
 		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") != "" || strings.ContainsAny(name[:1], "-.0123456789") {
