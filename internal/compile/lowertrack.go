@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// untracked lowers what conntrack is kept away from besides services, and notes the rules that ask for a state which its packets do not
-// have.
+// untracked lowers the traffic, other than services, that the policy exempts from conntrack. It adds notes about rules that test for a state which
+// exempt packets do not have.
 func (l *lowering) untracked(p *policy.Policy) (errs policy.Errors) {
 	u := &l.program.Untracked
 	u.All = slices.Contains(p.Untracked, policy.AllTraffic)
@@ -33,8 +33,8 @@ func (l *lowering) untracked(p *policy.Policy) (errs policy.Errors) {
 	return errs
 }
 
-// uncounted has an error for each rule that counts connections of a service which conntrack is kept away from, or which SYNPROXY
-// begins: nobody counts them there.
+// uncounted returns an error for each rule that counts connections of a service whose connections conntrack does not count. Such a service is exempt
+// from conntrack, or its connections are established by a SYN protection.
 func (l *lowering) uncounted(p *policy.Policy) (errs policy.Errors) {
 	for i, r := range p.Rules {
 		if r.Connections == nil {
@@ -50,7 +50,7 @@ func (l *lowering) uncounted(p *policy.Policy) (errs policy.Errors) {
 	return errs
 }
 
-// reaches reports whether a rule can match packets to a service that no conntrack has: of a service that is protected, those of TCP.
+// reaches reports whether a rule can match untracked packets to a service. If the service has a SYN protection, only its TCP packets are untracked.
 func (l *lowering) reaches(r *ir.Rule, s policy.Service) bool {
 	ports := s.Port
 	if s.Track != policy.TrackNot {
@@ -62,7 +62,7 @@ func (l *lowering) reaches(r *ir.Rule, s policy.Service) bool {
 	return match.Overlap(l.program.Sets, r, &ir.Rule{Match: fieldMatches(policy.Match{Port: ports})})
 }
 
-// notCounted is the error of uncounted.
+// notCounted returns the error that a rule cannot count the connections of a service.
 func notCounted(file string, r policy.Rule, s policy.Service) *policy.Error {
 	why, remedy := "conntrack counts connections, and `track: false` keeps service %q from it", "take `track: false` out of the service"
 	if s.Syn != nil {
@@ -73,8 +73,8 @@ func notCounted(file string, r policy.Rule, s policy.Service) *policy.Error {
 		Hint: fmt.Sprintf("let the rule match no packet of the service (`port`, or `not: {port: …}`), or %s", remedy)}
 }
 
-// changing has an error for each set whose entries change while the policy runs: the exemption stands in netfilter alone, whichever
-// target has the set.
+// changing returns an error for each set in an exemption whose entries change while the policy runs. Only netfilter has exemptions, whichever target
+// contains the set.
 func (l *lowering) changing(p *policy.Policy, e policy.Exempt) (errs policy.Errors) {
 	for _, a := range slices.Concat(e.Match.From, e.Match.To) {
 		if a.Set == "" || l.program.Sets[l.named[a.Set]].Fixed() != nil {
@@ -87,13 +87,14 @@ func (l *lowering) changing(p *policy.Policy, e policy.Exempt) (errs policy.Erro
 	return errs
 }
 
-// statesNotHad notes rules whose state no untracked packet has, where they may match one by all else.
+// statesNotHad adds notes about rules that test for a state which untracked packets do not have, if such packets can pass all other tests of the
+// rule.
 func (l *lowering) statesNotHad() {
 	u := &l.program.Untracked
 	for i := range l.program.Rules {
 		r := &l.program.Rules[i]
 		states := match.Values(r, packet.State)
-		if !asksState(r) || (ir.Match{Values: states}).Has(packet.StateUntracked) {
+		if !match.Tests(r, packet.State) || (ir.Match{Values: states}).Has(packet.StateUntracked) {
 			continue
 		}
 		kept := ""
@@ -118,8 +119,4 @@ func (l *lowering) statesNotHad() {
 				r.Line, r.Name, strings.TrimPrefix(ir.Match{Field: packet.State, Values: states}.String(), "state="), kept))
 		}
 	}
-}
-
-func asksState(r *ir.Rule) bool {
-	return slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
 }

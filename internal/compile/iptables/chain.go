@@ -12,25 +12,25 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// familyBuilder is what Generate makes for iptables or ip6tables.
+// familyBuilder is the state of Generate for one family: iptables or ip6tables.
 type familyBuilder struct {
 	*builder
 	family  uint32
-	passing bool              // the rule that is being written passes
-	hops    uint32            // how often packets of the chain that is being written have been forwarded
-	crowds  map[string]*chain // those that count connections, by the name of their rule
-	asked   *asked            // how the chain that is being written tests destinations, which NAT has translated; nil: in the packet
+	passing bool              // the current rule passes
+	hops    uint32            // how often packets of the current chain have already been forwarded
+	crowds  map[string]*chain // chains that count connections, by the name of their rule
+	asked   *asked            // how the current chain tests destinations that NAT has translated; nil: it reads the packet's own destination
 	tables  []*table
 }
 
-// table is what we have in a table.
+// table holds Floodwall's chains in one table of iptables.
 type table struct {
 	name   string
 	names  nameSet // of chains
 	chains []*chain
 	head   string // the name of the chain of rules
-	at     *chain // where the next rule goes
-	rests  int    // chains for what follows a rule
+	at     *chain // the chain to which the next rule is added
+	rests  int    // the number of chains for rules that follow a rule with exceptions (rest)
 }
 
 // chain is one chain.
@@ -39,7 +39,7 @@ type chain struct {
 	lines []chainLine
 }
 
-// chainLine is a line of a chain: what follows -A and the chain's name, and what precedes them.
+// chainLine is a line of a chain. The complete line is count, -A and the chain's name, and then text.
 type chainLine struct{ count, text string }
 
 func (t *table) chain(name string) *chain {
@@ -52,8 +52,8 @@ func (c *chain) add(format string, args ...any) {
 	c.lines = append(c.lines, chainLine{text: fmt.Sprintf(format, args...)})
 }
 
-// build makes the tables: in raw the checks and the rules that can be decided there, and what is not tracked; in filter
-// the other rules; in mangle what SYNPROXY needs beside them.
+// build makes the tables. raw has the checks, the rules that can run there, and the exemptions from conntrack. filter
+// has the other rules. mangle has the lines that SYNPROXY needs in addition.
 func (f *familyBuilder) build() {
 	if f.hasRaw() {
 		t := f.table("raw", f.mainChain("RAW"))
@@ -61,6 +61,7 @@ func (f *familyBuilder) build() {
 		f.stage(t, plan.StageRaw)
 	}
 	f.untracked()
+	f.forged()
 	if f.hasFilter() {
 		t := f.table("filter", f.mainChain("FILTER"))
 		f.checks(t, plan.StageFilter)
@@ -68,7 +69,7 @@ func (f *familyBuilder) build() {
 		f.stage(t, plan.StageFilter)
 		if f.forwardChain() != t.head {
 			f.hops, t.head, t.rests = 1, f.forwardChain(), 0
-			delete(t.names, t.head) // it was kept free
+			delete(t.names, t.head) // table() has reserved the name, but the chain is renamed
 			t.at = t.chain(t.head)
 			f.checks(t, plan.StageFilter)
 			f.translated(t)
@@ -79,7 +80,8 @@ func (f *familyBuilder) build() {
 	f.proxied()
 }
 
-// forwardChain is the chain for packets on their way through. It is one of its own when rules differ for them.
+// forwardChain returns the name of the chain for forwarded packets. It differs from the chain for packets to this host if any rule differs for the
+// two.
 func (b *builder) forwardChain() string {
 	for _, step := range b.pl.At(plan.StageFilter) {
 		if plan.DiffersForwarded(b.pl, &b.pl.Program.Rules[step.Rule]) {
@@ -89,7 +91,7 @@ func (b *builder) forwardChain() string {
 	return b.mainChain("FILTER")
 }
 
-// after is a rule as packets meet it that have been forwarded so often.
+// after adapts a rule to packets that have been forwarded hops times, which lowers their TTL.
 func after(hops uint32, r *ir.Rule) *ir.Rule {
 	if hops == 0 || !plan.TestsTTL(r) {
 		return r
@@ -104,10 +106,10 @@ func after(hops uint32, r *ir.Rule) *ir.Rule {
 	return &out
 }
 
-// table begins a table with its chain of rules.
+// table creates a table with its chain of rules.
 func (f *familyBuilder) table(name, chain string) *table {
 	t := &table{name: name, names: nameSet{}, head: chain}
-	for _, reserved := range []string{"RAW", "FILTER", "FORWARD", "PROXIED", "UNTRACK-IN", "UNTRACK-OUT"} {
+	for _, reserved := range []string{"RAW", "FILTER", "FORWARD", "PROXIED", "FORGED", "UNTRACK-IN", "UNTRACK-OUT"} {
 		if other := f.mainChain(reserved); other != chain {
 			t.names[other] = true
 		}
@@ -117,7 +119,7 @@ func (f *familyBuilder) table(name, chain string) *table {
 	return t
 }
 
-// stage adds the rules of a stage, and the default when it is there.
+// stage adds the rules of a stage, and the default if the stage decides it.
 func (f *familyBuilder) stage(t *table, s plan.Stage) {
 	p := f.pl.Program
 	for _, step := range f.pl.At(s) {
@@ -141,10 +143,10 @@ func (f *familyBuilder) stage(t *table, s plan.Stage) {
 	}
 }
 
-// lineMark is the comment of a line, and the reason that the line counts, "" for none.
+// lineMark has the comment of a line, and the reason to which the line's count belongs. "" means none.
 type lineMark struct{ comment, reason string }
 
-// rule adds a rule to where the table's next one goes.
+// rule adds a rule at the table's current position.
 func (f *familyBuilder) rule(t *table, r *ir.Rule, mark lineMark) {
 	f.passing = r.Verdict == ir.Pass && !r.Observe
 	for _, c := range f.conditions(r) {
@@ -153,9 +155,9 @@ func (f *familyBuilder) rule(t *table, r *ir.Rule, mark lineMark) {
 	}
 }
 
-// condition adds the lines of a condition. One with exceptions has a chain of its own, which the exceptions leave. From
-// there a packet cannot leave two chains at once by RETURN, which is how a rule passes: so what passes is sent there by
-// -g, and what goes on finds the rest of the rules in another chain.
+// condition adds the lines of a condition. A condition with exceptions has a chain of its own, which packets leave at an exception. A rule passes
+// packets by RETURN, but RETURN leaves only one chain. So if a rule passes, -g leads to its chain, and the remaining rules are in another chain,
+// where packets that match an exception continue.
 func (f *familyBuilder) condition(t *table, r *ir.Rule, c condition, mark lineMark) {
 	if match.Metered(r) {
 		f.metered(t, r, c, mark)
@@ -189,8 +191,8 @@ func (f *familyBuilder) condition(t *table, r *ir.Rule, c condition, mark lineMa
 	t.at = next
 }
 
-// rest makes the chain for what follows a rule that passes and has exceptions. The kernel lets chains lead to each
-// other 16 deep (NFT_JUMP_STACK_SIZE), of which the built-in chain and the last that is called are two.
+// rest creates the chain for the rules that follow a rule that passes and has exceptions. The kernel allows 16 nested chains (NFT_JUMP_STACK_SIZE).
+// The built-in chain and the innermost chain are two of these.
 func (f *familyBuilder) rest(t *table, r *ir.Rule) *chain {
 	const most = 12
 	if t.rests++; t.rests > most {
@@ -201,7 +203,7 @@ func (f *familyBuilder) rest(t *table, r *ir.Rule) *chain {
 	return t.chain(t.head)
 }
 
-// verdict adds a line that decides, two when the answer depends on the protocol.
+// verdict adds a line with a verdict, or two lines if the answer depends on the protocol.
 func (f *familyBuilder) verdict(c *chain, a lineTests, v ir.Verdict, mark lineMark) {
 	switch {
 	case v == ir.Pass:
@@ -218,7 +220,7 @@ func (f *familyBuilder) verdict(c *chain, a lineTests, v ir.Verdict, mark lineMa
 	}
 }
 
-// The targets that answer.
+// rejectTCP is the target for TCP packets that are rejected.
 const rejectTCP = "REJECT --reject-with tcp-reset"
 
 var rejectOther = [2]string{
@@ -226,7 +228,7 @@ var rejectOther = [2]string{
 	packet.FamilyIPv6: "REJECT --reject-with icmp6-port-unreachable",
 }
 
-// line adds a line that counts, with a target or "" for none.
+// line adds a line that counts packets. target is the target of the line, "" for none.
 func (f *familyBuilder) line(c *chain, a lineTests, target string, mark lineMark) {
 	text := fmt.Sprintf("%s-m comment --comment %s", a, commentText(mark.comment))
 	if target != "" {
@@ -235,7 +237,7 @@ func (f *familyBuilder) line(c *chain, a lineTests, target string, mark lineMark
 	c.lines = append(c.lines, chainLine{f.counted(mark), text})
 }
 
-// counted is the count with which a line begins, when there is one to go on from: in the reason's first line.
+// counted returns the initial count of a line. It is the earlier count of the line's reason, if this is the first line of the reason.
 func (b *builder) counted(mark lineMark) string {
 	if b.o.Counts == nil || mark.reason == "" || b.begun[mark.comment] {
 		return ""
@@ -245,7 +247,7 @@ func (b *builder) counted(mark lineMark) string {
 	return fmt.Sprintf("[%d:%d] ", packets, octets)
 }
 
-// commentText is a comment as iptables-save writes it, in quotes unless it is plain.
+// commentText returns a comment in the form of iptables-save: in quotes, unless it has only plain characters.
 func commentText(s string) string {
 	const plain = "_-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	if strings.Trim(s, plain) != "" {
@@ -254,7 +256,7 @@ func commentText(s string) string {
 	return s
 }
 
-// restore is the input of iptables-restore or ip6tables-restore, with the rules of hooks in the built-in chains.
+// restore returns the input of iptables-restore or ip6tables-restore, with the rules of hooks in the built-in chains.
 func (f *familyBuilder) restore(hooks []Hook) string {
 	var b strings.Builder
 	for _, t := range f.tables {
@@ -279,7 +281,7 @@ func (f *familyBuilder) restore(hooks []Hook) string {
 	return b.String()
 }
 
-// Script is all of it in one file for people, hooks included: three parts, each headed by the tool that takes it.
+// Script returns the complete ruleset, including hooks, as one readable file. It has three parts. Each has a heading with the tool that reads it.
 func (x *Ruleset) Script() string {
 	parts := []struct{ head, text string }{
 		{"ipset restore", x.IPSet},

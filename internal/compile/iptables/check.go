@@ -13,8 +13,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// checks adds the checks of a stage, in their order: the first that a packet fails is its reason. Those that only count come behind
-// those that drop, in a chain of their own, which is left at the first that counts.
+// checks adds the checks of a stage. They are in order, because the first check that a packet fails is the reason. Checks that only count follow
+// those that drop, in a chain of their own. A packet leaves that chain at the first check that counts it.
 func (f *familyBuilder) checks(t *table, s plan.Stage) {
 	f.passing = false
 	var observed []packet.Check
@@ -44,18 +44,15 @@ func (f *familyBuilder) checks(t *table, s plan.Stage) {
 func (f *familyBuilder) writeCheck(t *table, c packet.Check, v ir.Verdict) {
 	mark := lineMark{comment: "check:" + c.String(), reason: c.String()}
 	for _, condition := range f.check(c) {
-		if f.pl.CheckStage(c) == plan.StageFilter { // where replies come before it
-			condition = condition.and(noReply)
+		if f.pl.CheckStage(c) == plan.StageFilter { // the rule for replies comes before this check
+			condition = condition.and(f.answersNone())
 		}
 		f.condition(t, &ir.Rule{Name: c.String(), Verdict: v}, condition, mark)
 		f.out.Checks[c] = mark.comment
 	}
 }
 
-// noReply holds for a packet that answers none that left.
-var noReply = states(ranges.Complement(ir.Replies.Values, packet.State.Size()))
-
-// left are the checks that are asked for and not made, or not whole.
+// left returns the enabled checks that are not made, or not for all packets.
 func (b *builder) left() (list []plan.LeftCheck) {
 	for c := range packet.NumChecks {
 		if why, left := checksLeft[c]; left && (b.pl.Program.Checks | b.pl.Program.Observed).Has(c) {
@@ -65,7 +62,7 @@ func (b *builder) left() (list []plan.LeftCheck) {
 	return list
 }
 
-// check is what fails a check, as far as iptables can tell.
+// check returns the conditions that match packets that fail a check, as far as iptables can test the check.
 func (f *familyBuilder) check(c packet.Check) (out []condition) {
 	if c == packet.BogonSource {
 		return []condition{f.bogon()}
@@ -82,21 +79,20 @@ func (f *familyBuilder) check(c packet.Check) (out []condition) {
 	return out
 }
 
-// chainCut are the first fragments of IPv6 that end within the extension headers: the protocol behind them is not known, so
-// that it is neither TCP nor another one. The kernel puts such packets together (net/ipv6/reassembly.c,
-// ipv6frag_thdr_truncated).
+// chainCut matches first fragments of IPv6 that end within the extension headers. Their protocol is unknown. So the test for TCP fails, and the test
+// for protocols other than TCP fails, too. The kernel reassembles such packets (net/ipv6/reassembly.c, ipv6frag_thdr_truncated).
 var chainCut = condition{
 	any: []lineTests{{match: []string{"-m frag --fragfirst --fragmore"}}},
 	not: []lineTests{{proto: "tcp"}, {proto: "! tcp"}},
 }
 
-// fieldRule is a rule that asks for values of fields.
+// fieldRule returns a rule with tests of fields only.
 func fieldRule(matches ...ir.Match) ir.Rule { return ir.Rule{Match: matches} }
 
-// synFlags are the values of the flags with SYN and without ACK.
+// synFlags is the test for flags with SYN and without ACK.
 var synFlags = match.Flags(func(v uint32) bool { return v&0x12 == 0x02 })
 
-// checkRules are the rules that drop what fails a check, where rules can say it. Each is asked after those before it.
+// checkRules returns rules that match packets that fail a check, if rules can express the check. The rules are tested in order.
 func (f *familyBuilder) checkRules(c packet.Check) []ir.Rule {
 	switch c {
 	case packet.SourceAddress:
@@ -111,7 +107,7 @@ func (f *familyBuilder) checkRules(c packet.Check) []ir.Rule {
 	return fieldChecks[c]
 }
 
-// fieldChecks are the checks that look at fields only.
+// fieldChecks has the checks that test only fields, as rules.
 var fieldChecks = map[packet.Check][]ir.Rule{
 	packet.TTLZero: {fieldRule(match.Field(packet.TTL, ranges.Span(0, 0)))},
 	packet.NDHopLimit: {fieldRule(match.Field(packet.ICMP, ranges.Span(packet.ICMPv6|133<<8, packet.ICMPv6|137<<8|0xff)),
@@ -138,7 +134,7 @@ func udpPorts(ports []uint16) ir.Match {
 	return match.Field(packet.SPort, list...)
 }
 
-// sourceRules has a rule for each prefix: they are few.
+// sourceRules returns a rule for each invalid source prefix. There are few of them.
 func (f *familyBuilder) sourceRules() (rules []ir.Rule) {
 	for _, prefix := range packet.InvalidSources {
 		rules = append(rules, ir.Rule{Src: f.listed("", prefix)})
@@ -146,9 +142,9 @@ func (f *familyBuilder) sourceRules() (rules []ir.Rule) {
 	return rules
 }
 
-// bogon is the condition of the check bogon-source. Exceptions are the addresses of NAT64, which are routed though
-// those around them are not (RFC 6052), and what may come from no or a link's address because its sender is about to
-// get one, or speaks to the link only: UDP, and in IPv6 neighbor discovery.
+// bogon returns the condition of the check bogon-source. It has two kinds of exceptions. The first is the addresses of NAT64: they are routed,
+// although the addresses around them are not (RFC 6052). The second is UDP and, in IPv6, neighbor discovery. Their source may be unspecified or
+// link-local, because the sender has no address yet, or sends only to the link.
 func (f *familyBuilder) bogon() condition {
 	c := f.addresses(&ir.Rule{Src: f.listed(packet.BogonSource.String(), packet.Bogons...)})
 	except := func(prefix, proto string) {
@@ -166,7 +162,7 @@ func (f *familyBuilder) bogon() condition {
 	return c
 }
 
-// listed asks for an address of a list, by a set when it has a name.
+// listed returns a match for the addresses in prefixes. A list with a name becomes a set.
 func (b *builder) listed(name string, prefixes ...netip.Prefix) []ir.AddrMatch {
 	key := name + " " + prefixes[0].String()
 	if _, ok := b.lists[key]; !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// scalar tests a field that every packet has a number of.
+// scalar returns the condition that a numeric field has one of the given values. Every packet must have the field.
 func (f *familyBuilder) scalar(m ir.Match) condition {
 	switch m.Field {
 	case packet.Length:
@@ -20,29 +20,31 @@ func (f *familyBuilder) scalar(m ir.Match) condition {
 	case packet.DSCP:
 		return f.dscp(m.Values)
 	case packet.State:
-		return states(m.Values)
+		return f.stateTest(m.Values)
 	}
 	f.err = fmt.Errorf("iptables has no test of the field %s", m.Field)
 	return condition{}
 }
 
-// location is where a field stands in the IP header, for u32: the offset of four bytes, and what is done with them.
+// location is the position of a field in the IP header, in the syntax of u32: the offset of four bytes, and a shift or
+// mask.
 type location struct {
 	text string
-	size uint32 // of the field's values there
+	size uint32 // the number of values of the field there
 }
 
-// The fields' places in the header of each family (RFC 791, 3.1; RFC 8200, 3).
+// The positions of fields in the header of each family (RFC 791, 3.1; RFC 8200, 3).
 var (
-	totalLength  = [2]location{{"0&0xFFFF", 1 << 16}, {"4>>16", 1 << 16}} // of IPv6, without the header
+	totalLength  = [2]location{{"0&0xFFFF", 1 << 16}, {"4>>16", 1 << 16}} // for IPv6, the payload length
 	timeToLive   = [2]location{{"8>>24", 256}, {"4&0xFF", 256}}
 	codePoint    = [2]location{{"0>>18&0x3F", 64}, {"0>>22&0x3F", 64}}
 	ipv4Protocol = location{"6&0xFF", 256}
 )
 
-// u32 tests that a field has one of some values. A test takes ten ranges; of more, those of the opposite are excluded.
+// u32 returns the condition that a field has one of the given values. A u32 test has space for ten ranges. If there are more ranges, u32 excludes all
+// other values, with as many tests as necessary.
 func u32(l location, values []ir.Range) condition {
-	const most = 10 // XT_U32_MAXSIZE of the kernel, less one
+	const most = 10 // XT_U32_MAXSIZE of the kernel, minus one
 	if len(values) <= most {
 		return matching(u32Match(l, values, false))
 	}
@@ -59,7 +61,7 @@ func u32Match(l location, values []ir.Range, not bool) string {
 	return fmt.Sprintf(`-m u32 %s--u32 "%s=%s"`, negated(not), l.text, joinRanges(values, ":"))
 }
 
-// joinRanges writes numbers and ranges with commas.
+// joinRanges joins numbers and ranges by commas.
 func joinRanges(values []ir.Range, to string) string {
 	var words []string
 	for _, r := range values {
@@ -75,7 +77,7 @@ func rangeText(r ir.Range, to string) string {
 	return fmt.Sprintf("%d%s%d", r.First, to, r.Last)
 }
 
-// singleRange is the only range of values, or of their opposite, which not says.
+// singleRange returns the range if values is a single range. If the complement of values is a single range, it returns that range and not is true.
 func singleRange(values []ir.Range, size uint32) (r ir.Range, not, ok bool) {
 	if len(values) == 1 {
 		return values[0], false, true
@@ -127,32 +129,13 @@ func (f *familyBuilder) dscp(values []ir.Range) condition {
 	return u32(codePoint[f.family], values)
 }
 
-var stateWords = [...]string{
-	packet.StateNew: "NEW", packet.StateEstablished: "ESTABLISHED", packet.StateRelated: "RELATED",
-	packet.StateInvalid: "INVALID", packet.StateUntracked: "UNTRACKED",
-}
-
-func states(values []ir.Range) condition {
-	rest := ranges.Complement(values, packet.State.Size())
-	if len(rest) == 1 && rest[0].First == rest[0].Last {
-		return matching("-m conntrack ! --ctstate " + stateWords[rest[0].First])
-	}
-	var words []string
-	for s, word := range stateWords {
-		if (ir.Match{Values: values}).Has(uint32(s)) {
-			words = append(words, word)
-		}
-	}
-	return matching("-m conntrack --ctstate " + strings.Join(words, ","))
-}
-
-// The tests of IPv4 that a packet is, and is not, a later fragment.
+// The IPv4 tests for later fragments, and for all other packets.
 const (
 	isLater  = "-f"
 	notLater = "! -f"
 )
 
-// fragment tests whether a packet is whole, a first or a later fragment.
+// fragment returns the condition that a packet is of the given kinds: not fragmented, a first fragment, or a later fragment.
 func (f *familyBuilder) fragment(values []ir.Range) condition {
 	var is [3]bool
 	for v := range is {
@@ -164,7 +147,7 @@ func (f *familyBuilder) fragment(values []ir.Range) condition {
 	return fragment6(is[packet.FragmentNone], is[packet.FragmentFirst], is[packet.FragmentLater])
 }
 
-// fragment4 tests the offset and the bit that says that more fragments follow, 0x2000.
+// fragment4 tests the fragment offset and the flag "more fragments", 0x2000.
 func fragment4(whole, first, later bool) condition {
 	switch {
 	case whole && first && later:
@@ -183,7 +166,8 @@ func fragment4(whole, first, later bool) condition {
 	return matching(`-m u32 --u32 "4&0x3FFF=0x2000"`)
 }
 
-// fragment6 tests for a fragment header and what it says. One of offset 0 that announces no more is on a whole packet.
+// fragment6 tests the fragment header. A packet whose fragment header has offset 0 and no "more fragments" flag counts
+// as whole.
 func fragment6(isWhole, first, later bool) condition {
 	match := func(m string) lineTests { return lineTests{match: []string{m}} }
 	any, without := match("-m frag"), match("-m ipv6header --soft ! --header frag")
@@ -206,7 +190,8 @@ func fragment6(isWhole, first, later bool) condition {
 	return condition{any: []lineTests{any}, not: []lineTests{either}}
 }
 
-// proto tests the protocol number, IPv6 behind the extension headers: a line for each of a few, in IPv4 u32 for more.
+// proto returns the condition that a packet has one of the protocols. In IPv6, this is the protocol after the extension headers. A few protocols take
+// one line each. In IPv4, a larger number of protocols is a u32 test.
 func (f *familyBuilder) proto(values []ir.Range) condition {
 	const few = 4
 	if len(ranges.Complement(values, packet.Proto.Size())) == 0 {
@@ -219,13 +204,13 @@ func (f *familyBuilder) proto(values []ir.Range) condition {
 	if f.family == packet.FamilyIPv6 {
 		return f.either(lines, f.protoLines(ranges.Complement(values, packet.Proto.Size())))
 	}
-	if len(lines) > few || (ir.Match{Values: values}).Has(0) { // -p 0 is any
+	if len(lines) > few || (ir.Match{Values: values}).Has(0) { // -p 0 matches any protocol
 		return u32(ipv4Protocol, values)
 	}
 	return condition{any: lines}
 }
 
-// protoLines has a line for each protocol. In IPv6 extension headers are none: ip6tables looks behind them.
+// protoLines returns a line for each protocol. In IPv6, extension headers have no line, because ip6tables skips them.
 func (f *familyBuilder) protoLines(values []ir.Range) (lines []lineTests) {
 	for n := range packet.Proto.Size() {
 		if (ir.Match{Values: values}).Has(n) && !(f.family == packet.FamilyIPv6 && isExtension[n]) {
@@ -235,7 +220,7 @@ func (f *familyBuilder) protoLines(values []ir.Range) (lines []lineTests) {
 	return lines
 }
 
-// isExtension has the extension headers that the packet decoder and ip6tables walk (ipv6_find_hdr of the kernel).
+// isExtension has the extension headers that the packet decoder and ip6tables skip (ipv6_find_hdr of the kernel).
 var isExtension = map[uint32]bool{0: true, 43: true, 44: true, 60: true}
 
 func (f *familyBuilder) protoText(n uint32) string {

@@ -11,53 +11,53 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Options are what Generate is told beside the plan.
+// Options are the parameters of Generate that are not in the plan.
 type Options struct {
-	Name    string   // of chains, in capitals, and of sets; "" is floodwall
-	Devices []string // where packets come in from outside; none is everywhere
+	Name    string   // the prefix of the names of chains (in capitals) and of sets; "" is floodwall
+	Devices []string // the devices on which packets arrive from outside; none: all devices
 
-	// Counts says what a reason has counted before, for counters that go on. nil begins at 0.
+	// Counts returns the earlier count of a reason, which becomes the initial value of its counters. If Counts is nil, counters begin at 0.
 	Counts func(reason string) (packets, octets uint64)
 
-	Protect []ir.Handshake // what was found out about Program.Protections; nil is the usual
+	Protect []ir.Handshake // the parameters of Program.Protections that the loader found; nil: the usual ones
 }
 
-// Ruleset is what a plan becomes for ipset, iptables and ip6tables.
+// Ruleset is a plan as input for ipset, iptables and ip6tables.
 type Ruleset struct {
 	Name string
 
-	// IPSet is input of `ipset restore`: it creates and fills the sets that the rules use. `ipset save` lists them in
-	// another order, with more options, and each port of a range by itself.
+	// IPSet is input for `ipset restore`. It creates and fills the sets that the rules use. `ipset save` lists these
+	// sets in another order, with more options, and lists each port of a range separately.
 	IPSet string
 
-	// V4 and V6 are input of iptables-restore and ip6tables-restore, with --noflush, and with --counters when Counts was
-	// given. They declare and fill chains of our own, which nothing leads to yet.
+	// V4 and V6 are input for iptables-restore and ip6tables-restore, with the options --noflush and, if Options.Counts is set, --counters. They
+	// declare and fill Floodwall's chains. The rules in built-in chains that lead to these chains are in Hooks.
 	V4, V6 string
-	Hooks  []Hook // how packets reach our chains, the same in both families
+	Hooks  []Hook // rules in built-in chains that lead packets to Floodwall's chains, the same in both families
 
-	// The comments of the lines that count a reason. A reason's count is the sum over all lines with its comment, in both
-	// families and all tables.
+	// The comments of the lines that count each reason. The count of a reason is the sum over all lines with its comment, in both families and all
+	// tables.
 	Rules   []string // by index in Program.Rules
 	Default string
-	Checks  map[packet.Check]string    // those that are done
+	Checks  map[packet.Check]string    // the checks that are made
 	Proxies map[int]plan.ProxyCounters // of SYNPROXY, by index in Program.Protections
 
-	Sets  map[int]Set // by index in Program.Sets; those that the rules use and that are ipsets
+	Sets  map[int]Set // the sets that the rules use as ipsets, by index in Program.Sets
 	Left  []plan.LeftCheck
-	Notes []string // what the kernel does with some packets before or beside these rules
+	Notes []string // packets that the kernel handles before these rules or apart from them
 
 	families [2]*familyBuilder
 }
 
-// Hook is a rule of a built-in chain that leads to one of ours.
+// Hook is a rule in a built-in chain that leads to one of Floodwall's chains.
 type Hook struct {
 	Table  string // raw, filter or mangle
 	Chain  string // PREROUTING, INPUT, FORWARD or OUTPUT
-	Target string // our chain
-	Device string // where the packet came in, as -i takes it: a name, or the beginning of names and +; "" is anywhere
+	Target string // one of Floodwall's chains
+	Device string // the input device, in the syntax of -i: a name, or a prefix of names and +; "" is any
 }
 
-// String is the hook's rule, as follows the chain's name in a line of iptables.
+// String returns the text of the hook's rule, without the name of the built-in chain.
 func (h Hook) String() string {
 	if h.Device == "" {
 		return "-j " + h.Target
@@ -65,29 +65,31 @@ func (h Hook) String() string {
 	return "-i " + h.Device + " -j " + h.Target
 }
 
-// Set is a set of the program in ipset, which has a set for each family.
+// Set has the names of the ipsets that hold one set of the program. ipset has a separate set for each family.
 type Set struct {
 	V4, V6  string        // names; "" where no rule uses the set
 	Dynamic bool          // filled at run time
-	Live    bool          // the input makes it without entries, which are exchanged while the rules decide
-	Timeout time.Duration // of an entry that is added to a dynamic set without one; 0 is for ever
+	Live    bool          // IPSet creates the set without entries; they are replaced while the rules are in use
+	Timeout time.Duration // the default timeout of an entry of a dynamic set; 0: for ever
 }
 
-// Error says that iptables cannot do what a policy asks for.
+// Error is the reason why iptables cannot implement a policy.
 type Error struct{ Cause, Remedy string }
 
 func (e *Error) Error() string { return e.Cause }
 
-// Hint is the remedy.
+// Hint returns the remedy.
 func (e *Error) Hint() string { return e.Remedy }
 
-// Generate writes a plan for iptables, in the form in which a person would, so that
-//   - a packet of a device that the raw and filter chains let by returns to the built-in chain, where other people's
-//     rules still decide; nothing is accepted;
-//   - each packet is counted by one line, that of its reason, unless a check or rule passed on to the filter stage;
+// Generate writes a plan for iptables, in the form that a person would write, so that
+//   - a packet that the raw and filter chains pass returns to the built-in chain, where rules of others still decide;
+//     nothing is accepted;
+//   - one line, that of its reason, counts each packet, except for packets that the raw stage leaves to the filter
+//     stage;
 //   - both families follow from the same rules.
 //
-// A check that iptables cannot do, or not for all packets that fail it, is in Left, with what the kernel does about it.
+// A check that iptables cannot make, or cannot make for all packets that fail it, is in Left, with the kernel's own
+// handling of such packets.
 func Generate(pl *plan.Plan, o Options) (*Ruleset, error) {
 	if pl.Target != plan.TargetIptables {
 		return nil, fmt.Errorf("plan for target %s: iptables was asked for", pl.Target)
@@ -112,15 +114,15 @@ func Generate(pl *plan.Plan, o Options) (*Ruleset, error) {
 type builder struct {
 	pl     *plan.Plan
 	o      Options
-	sets   []ir.Set // of the program, and those of checks
+	sets   []ir.Set // the sets of the program, and those of checks
 	names  nameSet
 	ipset  strings.Builder
 	lists  map[string]int    // indices in sets of lists of checks
 	ports  map[string]string // names of the sets of ports, by content
-	made   map[string]bool   // ipsets that are created
-	bases  map[int]string    // names of sets without the family's ending
+	made   map[string]bool   // ipsets that have been created
+	bases  map[int]string    // names of sets, without the suffix of the family
 	limits map[int]string    // names of hashlimit's tables, by index in Program.Limits
-	begun  map[string]bool   // comments whose count goes on in a line already
+	begun  map[string]bool   // comments whose earlier count has been given to a line
 	out    *Ruleset
 	err    error
 }
@@ -146,22 +148,23 @@ func newBuilder(pl *plan.Plan, o Options) *builder {
 	return b
 }
 
-// maxComment is the longest comment, less what is added to it here (XT_MAX_COMMENT_LEN of the kernel is 256).
+// maxComment is the largest length of a comment without the suffixes that are added to it (XT_MAX_COMMENT_LEN of the
+// kernel is 256).
 const maxComment = 200
 
-// hasRaw and hasFilter report which of our two chains there are.
+// hasRaw reports whether the raw chain exists. hasFilter reports the same of the filter chain.
 func (b *builder) hasRaw() bool {
 	return b.pl.CheckedAt(plan.StageRaw) || b.pl.Default.At(plan.StageRaw) || b.pl.Uses(plan.StageRaw)
 }
 
 func (b *builder) hasFilter() bool { return b.pl.Uses(plan.StageFilter) }
 
-// hooks lead packets of the devices to the chains of rules, those that are dropped before the others are exempted from
-// tracking.
+// hooks returns the rules in built-in chains that lead packets of the devices to Floodwall's chains. The rules that drop packets come before the
+// exemptions from conntrack.
 func (b *builder) hooks() (hooks []Hook) {
 	var devices []string
 	for _, d := range b.o.Devices {
-		if devices = append(devices, d); len(d) <= plan.MaxBeforeVLAN { // and its VLAN devices that are named like it
+		if devices = append(devices, d); len(d) <= plan.MaxBeforeVLAN { // VLAN devices that are named after the device
 			devices = append(devices, d+".+")
 		}
 	}
@@ -180,6 +183,9 @@ func (b *builder) hooks() (hooks []Hook) {
 		hooks = append(hooks, Hook{Table: "raw", Chain: "PREROUTING", Target: b.mainChain("UNTRACK-IN")},
 			Hook{Table: "raw", Chain: "OUTPUT", Target: b.mainChain("UNTRACK-OUT")})
 	}
+	if b.pl.AsksState() { // after the exemptions, because a later CT target does not change an exempt packet
+		add("raw", "PREROUTING", b.mainChain("FORGED"))
+	}
 	if b.hasFilter() {
 		add("filter", "INPUT", b.mainChain("FILTER"))
 		add("filter", "FORWARD", b.forwardChain())
@@ -190,7 +196,7 @@ func (b *builder) hooks() (hooks []Hook) {
 	return hooks
 }
 
-// notes say where the kernel decides before or beside the rules.
+// notes adds notes about packets that the kernel handles before these rules, or outside of them.
 func (b *builder) notes() {
 	note := func(text string) { b.out.Notes = append(b.out.Notes, text) }
 	asks := map[packet.Field]bool{}

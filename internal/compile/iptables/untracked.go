@@ -11,23 +11,19 @@ import (
 
 func (b *builder) hasUntracked() bool { return !b.pl.Program.Untracked.None() }
 
-// untracked exempts packets from connection tracking, in chains of their own: CT does not end a packet's way through a
-// chain, and what the chain of rules lets by returns from it.
+// untracked exempts packets from connection tracking, in chains of their own. They cannot stand in the chain of rules,
+// because CT does not end a chain and packets that pass return from the chain of rules.
 //
-// A service is exempted for those who come in by the devices: their packets to its ports, and its answers, from this
-// host or, when it is forwarded, from another device. What comes in for this host with such a port as source is none of
-// them: it may belong to a connection that this host began. What goes from another device to a third one is taken for an
-// answer, as it is not routed yet: connections between other devices to a server with that port are tracked in one
-// direction. A service that this host serves has no such answer: NAT may send connections of another port on to that port of
-// a container. What is named otherwise is exempted by itself and in the other direction, whatever device it passes.
+// A service is exempt for clients that arrive by the devices: their packets to its ports, and its answers, which come from this host or, if the
+// service is forwarded, from another device. A packet to this host with such a source port is not an answer: it may belong to a connection that this
+// host has opened. A packet from another device to a third host counts as an answer, because it is not routed yet. So connections between other
+// devices to a server with that port are tracked in one direction only. A service of this host itself has no such forwarded answers: NAT may redirect
+// connections of another port to that port of a container. Other exempt traffic is exempt in both directions, on all devices.
 func (f *familyBuilder) untracked() {
 	if !f.hasUntracked() {
 		return
 	}
-	if len(f.tables) == 0 {
-		f.tables = append(f.tables, &table{name: "raw", names: nameSet{}})
-	}
-	t := f.tables[0]
+	t := f.rawTable()
 	in := &chain{name: f.mainChain("UNTRACK-IN")}
 	out := &chain{name: f.mainChain("UNTRACK-OUT")}
 	t.chains = append(t.chains, in, out)
@@ -58,6 +54,14 @@ func (f *familyBuilder) untracked() {
 	}
 }
 
+// rawTable returns the table raw, which may have no chain of rules.
+func (f *familyBuilder) rawTable() *table {
+	if len(f.tables) == 0 {
+		f.tables = append(f.tables, &table{name: "raw", names: nameSet{}})
+	}
+	return f.tables[0]
+}
+
 func direction(option, device string) string {
 	if device == "" {
 		return ""
@@ -65,7 +69,8 @@ func direction(option, device string) string {
 	return option + device + " "
 }
 
-// notrack adds lines for the packets of which a port is that of a service, and for which its last test holds, if it has lines here.
+// notrack adds lines for packets whose source or destination port is that of an exempt service. lastOf returns an additional test for a service. It
+// returns false if the service has no lines here.
 func (f *familyBuilder) notrack(c *chain, where string, port packet.Field, lastOf func(ir.UntrackedService) (lineTests, bool)) {
 	for _, s := range f.pl.Program.Untracked.Services {
 		last, ok := lastOf(s)
@@ -84,7 +89,7 @@ func (f *familyBuilder) notrack(c *chain, where string, port packet.Field, lastO
 	}
 }
 
-// untrackedFlows adds the lines for what is exempted in both directions.
+// untrackedFlows adds the lines for traffic that is exempt in both directions.
 func (f *familyBuilder) untrackedFlows(c *chain) {
 	u := &f.pl.Program.Untracked
 	add := func(tests, what string) {
@@ -100,7 +105,7 @@ func (f *familyBuilder) untrackedFlows(c *chain) {
 	if u.Broadcast && f.family == packet.FamilyIPv4 {
 		add("-m addrtype --dst-type BROADCAST ", "broadcast")
 	}
-	f.passing = true // without exceptions
+	f.passing = true // so that conditions have no exceptions
 	for i := range u.Flows {
 		back := u.Flows[i].Reversed()
 		var written []string

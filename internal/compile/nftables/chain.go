@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// chain begins a chain; a base chain has its place as nft writes it.
+// chain begins a chain. place is the hook and the priority of a base chain in the syntax of nft, and "" for other chains.
 func (n *generator) chain(name, place string) {
 	fmt.Fprintf(n.writing, "\tchain %s {\n", name)
 	if place != "" {
@@ -21,13 +21,13 @@ func (n *generator) chain(name, place string) {
 	}
 }
 
-// end ends the chain that is being written. Those that it calls stand before it.
+// end ends the current chain. Chains that it calls are written before it.
 func (n *generator) end() {
 	n.chains.WriteString(n.writing.String() + "\t}\n\n")
 	n.writing.Reset()
 }
 
-// line writes a line of a chain, of words of which some may be empty.
+// line writes a line of a chain. It omits empty words.
 func (n *generator) line(words ...string) {
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
 	fmt.Fprintf(n.writing, "\t\t%s\n", strings.Join(words, " "))
@@ -35,9 +35,9 @@ func (n *generator) line(words ...string) {
 
 func (n *generator) remark(format string, args ...any) { n.line("# " + fmt.Sprintf(format, args...)) }
 
-// stage writes the rest of a chain: the checks, the rules of a stage, and the default when it is decided there. When any
-// of that reads L4 headers, later fragments go to a chain of their own, with what can match them, unless the lines that read
-// such a header ask for it themselves.
+// stage writes the rest of a chain: the checks, the rules of a stage, and the default if the stage decides it. If any of these read L4 headers, later
+// fragments go to a chain of their own, which has only the tests that can match them. There is no such chain if every line that reads an L4 header
+// excludes later fragments itself.
 func (n *generator) stage(name string, s plan.Stage, checks stageChecks, outside term) {
 	steps := n.plan.At(s)
 	header := slices.IndexFunc(checks.dropping, readsL4)
@@ -57,8 +57,8 @@ func (n *generator) stage(name string, s plan.Stage, checks stageChecks, outside
 	n.end()
 }
 
-// fragments writes the chain for later fragments, and returns the lines that send them there; or, when nothing would be
-// decided there, those that let them go.
+// fragments writes the chain for later fragments. It returns the lines that send them to that chain. If the chain would decide nothing, it is not
+// written, and the returned lines accept later fragments.
 func (n *generator) fragments(name string, s plan.Stage, steps []plan.Step, checks stageChecks, p chainInput) []guardLine {
 	main := n.writing
 	n.writing = &strings.Builder{}
@@ -72,7 +72,7 @@ func (n *generator) fragments(name string, s plan.Stage, steps []plan.Step, chec
 	if text := n.writing.String(); strings.Contains(text, "counter name ") || strings.Contains(text, "jump ") {
 		verdict = "goto " + name
 		if !n.plan.DefaultActs(s) {
-			n.line("accept") // a chain that is called may have sent them here
+			n.line("accept") // a called chain may have sent the fragments here
 		}
 		n.end()
 	}
@@ -84,13 +84,13 @@ func (n *generator) fragments(name string, s plan.Stage, steps []plan.Step, chec
 	}
 }
 
-// steps writes the rules of a stage into a chain, and the default when it is decided there.
+// steps writes the rules of a stage into a chain, and the default if the stage decides it.
 func (n *generator) steps(chain string, steps []plan.Step, s plan.Stage, p chainInput) {
 	n.rules(chain, steps, s, p)
 	n.byDefault(s)
 }
 
-// byDefault writes the default when it is decided at a stage.
+// byDefault writes the default if the stage decides it.
 func (n *generator) byDefault(s plan.Stage) {
 	if !n.plan.Default.At(s) {
 		return
@@ -114,7 +114,7 @@ func (n *generator) rule(step plan.Step, s plan.Stage, p chainInput) {
 		return
 	}
 	count := ""
-	if step.Again { // what does not come from outside is let by in any case
+	if step.Again { // packets from inside are accepted in any case, so the device need not be tested
 		p.outside = nil
 	} else {
 		count = n.count(step.Rule)
@@ -142,9 +142,9 @@ func (n *generator) rule(step plan.Step, s plan.Stage, p chainInput) {
 	n.act(step.Rule, w, count, p)
 }
 
-// decide writes a line that counts, when count is given, and ends with a verdict. Only TCP has resets. What must not be
-// answered, ICMP errors, multicast and later fragments, the kernel drops without (net/ipv4/icmp.c, __icmp_send;
-// net/ipv4/netfilter/nf_reject_ipv4.c).
+// decide writes a line that ends with a verdict. If count is not empty, the line also counts. Only TCP has resets, so a reject takes one line for TCP
+// and another for other protocols. The kernel sends no answer to packets that must not be answered: ICMP errors, multicast and later fragments
+// (net/ipv4/icmp.c, __icmp_send; net/ipv4/netfilter/nf_reject_ipv4.c).
 func (n *generator) decide(l ruleLine, count string, v ir.Verdict) {
 	verdict := [...]string{ir.Pass: "accept", ir.Drop: "drop", ir.Reject: "reject with icmpx port-unreachable"}[v]
 	if v == ir.Reject && slices.Equal(l.proto, ranges.Of(packet.ProtoTCP)) {
@@ -153,7 +153,7 @@ func (n *generator) decide(l ruleLine, count string, v ir.Verdict) {
 	n.line(l.text, count, verdict)
 }
 
-// quoted writes names as one word or a list.
+// quoted returns names in quotes, as one word or as a list.
 func quoted(names []string) string {
 	words := make([]string, len(names))
 	for i, name := range names {
@@ -162,7 +162,8 @@ func quoted(names []string) string {
 	return listText(words)
 }
 
-// vlans are what the names of VLAN devices on the policy's devices begin with: the device's, where there is place for more.
+// vlans returns name patterns for the VLAN devices of the policy's devices. There is no pattern for a device whose name is too long for a VLAN
+// suffix.
 func (n *generator) vlans() (patterns []string) {
 	for _, d := range n.options.Devices {
 		if len(d) <= plan.MaxBeforeVLAN {
@@ -172,15 +173,15 @@ func (n *generator) vlans() (patterns []string) {
 	return patterns
 }
 
-// outside is what packets that come in by the policy's devices have in iifname, VLAN devices included.
+// outside returns the iifname values of packets from the policy's devices and their VLAN devices.
 func (n *generator) outside() string { return quoted(slices.Concat(n.options.Devices, n.vlans())) }
 
-// fewDevices is how many devices at most have a test for each one's VLANs, which packets from inside are asked one by one. The
-// kernel has room for some 60 in a rule (net/netfilter/nf_tables_api.c, NFT_RULE_MAXEXPRS).
+// fewDevices is the largest number of devices for which each VLAN pattern is a separate test. Packets from inside must pass all of these tests. A
+// rule has space for about 60 expressions (net/netfilter/nf_tables_api.c, NFT_RULE_MAXEXPRS).
 const fewDevices = 4
 
-// inside tests that a packet comes in by another device. A packet from outside mostly fails the first test, which asks for
-// the devices themselves; a lookup of name patterns takes longer than that.
+// inside returns the test that a packet arrives by a device that is not in the policy. Most packets from outside fail the first part of the test,
+// which compares the names of the devices. A lookup of name patterns would take longer.
 func (n *generator) inside() string {
 	if len(n.options.Devices) > fewDevices {
 		return "iifname != " + n.outside()
@@ -192,17 +193,22 @@ func (n *generator) inside() string {
 	return strings.Join(tests, " ")
 }
 
-// entrance begins a chain that packets of all devices come to, with a line that lets those from inside by; or it returns
-// the test that the lines of the rules need in its place.
+// entrance writes the first line of a chain that packets from all devices enter. The line accepts packets from inside. If each rule tests the device
+// itself (AsksDeviceLast), entrance writes nothing and returns that test. The test has one alternative for the devices and one for their VLANs. A
+// single set with names and patterns would be a set of intervals, and a lookup in it takes longer than a line that does not match.
 func (n *generator) entrance(s plan.Stage, steps []plan.Step) (outside term) {
 	if n.plan.AsksDeviceLast(s, steps) {
-		return way("iifname " + n.outside())
+		outside = way("iifname " + quoted(n.options.Devices))
+		if vlans := n.vlans(); len(vlans) > 0 {
+			outside = append(outside, way("iifname "+quoted(vlans))...)
+		}
+		return outside
 	}
 	n.line(n.inside(), "accept")
 	return nil
 }
 
-// hookDevices are the devices of a hook at ingress.
+// hookDevices returns the devices of an ingress hook in the syntax of nft.
 func (n *generator) hookDevices() string {
 	if len(n.options.Devices) > 1 {
 		return "devices = " + quoted(n.options.Devices)
@@ -210,7 +216,7 @@ func (n *generator) hookDevices() string {
 	return "device " + quoted(n.options.Devices)
 }
 
-// ingress writes the chain of what the packet alone decides.
+// ingress writes the chain of the ingress stage. Its rules use only data of the packet.
 func (n *generator) ingress() {
 	checks := n.checks(plan.StageIngress)
 	if !n.plan.Stands(plan.StageIngress) {
@@ -220,7 +226,7 @@ func (n *generator) ingress() {
 	n.stage("ingress", plan.StageIngress, checks, nil)
 }
 
-// raw writes the chain of what the routing table decides.
+// raw writes the chain of the raw stage. Its checks may also use the routing table.
 func (n *generator) raw() {
 	checks := n.checks(plan.StageRaw)
 	if len(checks.all()) == 0 && !n.plan.Uses(plan.StageRaw) {
@@ -230,15 +236,15 @@ func (n *generator) raw() {
 	n.stage("raw", plan.StageRaw, checks, n.entrance(plan.StageRaw, n.plan.At(plan.StageRaw)))
 }
 
-// filter writes the chains of what may need conntrack, or costs least there. Packets for this host and those on their way
-// through go the same way, but for rules that differ for them; where there is nothing to decide of the latter, they go none.
+// filter writes the chains of the filter stage. Its rules need conntrack, or cost least at this stage. Packets to this host and forwarded packets
+// share a chain, except for rules that differ for the two. If no rule decides forwarded packets, there is no chain for them.
 func (n *generator) filter() {
 	if !n.plan.Uses(plan.StageFilter) {
 		return
 	}
 	all := n.plan.At(plan.StageFilter)
 	differs := func(s plan.Step) bool { return plan.DiffersForwarded(n.plan, &n.plan.Program.Rules[s.Rule]) }
-	early := func(s plan.Step) bool { // these can stand before all others
+	early := func(s plan.Step) bool { // these rules can come before all others
 		return s.Again && differs(s) && n.plan.Proxied(s.Rule) == nil
 	}
 	shared := slices.DeleteFunc(slices.Clone(all), early)
@@ -261,26 +267,21 @@ func (n *generator) filter() {
 	n.hook("forward", all, "", place.forwarded())
 }
 
-// senders begins a chain at filter with the checks of who may send, where replies pass before them.
+// senders writes a call of a chain with the packet.SenderChecks, at the start of a filter chain. Replies skip these checks.
 func (n *generator) senders() {
 	checks := n.checks(plan.StageFilter)
-	write := func(list []packet.Check, verdict string) {
-		lines := n.checkLines(list, verdict)
-		for i := range lines {
-			lines[i].text += " " + noReply
-		}
-		n.plainGuards(lines, "")
+	if len(checks.all()) == 0 {
+		return
 	}
-	write(checks.dropping, "drop")
-	if len(checks.observed) > 0 {
-		n.line("jump", n.called("filter-observed", func() { write(checks.observed, "return") }))
-	}
+	name := n.called("senders", func() {
+		n.plainGuards(n.checkLines(checks.dropping, "drop"), "")
+		n.observe("filter", checks.observed)
+	})
+	n.line("ct state new,invalid,untracked jump", name)
+	n.line("ct state established,related", isForged, "jump", name)
 }
 
-// noReply tests that a packet answers none that left.
-const noReply = "ct state new,invalid,untracked"
-
-// hook writes the chain of a hook at filter: rules, and then those of the chain next, or the default.
+// hook writes the chain of a filter hook. It has the rules in steps, and then a jump to the chain next. If next is "", the default follows the rules.
 func (n *generator) hook(name string, steps []plan.Step, next string, p chainInput) {
 	all := n.plan.At(plan.StageFilter)
 	if p.hops > 0 && !n.plan.Forwards(all) {

@@ -11,8 +11,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// terms are the tests of protocol, header and fragment in a family. The destination port of packets of a direction is
-// conntrack's, of a line for one protocol.
+// terms returns the tests of the protocol, the header and the fragment for one family. If p has a direction, the destination port is read from
+// conntrack. Such a line can be for one protocol only.
 func (l l4Line) terms(family uint32, p chainInput) (terms []term) {
 	prefix := protocolText(l.proto[0].First)
 	if len(l.header) == 0 || l.proto[0].First != l.proto[len(l.proto)-1].Last {
@@ -21,7 +21,7 @@ func (l l4Line) terms(family uint32, p chainInput) (terms []term) {
 			terms = append(terms, l.protoTerm(family, p))
 		}
 	}
-	var asked []term // behind the others: in front of `udp sport`, nft would leave its protocol out of what it lists, and not read that again
+	var asked []term // this test comes last; before `udp sport`, nft would list it without its protocol, and could not read that listing
 	for _, m := range l.header {
 		if m.Field == packet.DPort && p.direction != "" {
 			asked = append(asked, askedTerm(prefix, p.direction, m.Values))
@@ -36,8 +36,9 @@ func (l l4Line) terms(family uint32, p chainInput) (terms []term) {
 	return terms
 }
 
-// nextHeader is the key of the protocol of later fragments of IPv6 for which no test of `meta l4proto` holds, negated or not, and
-// extensionHeaders are these protocols: the kernel looks behind them and finds nothing (net/ipv6/exthdrs_core.c, ipv6_find_hdr).
+// nextHeader is the key of the protocol in the fragment header of an IPv6 packet. It is needed for later fragments whose protocol is one of
+// extensionHeaders. For these fragments every test of `meta l4proto` fails, even a negated one, because the kernel skips these headers and finds no
+// header behind them (net/ipv6/exthdrs_core.c, ipv6_find_hdr).
 const nextHeader = "frag frag-off != 0 frag nexthdr"
 
 var extensionHeaders = []ir.Range{{First: 0}, {First: 43, Last: 44}, {First: 51, Last: 51}, {First: 60, Last: 60}}
@@ -55,8 +56,8 @@ func (l l4Line) protoTerm(family uint32, p chainInput) term {
 	return t
 }
 
-// askedTerm tests that port. Each range is a way of its own: nft 1.0.6 lists a set of such ports as "0x50 [invalid type]", and does not read
-// that again.
+// askedTerm returns the test of the original destination port. Each range is a separate alternative, because nft 1.0.6 lists a set of such ports as
+// "0x50 [invalid type]", and cannot read that listing.
 func askedTerm(proto, direction string, ports []ir.Range) (t term) {
 	for i := range ports {
 		t = append(t, way(askedPort(proto, direction)+" "+valuesText(ports[i:i+1], packet.PortUDP, numberText))...)
@@ -64,13 +65,13 @@ func askedTerm(proto, direction string, ports []ir.Range) (t term) {
 	return t
 }
 
-// askedPort is the key of the destination port that packets of a protocol and a direction came in with. nft knows that it is a
-// port by the test of the protocol.
+// askedPort returns the key of the original destination port of packets of a protocol and a direction. The test of the protocol tells nft that the
+// key is a port.
 func askedPort(proto, direction string) string {
 	return "meta l4proto " + proto + " ct " + direction + " proto-dst"
 }
 
-// headerTerm writes a test of the L4 header; prefix is the protocol, or th for a port of several.
+// headerTerm returns the test of a field of the L4 header. prefix is the protocol, or th for a port of several protocols.
 func headerTerm(m ir.Match, prefix string) (t term) {
 	switch m.Field {
 	case packet.DPort:
@@ -89,7 +90,7 @@ func headerTerm(m ir.Match, prefix string) (t term) {
 	return t
 }
 
-// mssTerm writes a test of the MSS option of a segment with SYN.
+// mssTerm returns the test of the MSS option of a segment with SYN.
 func mssTerm(m ir.Match) (t term) {
 	all := []ir.Range{ranges.Span(0, packet.MSSMissing-1)}
 	sizes := ranges.Common(m.Values, all, packet.MSS.Size())
@@ -106,8 +107,8 @@ func mssTerm(m ir.Match) (t term) {
 	return t
 }
 
-// apart writes a negated number as a range. nft 1.0.6 makes one test of those of neighbouring fields, which for negated
-// ones means that one of the two differs (src/rule.c, stmt_reduce).
+// apart returns a negated single number as a negated range. nft 1.0.6 merges tests of adjacent fields into one test. If the numbers are negated, the
+// merged test would mean that one of the two fields differs (src/rule.c, stmt_reduce). nft does not merge ranges.
 func apart(values string) string {
 	number, not := strings.CutPrefix(values, "!= ")
 	if !not || strings.ContainsAny(number, "{-") {
@@ -116,8 +117,8 @@ func apart(values string) string {
 	return values + "-" + number
 }
 
-// fragmentTerm writes a test of which fragment a packet is. IPv6 packets that are whole mostly have no fragment header,
-// of whose fields then no test holds.
+// fragmentTerm returns the test for packets that are not fragmented, for first fragments or for later fragments. Most unfragmented IPv6 packets have
+// no fragment header, and then every test of its fields fails.
 func fragmentTerm(values []ir.Range, family uint32) (t term) {
 	var has [3]bool
 	for v := range has {
@@ -132,8 +133,8 @@ func fragmentTerm(values []ir.Range, family uint32) (t term) {
 	return t
 }
 
-// The tests for none, first and later being allowed or not. In IPv4 0x2000 is the flag that more fragments follow, the
-// bits below it are the offset.
+// The tests for kinds of fragments, indexed by the allowed kinds: unfragmented packets, first fragments, later fragments. In IPv4, 0x2000 is the flag
+// "more fragments", and the bits below it are the offset.
 var (
 	fragments4 = map[[3]bool]string{
 		{true, false, false}: "0x3fff == 0",
@@ -153,7 +154,7 @@ var (
 	}
 )
 
-// fieldTerm writes a test of a field that does not depend on the L4 protocol; ok is false when there is nothing to test.
+// fieldTerm returns the test of a field outside of the L4 header. ok is false if no test is needed.
 func fieldTerm(m ir.Match, family, hops uint32) (t term, ok bool) {
 	key := familyKeys[family]
 	values, size := m.Values, m.Field.Size()
@@ -164,13 +165,7 @@ func fieldTerm(m ir.Match, family, hops uint32) (t term, ok bool) {
 	case packet.VLAN:
 		return vlanTerm(m), true
 	case packet.State:
-		var words []string
-		for v := range packet.State.Size() {
-			if m.Has(v) {
-				words = append(words, ir.ValueText(packet.State, v))
-			}
-		}
-		return way("ct state " + strings.Join(words, ",")), true
+		return stateTerm(values), true
 	case packet.Length:
 		key += " length"
 		if family == packet.FamilyIPv6 {
@@ -193,7 +188,7 @@ func fieldTerm(m ir.Match, family, hops uint32) (t term, ok bool) {
 	return ownWay("%s %s", key, valuesText(values, size, numberText)), true
 }
 
-// payloads are lengths of IPv6 packets as their headers count, without themselves. 65535 stands for all that is more.
+// payloads converts lengths of IPv6 packets to payload lengths, which do not count the IPv6 header. 65535 stands for all greater lengths.
 func payloads(lengths []ir.Range) (out []ir.Range) {
 	const header, most = 40, 65535
 	out = ranges.Decrease(lengths, header)
@@ -203,8 +198,8 @@ func payloads(lengths []ir.Range) (out []ir.Range) {
 	return out
 }
 
-// vlanTerm tests the tag that the frame came with, which the kernel keeps beside the packet and nft finds in front of it.
-// nft's own words know the tags of 802.1Q only.
+// vlanTerm returns the test of the VLAN tag of the received frame. The kernel stores the tag outside of the packet data. nft reads it as if it were
+// in the link-layer header. nft's own VLAN keywords support only tags of 802.1Q.
 func vlanTerm(m ir.Match) (t term) {
 	const isTagged = "@ll,96,16 { 0x8100, 0x88a8 }"
 	if m.Has(packet.VLANNone) {

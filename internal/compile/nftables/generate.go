@@ -10,92 +10,94 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Options are what a plan does not say about a table.
+// Options are the parameters of a table that do not come from the plan.
 type Options struct {
-	Table   string                                     // its name; "" is floodwall
-	Devices []string                                   // where packets come in from outside, at least one
-	Counts  func(name string) (packets, octets uint64) // what a counter, by its name in the table, starts with; nil is 0
-	Protect []ir.Handshake                             // what was found out about Program.Protections; nil is the usual
+	Table   string                                     // the name of the table; "" is floodwall
+	Devices []string                                   // the devices on which packets arrive from outside, at least one
+	Counts  func(name string) (packets, octets uint64) // the initial value of the counter with this name in the table; nil: all begin at 0
+	Protect []ir.Handshake                             // the parameters of Program.Protections that the loader found; nil: the usual ones
 }
 
 // Ruleset is a plan as a table of nftables.
 type Ruleset struct {
 	Table  string // its name, of family inet
-	Script string // the table as `nft -f` reads it
+	Script string // the table as input for `nft -f`
 
-	// Chains are those that hang in hooks of the kernel. There are none when XDP does all.
+	// Chains are the names of the base chains. There are none if XDP makes all decisions.
 	Chains []string
 
-	// The names of the counters. A rule, check or default that is decided elsewhere, or that is not there, has none; nor has a
-	// default that passes, where it is not counted.
+	// The names of the counters. A rule, check or default has no counter if it is absent or is decided elsewhere. A default that passes packets has
+	// no counter where these packets are not counted.
 	Rules   []string // of each rule of the program
 	Default string
 	Checks  map[packet.Check]string
 
 	Proxies map[int]plan.ProxyCounters // the counters of SYNPROXY, by index in Program.Protections
 
-	Sets map[int]Set // the policy's sets that the table has, by their index in Program.Sets
-	// The names of what limits are kept in, by index in Program.Limits, and of the sets in which rules count connections, by index in
-	// Program.Rules: an object and "", or a set for each family.
+	Sets map[int]Set // the policy's sets that the table contains, by their index in Program.Sets
+	// The names of the objects or sets that hold limits, by index in Program.Limits, and the names of the sets in which rules count connections, by
+	// index in Program.Rules. Each pair is either an object and "", or a set for each family.
 	Limits, Crowds map[int][2]string
 
-	Left []plan.LeftCheck // checks that are enabled and that the table does not make, or not whole, by their number
+	Left []plan.LeftCheck // enabled checks that the table does not make, or makes only in part, in the order of their numbers
 }
 
-// Set names the sets of a table that together are one set of the policy. "" is one that is not there: a set that
-// never changes has only the families that occur.
+// Set has the names of the table's sets that together hold one set of the policy. "" means that the table has no such set. If the policy's set never
+// changes, there are only sets for the families that occur in it.
 type Set struct {
-	V4, V6       string // addresses; of a set that never changes also ranges, unless these have sets of their own
-	Nets4, Nets6 string // prefixes, which must not overlap each other; of a set that never changes ranges beside many addresses
+	V4, V6       string // addresses; for a set that never changes also ranges, unless these have sets of their own
+	Nets4, Nets6 string // prefixes, which must not overlap each other; for a set that never changes: the ranges, if it has many addresses as well
 	Dynamic      bool
-	Live         bool // the script declares it without elements, which are exchanged while the table decides
+	Live         bool // the script declares the sets without elements; the elements are replaced while the table is in use
 }
 
 // Empty reports whether there is nothing for netfilter to do.
 func (n *Ruleset) Empty() bool { return len(n.Chains) == 0 }
 
-// The priorities of chains, as nft writes them. Conntrack puts fragments together at -400 and looks packets up at -200
-// (include/uapi/linux/netfilter_ipv4.h). Rules that the packet alone decides stand before both, as they mean single
-// packets; what is exempted from conntrack is a whole datagram, as later fragments have no ports, and so stands between.
+// The priorities of chains, in the form of nft. Conntrack reassembles fragments at -400 and looks packets up at -200
+// (include/uapi/linux/netfilter_ipv4.h). Rules that need only the packet come before both, because they apply to single packets. Exemptions from
+// conntrack come between the two. They apply to whole datagrams, because later fragments have no ports.
 const (
 	priorityFirst          = "-450"
 	priorityRaw            = "raw"    // -300
+	priorityBehindRaw      = "-290"   // after all exemptions from conntrack at raw, and before conntrack at -200
 	priorityFilter         = "filter" // 0
 	priorityBeforeSynproxy = "2147483645"
-	priorityLast           = "2147483647" // SYNPROXY's own hook is one before (net/netfilter/nf_synproxy_core.c)
+	priorityLast           = "2147483647" // SYNPROXY's own hook is at this value less 1 (net/netfilter/nf_synproxy_core.c)
 
 	defaultTable = "floodwall"
 )
 
 // Generate writes a plan as one table of family inet, for Linux 5.11 and nft 1.0.2 or later, which
-//   - gives every packet that comes in by the devices the verdict of Program.Eval;
-//   - counts it once, at the rule that decides, whichever of the rule's lines matches, but for what the default passes where
-//     that would cost more than it tells (defaultActs);
-//   - never keeps a packet from the tables of others: a verdict of pass ends only the chain that gives it.
+//   - gives every packet that arrives on the devices the verdict of Program.Eval;
+//   - counts the packet once, at the rule that decides it, whichever line of the rule matches; packets that the default passes are not counted where
+//     that would cost too much (DefaultActs);
+//   - never hides a passed packet from other tables: a verdict of pass ends only the chain that gives it.
 //
-// For TargetXDP it holds what XDP leaves: the later stages and the exemptions from conntrack, no checks.
+// For TargetXDP the table has only the later stages and the exemptions from conntrack. It has no checks.
 //
-// Some packets nft sees otherwise than Program.Eval, besides what Nft.Left says of checks:
-//   - What is not IP, or has two VLAN tags, does not come to the hook at ingress. The latter come from raw on, by a VLAN
-//     device, if there is one.
-//   - Packets whose IP header cannot be read or counts more than there is, and IPv6 packets whose extension headers break
-//     off or are in the data of a later fragment, are dropped by the kernel at ingress, before any rule
-//     (include/net/netfilter/nf_tables_ipv4.h, nf_tables_ipv6.h).
-//   - An IPv6 packet with an authentication header has protocol 51; what follows that header is not looked at. More than
-//     six extension headers are, and of two fragment headers the first counts.
-//   - The payload of TCP is found from Linux 5.16 on; before, nft refuses the table.
-//   - An L4 header that is cut short still has the fields that are there.
-//   - The device has merged segments of a stream (GRO) before: they have one length, and count as one packet, also
-//     to limits. So do fragments at filter, where conntrack has put them together.
-//   - A limit by prefixes that holds as many as it can lets all others pass, until one of those has been idle for as
-//     long as its burst takes to be forgotten, or has no connection any more.
-//   - Connections are counted from when the table is there, and those of TCP until conntrack sees their end: in TIME_WAIT or CLOSE.
-//   - At filter a destination that NAT has translated there counts as the host's own, which it was when it came in.
-//   - The check own-source is made at raw, and where replies come before packet.SenderChecks, these are made at filter: a rule at an
-//     earlier stage may have counted such a packet before. None has answered it: rules that reject stand behind these checks.
+// In these cases nft decides otherwise than Program.Eval, apart from the checks in Ruleset.Left:
+//   - The ingress hook does not see packets that are not IP or have two VLAN tags. Packets with two tags arrive at raw
+//     through a VLAN device, if there is one.
+//   - The kernel drops some packets at ingress, before any rule: packets whose IP header is invalid or gives a length
+//     greater than the packet's, and IPv6 packets whose extension headers are truncated or are in the data of a later
+//     fragment (include/net/netfilter/nf_tables_ipv4.h, nf_tables_ipv6.h).
+//   - An IPv6 packet with an authentication header has protocol 51; nft does not look behind that header. It does look
+//     behind more than six extension headers. Of two fragment headers, it reads the first.
+//   - Tests of the payload of TCP need Linux 5.16; on earlier kernels nft rejects the table.
+//   - A truncated L4 header still has the fields that are in the packet.
+//   - The device may have merged segments of a stream (GRO). Merged segments have one length, and count as one packet,
+//     also for limits. The same is true at filter of fragments that conntrack has reassembled.
+//   - A limit by prefixes whose table is full lets all other prefixes pass. Space becomes free when a prefix in the
+//     table has been idle until its bucket is full again, or has no more connections.
+//   - Connections are counted from the time at which the table is loaded. TCP connections are counted until conntrack sees their end: TIME_WAIT or
+//     CLOSE.
+//   - At filter, a destination that NAT has translated counts as the host's own, because the original destination was.
+//   - The check own-source is made at raw. If replies come before packet.SenderChecks, these checks are made at filter. So a rule at an earlier stage
+//     may have counted a packet that fails these checks. No rule has answered it, because rules that reject stand behind these checks.
 //
-// From raw on the device is known by its name: a device includes its VLAN devices that are called like it, as eth0.5. The
-// ports of a bridge or a bond are not seen there, but the bridge or bond itself.
+// From raw on, devices are matched by name. A device includes its VLAN devices if they are named after it, such as
+// eth0.5. For a port of a bridge or a bond, these stages see the bridge or bond itself.
 func Generate(pl *plan.Plan, o Options) (*Ruleset, error) {
 	if len(o.Devices) == 0 {
 		return nil, errors.New("nftables: no devices, to which the table's chains would belong")
@@ -104,6 +106,7 @@ func Generate(pl *plan.Plan, o Options) (*Ruleset, error) {
 	n.ingress()
 	n.raw()
 	n.untracked()
+	n.forged()
 	n.filter()
 	n.proxied()
 	n.out.Script = n.script()
@@ -118,11 +121,11 @@ type generator struct {
 	names    names
 	counters []string // in the order of their first use
 	sets     setTable
-	stateful strings.Builder      // the definitions of both
-	overs    map[overChain]string // chains of rules with limits
-	bodies   map[string]string    // names of called chains by their lines
-	chains   strings.Builder      // all that are written
-	writing  *strings.Builder     // the one that is being written
+	stateful strings.Builder      // the definitions of limits and of the sets that rules fill
+	overs    map[overChain]string // the chains for rules with limits
+	bodies   map[string]string    // the names of called chains, by the text of their lines
+	chains   strings.Builder      // all finished chains
+	writing  *strings.Builder     // the current chain
 }
 
 func newGenerator(pl *plan.Plan, o Options) *generator {
@@ -143,7 +146,7 @@ func newGenerator(pl *plan.Plan, o Options) *generator {
 	return n
 }
 
-// count writes the statement that counts at a rule.
+// count returns the statement that counts the packets of a rule.
 func (n *generator) count(rule int) string {
 	if n.out.Rules[rule] == "" {
 		r := &n.plan.Program.Rules[rule]
@@ -152,7 +155,7 @@ func (n *generator) count(rule int) string {
 	return countText(n.out.Rules[rule])
 }
 
-// counterKinds are the beginnings of the names of counters. With them no name is a word of nft's own language.
+// counterKinds are the prefixes of counter names. With a prefix, no name is a keyword of nft.
 var counterKinds = [...]string{ir.RuleKindRule: "rule", ir.RuleKindService: "service", ir.RuleKindEssential: "essential"}
 
 // counter adds a counter to the table and returns its name.

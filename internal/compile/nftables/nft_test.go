@@ -29,9 +29,9 @@ func nftLinesOf(script string) int {
 		len(regexp.MustCompile(`(?m)^\t\ttype `).FindAllString(chains, -1))
 }
 
-// TestNftAccepts has nft read every script: of the archives, and of random policies, with states and rejections too. Of
-// the archives and some policies the kernel then holds as many rules as the script has lines, and nft reads its own
-// listing again, which means the same: explain --live asks a copy that was made of it.
+// TestNftAccepts checks that nft accepts every script of the archives and of random policies, including states and rejections. It loads the scripts
+// of the archives and of some policies. The kernel must then have as many rules as the script has lines. nft must accept its own listing, and the
+// listing must have the same meaning. explain --live evaluates a copy that is made from such a listing.
 func TestNftAccepts(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {
@@ -54,7 +54,7 @@ func TestNftAccepts(t *testing.T) {
 		}
 		n, err := subject.ToNftables(s.Program, fmt.Sprintf("t%d", i))
 		switch {
-		case err != nil: // TestHoistKeepsMeaning says which errors there may be
+		case err != nil: // TestHoistKeepsMeaning checks which errors are allowed
 		case i < testutil.Scaled(8, 20):
 			scripts = append(scripts, n.Script)
 		default:
@@ -71,7 +71,7 @@ func TestNftAccepts(t *testing.T) {
 	}
 }
 
-// accepts has the kernel take a script, and nft read what it lists then.
+// accepts loads a script into the kernel, and checks that nft accepts the listing of it.
 func accepts(t *testing.T, script string) {
 	t.Helper()
 	subject.Nft(t, script, "-f", "-")
@@ -99,10 +99,10 @@ func accepts(t *testing.T, script string) {
 
 var (
 	nftInstruction = regexp.MustCompile(`(?m)^ *\[ .* \]`)
-	nftReject      = regexp.MustCompile(`reject type [02] code [134]`) // port-unreachable, of a family or of what the packet has
+	nftReject      = regexp.MustCompile(`reject type [02] code [134]`) // port-unreachable, for one family or for the family of the packet
 )
 
-// nftCode are the instructions that nft makes of a script.
+// nftCode returns the instructions into which nft compiles a script.
 func nftCode(t *testing.T, script string) []string {
 	code := nftInstruction.FindAllString(subject.Nft(t, script, "--debug=netlink", "-c", "-f", "-"), -1)
 	for i := range code {
@@ -111,7 +111,7 @@ func nftCode(t *testing.T, script string) []string {
 	return code
 }
 
-// archivedScripts are the scripts in the archives.
+// archivedScripts returns the scripts in the archives.
 func archivedScripts(t *testing.T) (scripts []string) {
 	t.Helper()
 	for _, file := range subject.Archives(t) {
@@ -126,7 +126,8 @@ func archivedScripts(t *testing.T) (scripts []string) {
 	return scripts
 }
 
-// TestNftNames has names that are words of nft, that differ only in what identifiers cannot have, or that are too long.
+// TestNftNames checks names that are keywords of nft, names that differ only in characters that identifiers cannot contain, and names that are too
+// long.
 func TestNftNames(t *testing.T) {
 	p := oddNames()
 	n, err := subject.ToNftables(p, "")
@@ -157,8 +158,8 @@ func oddNames() *ir.Program {
 	return p
 }
 
-// TestNftLargeSet has a set of a million single addresses, each an element of its own on lines that people can read. What
-// takes time by the square of the size would take hours.
+// TestNftLargeSet loads a set of a million single addresses. Each must be an element of its own, and lines must have a readable length. An algorithm
+// with quadratic time would take hours.
 func TestNftLargeSet(t *testing.T) {
 	const entries = 1_000_000
 	var list strings.Builder
@@ -190,9 +191,9 @@ func TestNftLargeSet(t *testing.T) {
 	}
 }
 
-// TestNftCompanion has the tables that stand beside XDP: without what XDP decides.
+// TestNftCompanion checks tables for use together with XDP. They must not contain the rules that XDP decides.
 func TestNftCompanion(t *testing.T) {
-	// Behind a rule that asks for the state, as it passes some of what their limits drop.
+	// These follow a rule that tests the state, because that rule passes some packets that their limits drop.
 	var essential string
 	unasked := slices.DeleteFunc(slices.Clone(policy.EssentialNames), func(name string) bool { return name == "echo" })
 	after := slices.Index(unasked, "multicast") + 1
@@ -205,9 +206,9 @@ func TestNftCompanion(t *testing.T) {
 	for _, tt := range []struct{ policy, chains, counters string }{
 		{"checks: strict\nrules: [{port: tcp/80, then: drop}]", "", ""},
 		{"checks: strict\ndefault: drop\nservices: [{name: web, port: tcp/80}]", "", ""},
-		{"rules: [{name: old, state: invalid, then: drop}]", "input forward", "rule-old default"},
+		{"rules: [{name: old, state: invalid, then: drop}]", "forged input forward", "rule-old default"},
 		{"default: drop\nreplies: drop\nrules: [{name: in, port: tcp/80, then: pass}, {name: old, state: established, then: pass}]",
-			"input forward", "rule-old " + essential + " default"},
+			"forged input forward", "rule-old " + essential + " default"},
 		{"rules: [{name: no, port: tcp/80, then: reject}]", "ingress", "rule-no default"},
 		{"services: [{name: web, port: tcp/80, track: false}]", "untracked untracked-output", ""},
 	} {
@@ -229,14 +230,14 @@ func TestNftCompanion(t *testing.T) {
 		if chains := strings.Join(n.Chains, " "); chains != tt.chains || n.Empty() != (tt.chains == "") {
 			t.Errorf("%s: chains %q, want %q", tt.policy, chains, tt.chains)
 		}
-		delete(n.Checks, packet.VLANDepth) // of frames that the hook at ingress does not see
+		delete(n.Checks, packet.VLANDepth) // the hook at ingress does not see frames that fail this check
 		if got := strings.Join(counters, " "); got != tt.counters || len(n.Checks) > 0 || len(n.Left) > 0 {
 			t.Errorf("%s: counters %q, want %q; checks %v, left %v", tt.policy, got, tt.counters, n.Checks, n.Left)
 		}
 	}
 }
 
-// TestNftCounters has counters start with what they are told.
+// TestNftCounters checks that counters start at the given values.
 func TestNftCounters(t *testing.T) {
 	s := subject.Lower(t, "rules: [{name: some, port: tcp/80, then: drop}]")
 	pl, err := plan.Hoist(s.Program, plan.TargetNftables)
@@ -261,8 +262,8 @@ func TestNftCounters(t *testing.T) {
 	}
 }
 
-// TestNftDevices has the kernel take chains for as many devices as it may have, where packets from inside leave the chain in
-// front and where rules ask for the device themselves. A rule of the kernel has space for 128 expressions.
+// TestNftDevices loads chains for the largest number of devices. In one form of chain, the first rule accepts packets from inside. In the other form,
+// each rule tests the device. A rule of the kernel has space for 128 expressions.
 func TestNftDevices(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {

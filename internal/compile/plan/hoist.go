@@ -17,47 +17,47 @@ type Plan struct {
 	Rules   []Assignment // of each rule of Program
 	Default Assignment
 
-	From  []Stage // before which each rule was not to run, "" where nothing was said; nil: of none
-	Costs *Costs  // by which it was chosen; nil: by none
+	From  []Stage // the earliest permitted stage of each rule, "" if there is none; nil: no rule has one
+	Costs *Costs  // the predicted costs on which Place based the plan; nil: Place did not choose it
 
-	free *freedom // of a plan of Place: how far rules may be moved
+	free *freedom // for a plan of Place: the rules that may move
 
-	whole, undivided bool            // no rule, or not even the default, is divided between stages
-	waited           map[Stage][]int // the rules whose packets wait at a stage before another rule
-	held             map[int]held    // rules that run later, as a rule before them cannot be asked again where they could run
+	whole, undivided bool            // whole: no rule may be divided between stages; undivided: the default may not be divided either
+	waited           map[Stage][]int // for each stage: the rules whose packets must wait there for a later stage
+	held             map[int]held    // the rules that run later than they could, because an earlier rule cannot be tested again at their earliest stage
 }
 
-// held is the stage before which a rule does not run, and why.
+// held is the earliest permitted stage of a rule that must run later than it could, and the reason.
 type held struct {
 	from Stage
 	why  string
 }
 
-// Assignment is the stage of a rule, and why it is that one.
+// Assignment is the stage of a rule, and the reason for it.
 type Assignment struct {
 	Stage Stage  `json:"stage"`
-	Also  Stage  `json:"also,omitempty"` // a later stage, which decides what waited at Stage for another rule
+	Also  Stage  `json:"also,omitempty"` // a later stage, which decides the packets that had to wait at Stage for another rule
 	Why   string `json:"why"`
 
-	divided bool // Why says so
+	divided bool // Why mentions Also
 }
 
 // Hoist moves each rule to the earliest stage of a target
-//   - at which all it asks for is known and its verdict can be given,
-//   - that is not before the one which the rule's placement names, and
-//   - where no rule before it with another verdict that some packet could match as well stays behind. Rules with limits,
-//     and those that only observe, are passed by none and pass none that share packets with them, whatever the verdict:
-//     what they are charged with or count is what the rules before them leave.
+//   - that has all the data for its tests and can execute its verdict,
+//   - that is not earlier than the stage which the rule's placement names, and
+//   - that keeps the order of conflicting rules. Two rules conflict if they have different verdicts and some packet
+//     matches both. A rule with limits, and a rule that only observes, conflicts with every rule that shares packets
+//     with it: it must charge or count exactly the packets that the rules before it leave.
 //
-// Of a rule that drops only the packets that such a rule before it can match stay behind, where the earlier stage can tell them
-// (waiting.go). The default moves like a rule that matches all. So every packet gets the verdict of p.Eval; which of several rules
-// with that verdict is its reason may differ. A rule that would have to leave alone, at its stage, what an earlier rule passes
-// runs at a later stage when only that one can ask the earlier rule. A rule that cannot run where the rules before it force it, or
-// where its placement says, is an error. All such rules are reported, as StageErrors.
+// A rule that drops may be divided. Then only the packets that a conflicting earlier rule can match wait for the later stage, if the earlier stage
+// can recognize them (waiting.go). The default moves like a rule that matches all packets. So every packet gets the verdict of p.Eval. Its reason may
+// be another rule with the same verdict. A stage may have to test again a rule that has passed packets at an earlier stage. If it cannot, the rules
+// behind that rule move to a later stage that can. It is an error if a rule cannot run where earlier rules or its placement require it. All such
+// errors are returned together, as StageErrors.
 func Hoist(p *ir.Program, t Target) (*Plan, error) { return HoistFrom(p, t, nil) }
 
-// HoistFrom is Hoist with a stage for each rule before which it does not run, "" where there is none. A rule that none of
-// the stages from there on can serve runs at the earliest one.
+// HoistFrom does the same as Hoist, but from has an earliest stage for each rule. "" is no restriction. If no stage from there on can run a rule, the
+// rule keeps its earliest possible stage.
 func HoistFrom(p *ir.Program, t Target, from []Stage) (*Plan, error) {
 	var err error
 	for _, divided := range []Plan{{}, {whole: true}, {whole: true, undivided: true}} {
@@ -67,10 +67,10 @@ func HoistFrom(p *ir.Program, t Target, from []Stage) (*Plan, error) {
 			return pl, nil
 		}
 	}
-	return nil, err // what stands in the way of a plan in which nothing is divided
+	return nil, err // the error of a plan without divided rules
 }
 
-// hoist finds the stages.
+// hoist assigns the stages of all rules and of the default.
 func (pl *Plan) hoist() error {
 	var errs StageErrors
 	pl.unguarded(&errs)
@@ -89,7 +89,8 @@ func (pl *Plan) hoist() error {
 	}
 }
 
-// assignAll finds the stages of all rules and of the default. A rule that has none is an error, and keeps no other rule back.
+// assignAll assigns a stage to each rule and to the default. A rule without a possible stage is an error. Such a rule does not affect the stages of
+// later rules.
 func (pl *Plan) assignAll(errs *StageErrors) {
 	late := lateRules{last: pl.First()}
 	pl.waited = map[Stage][]int{}
@@ -111,18 +112,19 @@ func (pl *Plan) assignAll(errs *StageErrors) {
 	pl.assignDefault(late)
 }
 
-// vacuous reports whether a rule matches nothing at the stage where it must run: conntrack, which tells replies, has put their fragments together.
+// vacuous reports whether a rule matches no packet at the stage where it must run. This is so for the rule for later fragments of replies: it needs
+// conntrack, which has reassembled the fragments by then.
 func (pl *Plan) vacuous(r *ir.Rule) bool {
 	return pl.Target != TargetXDP && r.Reply && onlyLater(r)
 }
 
-// onlyLater reports whether a rule is about later fragments alone.
+// onlyLater reports whether a rule matches only later fragments.
 func onlyLater(r *ir.Rule) bool {
 	return match.Values(r, packet.Fragment)[0].First == packet.FragmentLater
 }
 
-// holdBack finds the rules that a stage cannot run, as they come behind a rule that has passed packets and cannot be asked there, and
-// holds them back to the next stage that can serve them. It reports whether it found any that have one.
+// holdBack searches for rules that have passed packets and that a later stage would have to test again, but cannot. It moves the rules of that stage
+// that come after such a rule to the next stage that can run them. It reports whether it has moved any rule.
 func (pl *Plan) holdBack() (any bool) {
 	for _, s := range pl.Target.stages()[1:] {
 		if !pl.Uses(s) {
@@ -143,8 +145,9 @@ func (pl *Plan) holdBack() (any bool) {
 	return any
 }
 
-// holdBehind holds back the rules of a stage, of which here are all, that must leave alone what rule i passes, or that keep the
-// default there, which must.
+// holdBehind moves rules from stage s to a later stage. here are the rules at s. It moves rules that must not decide the packets that rule i has
+// passed. It also moves rules that keep the default at s, because the default must not decide these packets either. It reports whether it has moved
+// any rule.
 func (pl *Plan) holdBehind(i int, s Stage, here []int, why string) (any bool) {
 	r, standard := &pl.Program.Rules[i], pl.Program.Default
 	later := slices.Index(pl.Target.stages(), s) + 1
@@ -166,7 +169,7 @@ func (pl *Plan) holdBehind(i int, s Stage, here []int, why string) (any bool) {
 	return any
 }
 
-// lateRules are rules behind the first stage, and the last stage that any of them is at.
+// lateRules are the rules that run later than the first stage. It also has the latest of their stages.
 type lateRules struct {
 	rules []int
 	last  Stage
@@ -182,7 +185,7 @@ func (l *lateRules) add(rule int, at, first Stage) {
 	}
 }
 
-// assignDefault finds the stage of the default.
+// assignDefault assigns the stage of the default.
 func (pl *Plan) assignDefault(late lateRules) {
 	p := pl.Program
 	pl.Default = Assignment{Stage: pl.First(), Why: "no rule with another verdict runs later"}
@@ -193,8 +196,8 @@ func (pl *Plan) assignDefault(late lateRules) {
 	}
 }
 
-// settleDefault has the default follow a rule that keeps it from its stage, and divides it for others. It reports whether none did the former:
-// from another stage on, other rules may be later.
+// settleDefault moves the default to the stage of a late rule that conflicts with it, or divides the default if possible. If it has moved the
+// default, it returns false. The caller must then call it again, because other rules may be later than the new stage.
 func (pl *Plan) settleDefault(late lateRules) bool {
 	p := pl.Program
 	for _, j := range late.rules {
@@ -216,7 +219,7 @@ func (pl *Plan) settleDefault(late lateRules) bool {
 	return true
 }
 
-// assign finds the stage of rule i; late are of the rules before it.
+// assign returns the stage of rule i. late has the rules before it that run later than the first stage.
 func (pl *Plan) assign(i int, late lateRules) (Assignment, *StageError) {
 	r := &pl.Program.Rules[i]
 	place, err := pl.begin(i)
@@ -229,7 +232,8 @@ func (pl *Plan) assign(i int, late lateRules) (Assignment, *StageError) {
 	return place, pl.protectable(r, place, nil)
 }
 
-// follow has rule i follow a rule that keeps it from its place, and divides it for others. moved reports whether it did the former.
+// follow moves rule i to the stage of an earlier rule that conflicts with it and runs later. If possible, it divides rule i instead. moved reports
+// whether it has moved the rule.
 func (pl *Plan) follow(i int, place Assignment, late lateRules) (to Assignment, moved bool, err *StageError) {
 	r := &pl.Program.Rules[i]
 	for _, j := range late.rules {
@@ -256,7 +260,7 @@ func (pl *Plan) follow(i int, place Assignment, late lateRules) (to Assignment, 
 	return place, false, nil
 }
 
-// earliest is the first stage that can decide a rule by itself.
+// earliest returns the first stage that can run a rule, regardless of other rules.
 func (pl *Plan) earliest(r *ir.Rule) (Assignment, *StageError) {
 	why := "all it asks for is in the packet"
 	if r.Asks != ir.NoFlood {
@@ -278,7 +282,7 @@ func (pl *Plan) earliest(r *ir.Rule) (Assignment, *StageError) {
 	return Assignment{}, pl.refuse(r, last, lastWhy, remedy)
 }
 
-// capable is a target that has a stage for a rule, if there is one.
+// capable returns a target that has a stage for a rule. It returns false if there is none.
 func (pl *Plan) capable(r *ir.Rule) (Target, bool) {
 	for _, t := range []Target{TargetXDP, TargetNftables, TargetIptables} {
 		other := Plan{Target: t, Program: pl.Program}
@@ -289,7 +293,8 @@ func (pl *Plan) capable(r *ir.Rule) (Target, bool) {
 	return "", false
 }
 
-// fitFrom is the first stage from one on that can serve a rule; or a key that none can, and why the first cannot.
+// fitFrom returns the first stage, from the stage from on, that can run a rule. If none can, it returns the key that the first of these stages cannot
+// implement, and the reason.
 func (pl *Plan) fitFrom(r *ir.Rule, from Stage) (at Stage, key, why string) {
 	for _, s := range pl.Target.stages() {
 		if pl.after(from, s) {
@@ -313,24 +318,24 @@ func behind(r *ir.Rule) string {
 	return fmt.Sprintf("behind rule %q, which has another verdict for some of the same packets", r.Name)
 }
 
-// First is the earliest stage of the target.
+// First returns the earliest stage of the target.
 func (pl *Plan) First() Stage { return pl.Target.stages()[0] }
 
-// after reports whether a packet meets stage a after b.
+// after reports whether packets reach stage a after stage b.
 func (pl *Plan) after(a, b Stage) bool { return a.rank() > b.rank() }
 
 // Step is a rule that a stage runs.
 type Step struct {
 	Rule  int  // its index in Program.Rules
-	Again bool // it is counted at another stage, and only keeps its packets from what follows here
-	Wait  bool // it runs at a later stage, and what it may match (Plan.Of) waits for that
+	Again bool // the rule has already passed and counted its packets at an earlier stage; here it only exempts them from the following steps
+	Wait  bool // the rule runs at a later stage; packets that it may match (Plan.Of) must wait for that stage
 }
 
-// At lists what a stage runs, in order: first the rules that passed packets earlier and that match packets which a rule
-// (or the default) of this stage would decide otherwise, or count a second time; then its own rules. A packet that one of
-// the former matches has been decided, so they can stand before all others; but for replies, which XDP and conntrack tell
-// otherwise: of a packet that XDP did not take for one another rule may decide. Before a rule, or the default, that drops at this
-// stage and at a later one, what must wait for a rule there.
+// At returns the steps of a stage, in order. First come rules that have passed packets at an earlier stage, if the rules or the default of this stage
+// would decide these packets differently or count them twice. These packets have been decided already, so such rules can come before all others. The
+// rule for replies is an exception and keeps its place. XDP and conntrack identify replies in different ways, so another rule may decide a packet
+// that XDP did not identify as a reply. Then come the stage's own rules. A rule or default may be divided between this stage and a later one. The
+// steps that let packets wait come directly before it.
 func (pl *Plan) At(s Stage) []Step {
 	if !pl.Uses(s) {
 		return nil
@@ -354,7 +359,7 @@ func (pl *Plan) At(s Stage) []Step {
 	return append(again, pl.waits(own, byDefault, s)...)
 }
 
-// deciding are the rules that a stage decides by, or has SYNPROXY for.
+// deciding returns the rules that run at a stage, and the rules for which the stage has SYNPROXY.
 func (pl *Plan) deciding(s Stage) (rules []int) {
 	for i, place := range pl.Rules {
 		if place.At(s) || pl.ProxiedAt(i, s) {
@@ -364,18 +369,18 @@ func (pl *Plan) deciding(s Stage) (rules []int) {
 	return rules
 }
 
-// repeats reports whether a stage, by whose rules here is decided, must pass again what rule i has passed earlier, lest it
-// gets another verdict or is charged to a limit, and whether it may, lest it is counted twice.
+// repeats reports whether stage s must or may test rule i again, which has passed packets at an earlier stage. here are the rules at s. must means
+// that these packets would otherwise get another verdict or be charged to a limit. may means that they would otherwise be counted twice.
 func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	r := &pl.Program.Rules[i]
 	if r.Verdict != ir.Pass || r.Observe || !pl.after(s, pl.Rules[i].Stage) {
 		return false, false
 	}
 	if r.Asks != ir.NoFlood {
-		return false, false // the rule of its service, behind it, passes all that it passes
+		return false, false // the rule of the same service, which follows, passes the same packets
 	}
 	if s == StageFilter && onlyLater(r) && pl.reassembled(here) {
-		return false, false // the whole is decided
+		return false, false // the stage decides the reassembled datagram instead
 	}
 	if pl.ProxiedAt(i, s) {
 		return true, true
@@ -398,20 +403,20 @@ func (pl *Plan) repeats(i int, s Stage, here []int) (must, may bool) {
 	return false, met && key == ""
 }
 
-// reassembled reports whether conntrack has put fragments of both families together before the filter stage, by whose rules here is decided.
-// It does where a check or a rule asks it (nf_ct_netns_get() of the kernel's net/netfilter/nf_conntrack_proto.c). Else IPv6 reassembles behind the hook for
-// input, and a router does not reassemble.
+// reassembled reports whether conntrack has reassembled the fragments of both families before the filter stage. here are the rules at that stage.
+// Conntrack reassembles if a check or a rule needs it (nf_ct_netns_get() of the kernel's net/netfilter/nf_conntrack_proto.c). Without conntrack, IPv6
+// reassembles fragments after the input hook, and a router does not reassemble them.
 func (pl *Plan) reassembled(here []int) bool {
 	return pl.CheckedAt(StageFilter) || slices.ContainsFunc(here, func(i int) bool {
 		r := &pl.Program.Rules[i]
 		asks := r.Connections != nil || pl.ProxiedAt(i, StageFilter) ||
-			slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
+			match.Tests(r, packet.State)
 		families := match.Values(r, packet.Family)
 		return asks && families[0].First == packet.FamilyIPv4 && families[len(families)-1].Last == packet.FamilyIPv6
 	})
 }
 
-// disturbs reports whether a rule gives packets that were passed another verdict, or counts them.
+// disturbs reports whether a rule would give another verdict to packets that have passed already, or would count them.
 func disturbs(r *ir.Rule) bool { return r.Verdict != ir.Pass || match.Metered(r) }
 
 // Uses reports whether a stage has anything to decide.
@@ -420,13 +425,13 @@ func (pl *Plan) Uses(s Stage) bool {
 		slices.ContainsFunc(pl.Rules, func(p Assignment) bool { return p.At(s) })
 }
 
-// Later reports whether netfilter has anything to do beside XDP.
+// Later reports whether a plan with XDP also needs netfilter.
 func (pl *Plan) Later() bool {
 	return !pl.Program.Untracked.None() ||
 		slices.ContainsFunc(pl.Target.stages()[1:], pl.Uses)
 }
 
-// repeatable returns an error for each rule that passed packets and would have to be tested again at a stage where it cannot.
+// repeatable returns an error for each rule that has passed packets and that a later stage would have to test again, but cannot.
 func (pl *Plan) repeatable() (errs StageErrors) {
 	for _, s := range pl.Target.stages()[1:] {
 		if !pl.Uses(s) {
@@ -446,7 +451,7 @@ func (pl *Plan) repeatable() (errs StageErrors) {
 	return errs
 }
 
-// behindRemedy is the remedy where rules at a stage come behind one that must not be asked there.
+// behindRemedy returns the hint for rules at a stage that follow a rule which that stage cannot test again.
 func (pl *Plan) behindRemedy(s Stage) string {
 	rest := pl.deciding(s)
 	rest = slices.DeleteFunc(rest, func(i int) bool { return pl.Program.Rules[i].Reply })
@@ -456,8 +461,8 @@ func (pl *Plan) behindRemedy(s Stage) string {
 	return "move the rules that run at " + string(s) + ", for what they ask or as they reject, before it; or do without them"
 }
 
-// Only is the program of the first stage alone: its rules, and what lets later stages decide where they do. numbers has the
-// index in Program.Rules of each of its rules, and Waits for one whose packets wait for a later stage.
+// Only returns the program of the first stage alone: its rules, and rules that pass packets undecided to later stages. numbers has the index in
+// Program.Rules of each of its rules. If the packets of a rule wait for a later stage, its number is Waits.
 func (pl *Plan) Only() (p *ir.Program, numbers []int) {
 	only := *pl.Program
 	only.Rules = nil
@@ -477,13 +482,14 @@ func (pl *Plan) Only() (p *ir.Program, numbers []int) {
 	return &only, numbers
 }
 
-// Joined reports whether a rule stands at the end of the chain that the one before it calls, which spares its tests.
+// Joined reports whether a rule is at the end of the chain to which the previous rule jumps. It then needs no tests of its own.
 func (pl *Plan) Joined(i int) bool {
 	return match.Repeats(pl.Program.Rules, i) && pl.Rules[i-1].Stage == pl.Rules[i].Stage
 }
 
-// commute reports whether two rules may change places, though some packets match both. Which packets come to a limit of connections does not
-// matter to it: it counts those that conntrack has confirmed, and what is dropped is not.
+// commute reports whether two rules may be swapped although some packets match both. A rule that drops packets above a limit of connections may be
+// swapped with another rule that drops. Its limit counts only connections that conntrack has confirmed, and those of dropped packets are never
+// confirmed.
 func commute(a, b *ir.Rule) bool {
 	metered := func(r *ir.Rule) bool {
 		return match.Metered(r) && (r.Connections == nil || len(r.Over) > 0 || r.Observe || r.Verdict != ir.Drop)

@@ -9,21 +9,21 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// This file decides the cost of every packet at a stage of nftables: for the chains, which are written in this form, and for the cost
-// model, which counts it.
+// This file decides which tests every packet needs at a stage of nftables. The generator of the chains writes these tests, and the cost model counts
+// them.
 
-// fewRules is the largest number of rules that test the device themselves. A packet from outside that matches none of them is then not
-// tested for its device, which takes as long as some rules; a packet from inside passes all of them in vain.
+// fewRules is the largest number of rules that each test the device, as their last test. The device of a packet that matches no rule is then not
+// tested, which saves the time of some rules. But a packet from inside is then tested against all rules, although none of them applies to it.
 const fewRules = 8
 
-// The costs of a test of the device, and of a default that counts, in rules (measured with retpolines, where a rule takes 14 ns).
+// The costs of a test of the device and of a default that counts, in units of a rule (measured with retpolines, where a rule takes 14 ns).
 const (
 	deviceRules  = 3
 	defaultRules = 2
 )
 
-// AsksDeviceLast reports whether the rules of a stage in nftables test the device themselves, last: not if every packet is counted or
-// dropped anyway, nor if rules are likely to match the traffic.
+// AsksDeviceLast reports whether each rule of a stage in nftables tests the device itself, as its last test. It does not if every packet is counted
+// or dropped in any case, or if the rules are likely to match much of the traffic.
 func (pl *Plan) AsksDeviceLast(s Stage, steps []Step) bool {
 	likely := func(step Step) bool {
 		r := pl.Of(step, s)
@@ -32,9 +32,9 @@ func (pl *Plan) AsksDeviceLast(s Stage, steps []Step) bool {
 	return len(steps) <= fewRules && !slices.ContainsFunc(steps, likely) && !pl.CheckedAt(s) && !pl.DefaultActs(s)
 }
 
-// DefaultActs reports whether the default is written at a stage: if it drops, or is counted. A default that passes only counts, and chains
-// of IP would have to test the device of each packet for it; at ingress the chain belongs to the device. Beside XDP it is counted, as
-// devices need not count the packets that XDP sees.
+// DefaultActs reports whether the generator writes the default at a stage: if the default drops packets, or if its packets must be counted. A default
+// that passes packets only counts them. For that, chains after IP would have to test the device of each packet. At ingress the chain belongs to the
+// device, so counting is cheap. After XDP the default is counted, because a device's own counters may not include the packets that XDP sees.
 func (pl *Plan) DefaultActs(s Stage) bool {
 	return pl.Default.At(s) && (pl.Program.Default != ir.Pass || s == StageIngress || pl.Target == TargetXDP)
 }
@@ -46,7 +46,18 @@ func (pl *Plan) CheckedAt(s Stage) bool {
 	})
 }
 
-// Forwards reports whether anything is decided at filter of packets on their way through.
+// ForgedZone is the conntrack zone for packets from outside whose source is certainly forged: an address of this host, the unspecified address, or a
+// multicast or broadcast address. In this zone they cannot match connections of other packets, and other packets cannot match their connections.
+const ForgedZone = 61709
+
+// AsksState reports whether a rule at filter tests the conntrack state of packets.
+func (pl *Plan) AsksState() bool {
+	return slices.ContainsFunc(pl.At(StageFilter), func(s Step) bool {
+		return match.Tests(&pl.Program.Rules[s.Rule], packet.State)
+	})
+}
+
+// Forwards reports whether the filter stage decides any forwarded packets.
 func (pl *Plan) Forwards(steps []Step) bool {
 	return pl.DefaultActs(StageFilter) || pl.CheckedAt(StageFilter) || slices.ContainsFunc(steps, func(s Step) bool {
 		r := &pl.Program.Rules[s.Rule]
@@ -54,8 +65,8 @@ func (pl *Plan) Forwards(steps []Step) bool {
 	})
 }
 
-// PartsFragments reports whether later fragments leave the chain of a stage before its rules, which costs every packet two tests. Lines for
-// IPv4 test it themselves, last; with IPv6 each would become two lines.
+// PartsFragments reports whether later fragments leave the chain of a stage before its rules. That costs every packet two tests. It is not needed if
+// the rules are for IPv4 only: these rules test for fragments themselves, as their last test. For IPv6, each such rule would become two rules.
 func (pl *Plan) PartsFragments(s Stage, steps []Step) bool {
 	return (s != StageFilter || pl.FragmentsAtFilter(steps)) && slices.ContainsFunc(steps, func(step Step) bool {
 		r := pl.Of(step, s)
@@ -63,7 +74,7 @@ func (pl *Plan) PartsFragments(s Stage, steps []Step) bool {
 	})
 }
 
-// onlyIPv4 reports whether a rule, by its family or by its addresses, matches IPv4 packets only.
+// onlyIPv4 reports whether a rule matches only IPv4 packets, because of its family or its addresses.
 func (pl *Plan) onlyIPv4(r *ir.Rule) bool {
 	if !(ir.Match{Values: match.Values(r, packet.Family)}).Has(packet.FamilyIPv6) {
 		return true
@@ -76,17 +87,18 @@ func (pl *Plan) onlyIPv4(r *ir.Rule) bool {
 	})
 }
 
-// FragmentsAtFilter reports whether later fragments may come to filter while steps there ask for them, or for fields that they lack. Only conntrack
-// reassembles fragments, and only if a rule needs it: for a state, for SYNPROXY, or for packet.SenderChecks.
+// FragmentsAtFilter reports whether later fragments may arrive at filter while steps of that stage test for fragments, or test fields that later
+// fragments do not have. Only conntrack reassembles fragments before filter, and only if it is needed for a state, for SYNPROXY, or for
+// packet.SenderChecks.
 func (pl *Plan) FragmentsAtFilter(steps []Step) bool {
 	tracked, header := pl.Proxies() || pl.CheckedAt(StageFilter), false
 	for _, s := range steps {
 		r := &pl.Program.Rules[s.Rule]
-		tracked = tracked || slices.ContainsFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
+		tracked = tracked || match.Tests(r, packet.State)
 		header = header || match.ReadsHeader(r) || match.Tests(r, packet.Fragment)
 	}
 	return header && !tracked
 }
 
-// Inline is how many ranges written in a rule stay there.
+// Inline is the largest number of ranges that are written in a rule itself. A larger number of ranges becomes a named set.
 const Inline = 8
