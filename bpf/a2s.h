@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Queries of game servers (A2S): https://developer.valvesoftware.com/wiki/Server_queries. A server tells who asks a challenge first, and
- * answers a query that has it. During a flood this program does both: its challenge is a cookie of the client's address and port, and a query
- * that has it is answered with the service's own latest answer. gameanswer.h notes those. internal/model/packet/a2s.go defines the messages.
+ * Queries of game servers (A2S): https://developer.valvesoftware.com/wiki/Server_queries. A server replies to a query with a
+ * challenge, and answers only a query that has this challenge. During a flood this program does both. Its challenge is a cookie of the client's address
+ * and port. It answers a query that has the cookie with the service's own latest answer (gameanswer.h). internal/model/packet/a2s.go defines the messages.
  */
 #pragma once
 
@@ -10,36 +10,36 @@
 #include "clock.h"
 #include "packet.h"
 
-/* Whether the policy protects a service of that protocol. Constant. */
+/* Whether the policy protects a service of the protocol A2S. Constant. */
 const volatile bool serves;
 
 enum {
-	A2S_MARK = 0xffffffff, /* of a datagram that is whole */
+	A2S_MARK = 0xffffffff, /* the first word of a message in one datagram */
 	A2S_CHALLENGE = 'A',
-	A2S_INFO = 'T', /* queries, */
+	A2S_INFO = 'T', /* queries */
 	A2S_PLAYER = 'U',
 	A2S_RULES = 'V',
-	A2S_INFO_ANSWER = 'I', /* and their answers */
+	A2S_INFO_ANSWER = 'I', /* their answers */
 	A2S_OLD_INFO_ANSWER = 'm',
 	A2S_PLAYER_ANSWER = 'D',
 	A2S_RULES_ANSWER = 'E',
 
-	A2S_LEAST = 5,       /* bytes, of a message */
-	A2S_SHORT = 9,       /* of one that has a challenge behind its kind, */
-	A2S_INFO_SHORT = 25, /* of a query for INFO without one, */
-	A2S_INFO_LONG = 29,  /* and with it */
-	A2S_MOST = 1400,     /* of an answer that is kept */
+	A2S_LEAST = 5,       /* bytes of the shortest message */
+	A2S_SHORT = 9,       /* bytes of a message with a challenge behind its kind */
+	A2S_INFO_SHORT = 25, /* bytes of a query for INFO without a challenge */
+	A2S_INFO_LONG = 29,  /* bytes of a query for INFO with a challenge */
+	A2S_MOST = 1400,     /* bytes of the longest answer that is kept */
 	A2S_SUM_PART = 512,  /* the most that bpf_csum_diff() sums up at a time (kernel/bpf, MAX_BPF_STACK) */
 	A2S_SPACE = 2048,    /* see known_length() */
 };
 
 #define A2S_FRESH \
-	5000000000ULL /* nanoseconds for which an answer is served, before one query in A2S_RETRY goes to the service, */
-#define A2S_OLD 60000000000ULL /* and after which none is served */
+	5000000000ULL /* nanoseconds in which an answer is served to all; then one query per A2S_RETRY goes to the service */
+#define A2S_OLD 60000000000ULL /* nanoseconds after which an answer is no longer served */
 #define A2S_RETRY 1000000000ULL
-#define A2S_WAIT 2000000000ULL /* for a challenge of the service */
+#define A2S_WAIT 2000000000ULL /* nanoseconds in which the service may send a challenge */
 
-/* A UDP header, and how a message begins. */
+/* A UDP header, and the start of a message. */
 struct a2s_start {
 	__be16 sport;
 	__be16 dport;
@@ -51,16 +51,16 @@ struct a2s_start {
 } __attribute__((packed));
 
 struct a2s_answer {
-	__u64 at;     /* when it left, in nanoseconds of CLOCK_MONOTONIC, */
-	__u64 tried;  /* and when a query was last sent for another one */
+	__u64 at;     /* when the answer left, in nanoseconds of CLOCK_MONOTONIC */
+	__u64 tried;  /* when a query was last sent to the service for a new answer */
 	__u32 length; /* bytes */
-	__u32 sum;    /* of its 16-bit words (RFC 1071) */
+	__u32 sum;    /* the sum of its 16-bit words (RFC 1071) */
 	__u8 data[A2S_SPACE + 8];
 };
 
 /*
- * An entry that is replaced while a CPU copies it gives a datagram with a wrong checksum, which its receiver discards. The map has entries of services
- * alone, so none has to give way. One with LRU would keep 128 free entries for each CPU (kernel/bpf/bpf_lru_list.c).
+ * If an entry is replaced while a CPU copies it, the datagram has a wrong checksum, and its receiver discards it. The map has entries for services
+ * only, so no entry must be evicted. A map with LRU would keep 128 free entries for each CPU (kernel/bpf/bpf_lru_list.c).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -70,10 +70,10 @@ struct {
 	__type(value, struct a2s_answer);
 } game_answers SEC(".maps");
 
-/* Queries with a cookie that went to a service, which knows nothing of cookies and may answer with a challenge of its own. */
+/* A client's queries with a cookie that went to a service. The service does not know the cookie, and may answer with its own challenge. */
 struct a2s_query {
-	__u64 until; /* nanoseconds of CLOCK_MONOTONIC: they may be answered with a challenge */
-	__u64 kinds; /* a byte each, the last one lowest */
+	__u64 until; /* nanoseconds of CLOCK_MONOTONIC until which the service may answer with a challenge */
+	__u64 kinds; /* the kinds of the queries, a byte each, the latest in the lowest byte */
 };
 
 struct {
@@ -83,13 +83,13 @@ struct {
 	__type(value, struct a2s_query);
 } game_queries SEC(".maps");
 
-/* Whether a query for INFO has the text that belongs to it, at an offset. */
-static __always_inline bool has_info_text(struct xdp_md *ctx, __u32 at)
+/* Whether the text that a query for INFO must have is at an offset of the frame. */
+static __always_inline bool has_info_text(context *ctx, __u32 at)
 {
 	const __u8 want[20] = "Source Engine Query";
 	__u32 text[5];
 
-	if (bpf_xdp_load_bytes(ctx, at, text, sizeof(text)))
+	if (load_frame(ctx, at, text, sizeof(text)))
 		return false;
 #pragma unroll
 	for (int i = 0; i < 5; i++)
@@ -105,16 +105,16 @@ static __always_inline __u64 query_number(__u32 kind, __u32 challenge)
 }
 
 /*
- * Reads a query of so many bytes behind the UDP header, which begins at l4. Returns its kind, and if it has a challenge HAS_CHALLENGE and that
- * in the upper half; 0 for another datagram. A global function.
+ * Reads a query of length bytes behind the UDP header at l4. Returns its kind; if the query has a challenge, also HAS_CHALLENGE, and the challenge
+ * in the upper half. Returns 0 for any other datagram. A global function.
  */
-__noinline __u64 read_query(struct xdp_md *ctx, __u32 l4, __u32 length)
+__noinline __u64 read_query(context *ctx, __u32 l4, __u32 length)
 {
 	__u32 payload = l4 + sizeof(struct udphdr);
 	struct a2s_start s = {};
 	__u8 challenge[4];
 
-	if (length < A2S_SHORT || bpf_xdp_load_bytes(ctx, l4, &s, offsetof(struct a2s_start, challenge) + 4) ||
+	if (length < A2S_SHORT || load_frame(ctx, l4, &s, offsetof(struct a2s_start, challenge) + 4) ||
 	    s.mark != A2S_MARK)
 		return 0;
 	if (s.kind == A2S_INFO) {
@@ -122,7 +122,7 @@ __noinline __u64 read_query(struct xdp_md *ctx, __u32 l4, __u32 length)
 			return 0;
 		if (length == A2S_INFO_SHORT)
 			return A2S_INFO;
-		if (bpf_xdp_load_bytes(ctx, payload + A2S_INFO_SHORT, challenge, sizeof(challenge)))
+		if (load_frame(ctx, payload + A2S_INFO_SHORT, challenge, sizeof(challenge)))
 			return 0;
 		return query_number(A2S_INFO, word_of(challenge));
 	}
@@ -131,8 +131,8 @@ __noinline __u64 read_query(struct xdp_md *ctx, __u32 l4, __u32 length)
 	return query_number(s.kind, word_of(s.challenge));
 }
 
-/* The query of a packet to a game server, as read_query() has it. */
-static __always_inline __u64 a2s_query(struct xdp_md *ctx, struct packet *p)
+/* The query of a packet to a game server, as read_query() returns it. */
+static __always_inline __u64 a2s_query(context *ctx, struct packet *p)
 {
 	return p->payload ? read_query(ctx, p->l4, datagram_length(p)) : 0;
 }
@@ -146,10 +146,10 @@ static __always_inline struct a2s_answer *answer_of(struct packet *p, __u32 kind
 }
 
 /*
- * Whether a packet is a query that is answered from here: it has a cookie, and there is an answer that is not too old. After
- * A2S_FRESH one query a second goes to the service, so that it gives another. A global function.
+ * Whether a packet is a query that this program answers: it has a cookie, and there is an answer that is not too old. After
+ * A2S_FRESH, one query a second goes to the service instead, so that the service sends a new answer. A global function.
  */
-__noinline __u32 is_served(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 is_served(context *ctx, struct packet *p)
 {
 	struct a2s_answer *a;
 	__u64 query, now, at;

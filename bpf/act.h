@@ -15,16 +15,16 @@
 const volatile bool specials;
 
 /*
- * True with a probability of 1 in n. A counter would depend on the packets of others: a client that sends queries in
- * pairs (A, AAAA) could have the same one of each pair dropped every time.
+ * True with a probability of 1 in n. A counter would depend on the packets of others: from a client that sends
+ * queries in pairs (A, AAAA), it could drop the same query of each pair every time.
  */
 static __always_inline bool one_in(__u32 n)
 {
 	return (__u64)bpf_get_prandom_u32() * n >> 32 == 0;
 }
 
-/* Does what the entry in actions says. Returns whether the packet is to be dropped because of it. */
-__noinline __u32 act_specially(struct xdp_md *ctx, struct packet *p, __u32 decision)
+/* Takes the actions that the slot has in the map. Returns whether the packet must be dropped because slip is set. */
+__noinline __u32 act_specially(context *ctx, struct packet *p, __u32 decision)
 {
 	__u32 slot = decision >> 8;
 	struct action *a = bpf_map_lookup_elem(&actions, &slot);
@@ -38,12 +38,12 @@ __noinline __u32 act_specially(struct xdp_md *ctx, struct packet *p, __u32 decis
 	return a->slip && !one_in(a->slip);
 }
 
-static __always_inline int act(struct xdp_md *ctx, struct packet *p, __u32 decision)
+static __always_inline int act(context *ctx, struct packet *p, __u32 decision)
 {
 	__u32 verdict = decision & VERDICT_MASK;
 
 	if (specials && (decision & DECISION_SPECIAL) && act_specially(ctx, p, decision))
-		return XDP_DROP;
+		return ACTION_DROP;
 	if (protects && (decision & DECISION_PROTECTED))
 		return protect(ctx, p, decision);
 	if (answers && verdict == VERDICT_TRUNCATE)
@@ -54,5 +54,5 @@ static __always_inline int act(struct xdp_md *ctx, struct packet *p, __u32 decis
 		return serve(ctx, p);
 	if (admits && verdict == VERDICT_PASS)
 		return admit(ctx, p);
-	return verdict == VERDICT_PASS ? XDP_PASS : XDP_DROP;
+	return verdict == VERDICT_PASS ? ACTION_PASS : ACTION_DROP;
 }

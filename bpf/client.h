@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Clients of UDP services that are protected from floods. One is known that the service has answered for a while (replyflow.h),
- * or that sends an identifier which the service has issued to it, and to nobody else (datagram.h). Who sends an identifier from
- * another address has proved to be no blind forger, but is not known: the next packet needs the identifier, too.
+ * Clients of UDP services that are protected from floods. A client is known if the service has answered it for a while (replyflow.h),
+ * or if it sends an identifier that the service has issued to this client alone (datagram.h). A sender whose identifier was issued to
+ * another address is no blind forger, but does not become known: its next packet must have the identifier, too.
  */
 #pragma once
 
@@ -13,13 +13,20 @@
 #include "replyarriving.h"
 #include "replyflow.h"
 
-/* Beside the number of a flood. REPLY_LOOK has nothing charged and noted. */
+/* Flags beside the number of a flood. One more is REPLY_LOOK (replyflow.h): with it, nothing is charged or noted. */
 enum {
 	CLIENT_DRAWN = 1 << 9,  /* the packet has been drawn for a limit */
 	CLIENT_FRESH = 1 << 10, /* its client has been found to be new */
 };
 
-/* Has a known client be new again. A global function. */
+/* How many packets of a new client goes_on() passes after an answer, and how soon. A unit of time is 2^REPLY_UNIT ns. */
+enum {
+	CLIENT_MAY_PASS = 12, /* so many packets, */
+	CLIENT_WAITS = 2,     /* each so many units at most after what was noted before */
+	CLIENT_MAY_NOT = CLIENT_PASSED << CLIENT_PASSED_SHIFT,
+};
+
+/* Makes a known client a new one. Its packets must then be within the limits: goes_on() passes none of them. A global function. */
 __noinline __u32 forget_client(__u64 pair, __u64 ends, __u64 index)
 {
 	__u64 hash = hash_reply_key(pair, ends), at, word;
@@ -29,14 +36,15 @@ __noinline __u32 forget_client(__u64 pair, __u64 ends, __u64 index)
 	at = find_reply_flow(b, hash);
 	word = live_reply_flow(b, at, hash, now);
 	if (word && at < REPLY_SLOTS && reply_state_of(word) == REPLY_CLIENT)
-		__sync_val_compare_and_swap(&b->word[at], word, reply_word(hash, 1, REPLY_CLIENT_NEW, now));
+		__sync_val_compare_and_swap(&b->word[at], word,
+					    reply_word(hash, CLIENT_MAY_NOT | 1, REPLY_CLIENT_NEW, now));
 	return 0;
 }
 
 /*
- * Whether one more packet of a known client passes as such. One in CLIENT_SHARE is charged, since more instructions would be executed for
- * the charge than for the rest. During a flood a client is known no more with the charge that fills its limit: fifteen packets more are
- * not drawn on average.
+ * Whether a packet of a known client passes as one of a known client. The caller draws one packet in CLIENT_SHARE to
+ * be charged, because the charge costs more instructions than the rest. During a flood, the charge that uses up the
+ * limit makes the client a new one. The next charge would be too late: on average fifteen packets pass before it.
  */
 static __always_inline bool stays_known(struct packet *p, struct reply_key *t, __u32 number)
 {
@@ -51,7 +59,7 @@ static __always_inline bool stays_known(struct packet *p, struct reply_key *t, _
 	return !exceeded;
 }
 
-/* Has a new client, by its hash, be known, and noted so many units of time ago. A global function. */
+/* Makes a new client known. hash is that of its key. The time in its word is set back by ago units. A global function. */
 __noinline __u32 promote_client(__u64 hash, __u64 index, __u32 ago)
 {
 	__u64 at, word, known;
@@ -67,7 +75,7 @@ __noinline __u32 promote_client(__u64 hash, __u64 index, __u32 ago)
 	return 0;
 }
 
-/* Whether an identifier is noted; if it is to be kept, it is remembered for longer. */
+/* Whether an identifier is noted. If keep is set, the identifier is then remembered for longer. */
 static __always_inline bool is_issued(struct reply_key *id, bool keep)
 {
 	struct reply_bucket *b = reply_bucket(reply_index(id));
@@ -81,10 +89,10 @@ static __always_inline bool is_issued(struct reply_key *id, bool keep)
 }
 
 /*
- * Whether a packet has an identifier that the service has issued to the address and port that it comes from: then it does come from there.
- * The identifier is remembered for longer. A global function.
+ * Whether a packet has an identifier that the service has issued to the packet's source address and port. Such an
+ * identifier proves the source. It is remembered for longer. client is the hash of the client's key. A global function.
  */
-__noinline __u32 has_own_identifier(struct xdp_md *ctx, struct packet *p, __u64 client, __u32 number)
+__noinline __u32 has_own_identifier(context *ctx, struct packet *p, __u64 client, __u32 number)
 {
 	struct reply_key id = {};
 	bool keep;
@@ -98,11 +106,11 @@ __noinline __u32 has_own_identifier(struct xdp_md *ctx, struct packet *p, __u64 
 }
 
 /*
- * Whether a new client is known from now on. An index of WireGuard is random, and only peers get one. A server of QUIC may have the client
- * choose the identifier, or derive it, so there an attacker may know what is issued to others. A client that exceeds its limit
- * has to wait.
+ * Whether a new client becomes known with this packet. Only an index of WireGuard makes it known: the index is random, and
+ * only peers get one. A QUIC server may let the client choose the identifier, or derive it from the client's identifier.
+ * So an attacker may know the identifiers that are issued to others. A client that exceeds its limit must wait.
  */
-static __always_inline bool becomes_known(struct xdp_md *ctx, struct packet *p, struct reply_key *t, __u32 number)
+static __always_inline bool becomes_known(context *ctx, struct packet *p, struct reply_key *t, __u32 number)
 {
 	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
 
@@ -114,11 +122,49 @@ static __always_inline bool becomes_known(struct xdp_md *ctx, struct packet *p, 
 	return true;
 }
 
+/* The word of a new client after goes_on() has passed one more of its packets. Answers to that packet do not count. */
+static __always_inline __u64 passed_client(__u64 word, __u32 now)
+{
+	__u32 client = reply_client_of(word) & ~CLIENT_CAME;
+
+	return reply_word(word, client + (1 << CLIENT_PASSED_SHIFT), REPLY_CLIENT_NEW, now);
+}
+
 /*
- * Whether a packet is of a known client, and one more of it may pass as such. Beside number stands what the generated entry has found: CLIENT_DRAWN or
- * CLIENT_FRESH. A global function.
+ * Whether a packet passes during a flood because the service has answered its client, which is not known yet. The client's first packet has
+ * passed, so its conversation must be able to go on. An attacker can send such packets blindly, with a forged source. So few pass for each
+ * client, and all together have a limit. Answers to them do not count, so a forged source does not become known sooner. A global function.
  */
-__noinline __u32 known_client(struct xdp_md *ctx, struct packet *p, __u32 number)
+__noinline __u32 goes_on(struct packet *p, __u32 number)
+{
+	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
+	struct reply_key t;
+	struct reply_bucket *b;
+	__u64 hash, at, word;
+	__u32 now;
+
+	if (!p || !f || flood_state(number)->until <= time_of(p))
+		return 0;
+	datagram_key(&t, p);
+	hash = reply_hash(&t);
+	b = reply_bucket(reply_index(&t));
+	now = reply_now();
+	at = find_reply_flow(b, hash);
+	word = live_reply_flow(b, at, hash, now);
+	if (!word || at >= REPLY_SLOTS || reply_state_of(word) != REPLY_CLIENT_NEW ||
+	    reply_age(word, now) > CLIENT_WAITS + 1 ||
+	    (reply_client_of(word) >> CLIENT_PASSED_SHIFT & CLIENT_PASSED) >= CLIENT_MAY_PASS ||
+	    limit_exceeded(p, f->answered))
+		return 0;
+	return !(traits_of(p) & TRAIT_KEEP) ||
+	       __sync_bool_compare_and_swap(&b->word[at], word, passed_client(word, now));
+}
+
+/*
+ * Whether a packet is of a known client and may pass as such. number is that of the flood, with the flag CLIENT_DRAWN
+ * or CLIENT_FRESH if the generated entry has drawn the packet or found its client to be new. A global function.
+ */
+__noinline __u32 known_client(context *ctx, struct packet *p, __u32 number)
 {
 	__u32 flags, state = REPLY_CLIENT_NEW, found = number & ~MAX_FLOODS;
 	struct reply_key t = {};
@@ -143,9 +189,9 @@ __noinline __u32 known_client(struct xdp_md *ctx, struct packet *p, __u32 number
 }
 
 /*
- * Whether one more packet that has an identifier may pass as such: all together have a limit, as an attacker may have got many
- * identifiers. One packet in CLIENT_SHARE is charged, as of known clients. It is noted until when the limit lets no more through: with
- * the charge that fills it, as fifteen more are not drawn on average.
+ * Whether one more packet with an issued identifier may pass. All such packets together have a limit, because an attacker
+ * may have got many identifiers. As for known clients, one packet in CLIENT_SHARE is charged. The charge that uses up the
+ * limit notes until when no packet passes. The next charge would be too late: on average fifteen packets pass before it.
  */
 static __always_inline bool more_proved(__u32 number, __u32 length, bool drawn)
 {
@@ -165,10 +211,10 @@ static __always_inline bool more_proved(__u32 number, __u32 length, bool drawn)
 }
 
 /*
- * Whether a datagram of so many bytes behind the UDP header, which begins at l4, has an identifier that the service of a flood has
- * issued. number is that of the flood, with REPLY_LOOK if nothing is to be charged and noted, or CLIENT_DRAWN. A global function.
+ * Whether a datagram has an identifier that the service of a flood has issued. l4 is the offset of the UDP header, and length is the number of
+ * bytes behind it. number is that of the flood, with REPLY_LOOK if nothing must be charged or noted, or with CLIENT_DRAWN. A global function.
  */
-__noinline __u32 proved_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number)
+__noinline __u32 proved_datagram(context *ctx, __u32 l4, __u32 length, __u32 number)
 {
 	__u32 look = number & REPLY_LOOK, drawn = number & CLIENT_DRAWN;
 	struct reply_key t = {};
@@ -201,13 +247,12 @@ __noinline __u32 note_game_query(struct packet *p, __u64 query)
 __noinline __u32 has_issued_challenge(struct packet *p, __u64 query)
 {
 	struct datagram_id id = { .word[0] = query >> 32 };
-	struct reply_key t = { .kind = REPLY_UDP };
+	struct reply_key t;
 	__u64 client;
 
 	if (!p)
 		return 0;
-	reply_ends_of(&t, &p->src, &p->dst, p->family);
-	t.ports = (__u32)bpf_htons(p->port) << 16 | bpf_htons(p->sport);
+	datagram_key(&t, p);
 	client = reply_hash(&t);
 	issued_key(&t, &id);
 	issued_to_key(&t, client);
@@ -220,7 +265,7 @@ enum query_proof {
 	PROVES_ISSUED, /* a challenge that the server has issued to the client, of A2S only: servers of RakNet make cookies with CRC-32, and who gets one knows all */
 };
 
-/* By which proof a query or a request at a game server shows that it knows what was sent to its source: enum query_proof. A global function. */
+/* The proof that a query or a request at a game server is from its source address: enum query_proof. A global function. */
 __noinline __u32 proves_query(struct packet *p, __u64 query)
 {
 	if (!p || !(query & HAS_CHALLENGE))
@@ -232,8 +277,8 @@ __noinline __u32 proves_query(struct packet *p, __u64 query)
 	return has_issued_challenge(p, query) ? PROVES_ISSUED : PROVES_NOTHING;
 }
 
-/* The same for a query or a request at a game server that proves its address. A global function. */
-__noinline __u32 proved_query(struct xdp_md *ctx, struct packet *p, __u32 number)
+/* Whether a query or a request at a game server proves its source address and may pass, like proved_datagram(). A global function. */
+__noinline __u32 proved_query(context *ctx, struct packet *p, __u32 number)
 {
 	__u64 query;
 	__u32 proof;
@@ -253,7 +298,7 @@ __noinline __u32 proved_query(struct xdp_md *ctx, struct packet *p, __u32 number
 	return 1;
 }
 
-static __always_inline bool is_proved(struct xdp_md *ctx, struct packet *p, __u32 number)
+static __always_inline bool is_proved(context *ctx, struct packet *p, __u32 number)
 {
 	if (challenges && proved_query(ctx, p, number))
 		return true;

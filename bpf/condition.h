@@ -11,24 +11,25 @@
 #include "dynamic.h"
 #include "flood.h"
 #include "limit.h"
+#include "newcomer.h"
 #include "offence.h"
 #include "packet.h"
 #include "payload.h"
 #include "replyarriving.h"
 
 struct payload_match {
-	__u64 patterns; /* any of these, a bit each; 0: none is asked for */
-	__u16 at;       /* the first of the places, */
-	__u16 places;   /* and how many there are, all of which must hold */
+	__u64 patterns; /* the payload must have any of these, one bit each; 0: it needs none */
+	__u16 at;       /* the number of the first place */
+	__u16 places;   /* the number of places; all must match */
 	__u16 asked;    /* 0: this match asks for nothing */
 	__u16 not;
 };
 
 enum {
-	MAX_LAYERS = 8, /* limits of one rule */
 	MAX_SOURCES = 4,
 	CONDITION_OBSERVE = 1,
 	CONDITION_REPLY = 2, /* the packet must be a reply (replyflow.h) */
+	CONDITION_SPARE = 4, /* together with CONDITION_REPLY: the packet must not be a reply */
 };
 
 struct source {
@@ -38,17 +39,17 @@ struct source {
 
 struct condition {
 	struct payload_match payload[2];
-	__u32 names;    /* the query's name must be in any of these sets, a bit each; 0: not asked for */
-	__u32 no_names; /* and in none of these */
-	__u32 limit;    /* the first limit, */
-	__u32 layers;   /* and how many there are, one of which must be exceeded */
+	__u32 names;    /* the query's name must be in one of these sets, one bit each; 0: any name */
+	__u32 no_names; /* the query's name must be in none of these sets */
+	__u32 limit;    /* the number of the first limit */
+	__u32 layers;   /* the number of limits; the packet must exceed one; 0: no limits */
 	__u32 flags;
-	__u32 slot;   /* to count in, with CONDITION_OBSERVE */
-	__u32 proved; /* and 1: the first of as many limits, to which only packets that are proved are charged; 0: none */
-	__u32 sources; /* how many prefixes there are, one of which must have the source; 0: any source will do */
-	__u16 asks;    /* about a flood: enum flood_question; */
-	__u16 flood;   /* and its number */
-	__u32 until;   /* second of CLOCK_MONOTONIC from which on it does not hold; 0: it has no end */
+	__u32 slot;    /* where CONDITION_OBSERVE counts */
+	__u32 proved;  /* 1 + the first of as many limits, only for packets with a proved source; 0: none */
+	__u32 sources; /* the number of prefixes in source; one must contain the source address; 0: all addresses */
+	__u16 asks;    /* a question about a flood: enum flood_question */
+	__u16 flood;   /* the number of the flood */
+	__u32 until;   /* the second of CLOCK_MONOTONIC at which the condition ceases to hold; 0: never */
 	struct source source[MAX_SOURCES];
 };
 
@@ -59,7 +60,7 @@ struct {
 	__type(value, struct condition);
 } conditions SEC(".maps");
 
-static __always_inline bool payload_holds(struct xdp_md *ctx, struct packet *p, struct payload_match *m)
+static __always_inline bool payload_holds(context *ctx, struct packet *p, struct payload_match *m)
 {
 	return !m->asked || payload_matches(ctx, p, m->patterns, m->at, m->places) == !m->not;
 }
@@ -79,12 +80,12 @@ static __always_inline __u32 exceeded_layer(struct packet *p, struct condition *
 }
 
 /*
- * Charges a packet that is proved to the limits by which bans are judged: as many as those of the condition that it was charged to, and the
- * one that it exceeds. Packets that anybody may have sent use up the limits of the condition, but not these. So a sender offends only
- * if what is proved to be his is too much by itself. Packets over the limit are examined at a bounded rate, since they cost
- * nothing else. A global function, like condition_holds().
+ * Charges a packet with a proved source to the limits that decide bans. The condition has one of these for each of its own limits. The packet
+ * is charged to the first ones, up to the one for the limit that it exceeds. Packets with a spoofed source use up only the condition's own
+ * limits. So a sender offends only if the packets that are proved to be from it exceed a limit by themselves. Packets over a limit are
+ * examined at a bounded rate, because they cost nothing else. A global function, like condition_holds().
  */
-__noinline __u32 judge_sender(struct xdp_md *ctx, struct packet *p, __u32 number, __u32 layer)
+__noinline __u32 judge_sender(context *ctx, struct packet *p, __u32 number, __u32 layer)
 {
 	struct condition *c = bpf_map_lookup_elem(&conditions, &number);
 
@@ -106,7 +107,7 @@ __noinline __u32 judge_sender(struct xdp_md *ctx, struct packet *p, __u32 number
 	return 0;
 }
 
-static __always_inline bool any_limit_exceeded(struct xdp_md *ctx, struct packet *p, struct condition *c, __u32 number)
+static __always_inline bool any_limit_exceeded(context *ctx, struct packet *p, struct condition *c, __u32 number)
 {
 	__u32 layer = exceeded_layer(p, c);
 
@@ -121,12 +122,16 @@ static __always_inline bool opens(struct packet *p, __u64 query)
 	return query && !is_second(query) && !proves_query(p, query);
 }
 
-/* Whether what a rule asks about floods holds. */
-static __always_inline bool flood_holds(struct xdp_md *ctx, struct packet *p, struct condition *c)
+/* Whether the answer to the question of a condition about a flood is yes; true when it has no question. */
+static __always_inline bool flood_holds(context *ctx, struct packet *p, struct condition *c)
 {
 	switch (c->asks) {
 	case ASKS_KNOWN:
 		return known_client(ctx, p, c->flood);
+	case ASKS_ANSWERED:
+		return goes_on(p, c->flood);
+	case ASKS_AGAIN:
+		return comes_again(p, c->flood);
 	case ASKS_CALM:
 		return is_calm(p, c->flood);
 	case ASKS_PROVED:
@@ -158,8 +163,8 @@ static __always_inline bool from_source(struct packet *p, struct condition *c)
 	return false;
 }
 
-/* A global function, for which the argument might be null. */
-__noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 number)
+/* Whether a condition holds for a packet. A global function, so the verifier assumes that p may be null. */
+__noinline __u32 condition_holds(context *ctx, struct packet *p, __u32 number)
 {
 	struct condition *c = bpf_map_lookup_elem(&conditions, &number);
 
@@ -173,7 +178,7 @@ __noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 num
 		return 0;
 	if (!payload_holds(ctx, p, &c->payload[0]) || !payload_holds(ctx, p, &c->payload[1]))
 		return 0;
-	if (c->flags & CONDITION_REPLY && !packet_is_reply(ctx, p))
+	if (c->flags & CONDITION_REPLY && !packet_is_reply(ctx, p) == !(c->flags & CONDITION_SPARE))
 		return 0;
 	if (floods && !flood_holds(ctx, p, c))
 		return 0;
@@ -182,6 +187,6 @@ __noinline __u32 condition_holds(struct xdp_md *ctx, struct packet *p, __u32 num
 	if (!(c->flags & CONDITION_OBSERVE))
 		return 1;
 	if (!(p->seen & SEEN_QUESTION))
-		count(DECISION(c->slot, VERDICT_PASS), p->bytes);
+		count_packet(DECISION(c->slot, VERDICT_PASS), p);
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Asks the kernel whether it has the connection of a packet. A question costs several times what a cookie does, so each
- * CPU has a rate for them. Strangers and known flows have separate rates: so ACKs with forged addresses take nothing
+ * Asks the kernel whether it has the connection of a packet. A question costs several times as much as a cookie, so the rate of
+ * questions is bounded for each CPU. Strangers and known flows have separate rates: so ACKs with forged addresses take nothing
  * from connections that have proved their address. Without an attack a new connection takes one question, at the ACK of
- * its handshake, and a CPU makes fewer connections than it may ask about.
+ * its handshake, and a CPU opens fewer connections than it may ask about.
  */
 #pragma once
 
@@ -29,8 +29,8 @@ struct {
 } askers SEC(".maps");
 
 enum {
-	ASK_INTERVAL = 10000, /* nanoseconds between two questions of a CPU to the kernel: 100,000 a second, */
-	ASK_BURST = 2000,     /* and so many more at once, as the coarse clock stands still for some milliseconds */
+	ASK_INTERVAL = 10000, /* nanoseconds between two questions of a CPU to the kernel: 100,000 a second */
+	ASK_BURST = 2000,     /* questions at once beyond that rate: the coarse clock may stand still for some ms */
 };
 
 static __always_inline bool may_ask(__u32 asker, __u64 now)
@@ -41,7 +41,7 @@ static __always_inline bool may_ask(__u32 asker, __u64 now)
 }
 
 /* The acknowledgment number of a packet, in host byte order; 0 without ACK. */
-static __always_inline __u32 acknowledged(struct xdp_md *ctx, struct packet *p)
+static __always_inline __u32 acknowledged(context *ctx, struct packet *p)
 {
 	struct tcphdr *tcp = tcp_header(ctx, p);
 
@@ -49,7 +49,7 @@ static __always_inline __u32 acknowledged(struct xdp_md *ctx, struct packet *p)
 }
 
 /* The sequence number of a packet, in host byte order. */
-static __always_inline __u32 sequence(struct xdp_md *ctx, struct packet *p)
+static __always_inline __u32 sequence(context *ctx, struct packet *p)
 {
 	struct tcphdr *tcp = tcp_header(ctx, p);
 
@@ -61,10 +61,10 @@ struct tcp_sock___expecting {
 } __attribute__((preserve_access_index));
 
 /*
- * Whether a packet ends an open connection of a socket. Anybody can forge a FIN or RST, so it has to have the very number that is
- * expected (RFC 5961, 3.2). Segments before it may be on their way to the socket: then it is not known yet.
+ * Whether a packet ends an open connection of a socket. Anybody can forge a FIN or RST, so its sequence number must be exactly the expected
+ * one (RFC 5961, 3.2). If earlier segments are still on their way to the socket, the answer is false, because the end is not known yet.
  */
-static __always_inline bool ends_socket(struct xdp_md *ctx, struct packet *p, struct bpf_sock *sk)
+static __always_inline bool ends_socket(context *ctx, struct packet *p, struct bpf_sock *sk)
 {
 	struct tcp_sock___expecting *tcp;
 
@@ -83,7 +83,7 @@ static __always_inline bool completes_request(struct bpf_sock *sk, __u32 ack)
 }
 
 /* The state that the host's sockets have for the connection of a packet, an enum connection. A global function, like flow_state(). */
-__noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 host_connection(context *ctx, struct packet *p)
 {
 	__u32 state, connection = CONNECTION_CLOSING;
 	struct bpf_sock_tuple tuple = {};
@@ -109,7 +109,7 @@ __noinline __u32 host_connection(struct xdp_md *ctx, struct packet *p)
 }
 
 /* The state that the kernel has for the connection of a packet, an enum connection. */
-static __always_inline __u32 kernel_connection(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+static __always_inline __u32 kernel_connection(context *ctx, struct packet *p, struct protection *pr)
 {
 	if (pr->method != METHOD_ROUTER)
 		return host_connection(ctx, p);

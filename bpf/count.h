@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel.h"
+#include "packet.h"
 
 struct counter {
 	__u64 packets;
@@ -16,13 +17,24 @@ struct {
 	__type(value, struct counter);
 } counters SEC(".maps");
 
-static __always_inline void count(__u32 decision, __u32 bytes)
+static __always_inline void count_packets(__u32 decision, __u32 packets, __u32 bytes)
 {
 	__u32 slot = decision >> 8;
 	struct counter *c = bpf_map_lookup_elem(&counters, &slot);
 
 	if (!c)
 		return;
-	c->packets++;
+	c->packets += packets;
 	c->octets += bytes;
+}
+
+static __always_inline void count(__u32 decision, __u32 bytes)
+{
+	count_packets(decision, 1, bytes);
+}
+
+/* Counts a packet, with those that the kernel has joined to it. */
+static __always_inline void count_packet(__u32 decision, struct packet *p)
+{
+	count_packets(decision, 1 + joined_to(p), p->bytes);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Datagrams of protocols whose ends choose identifiers (internal/model/packet/datagram.go). A datagram that has an identifier
- * which a service has issued is of somebody who has got it from there: a flood of forged packets does not have it. issued.h notes
- * the identifiers in the table of conversations (replyflow.h), each like a conversation without ports: for 30 s, and for ten
- * minutes once a datagram has come with it.
+ * Datagrams of protocols in which each end chooses an identifier (internal/model/packet/datagram.go). If a datagram has an
+ * identifier that a service has issued, its sender has received the identifier from the service. A flood of forged packets
+ * does not have such identifiers. issued.h notes the identifiers in the table of conversations (replyflow.h), each like a
+ * conversation without ports. An identifier is remembered for 30 s, and for ten minutes after a datagram with it has arrived.
  */
 #pragma once
 
@@ -45,16 +45,16 @@ enum {
 	DRAWN_ID = 8, /* the least length of an identifier that a client draws for the other side */
 };
 
-/* The flood of each UDP port, by its number and 1; 0: none. */
+/* For each UDP port, the number of its flood plus 1; 0: it has none. */
 __u8 port_floods[1 << 16] SEC(".data.ports");
 
 /*
- * The bits of an identifier in three words, by its length: for the generated entry. internal/compile/xdp/flood.go fills it. It ends where the verifier
- * takes a length of 5 bits to end.
+ * Masks of the bits of an identifier in three words, by the length of the identifier. The generated entry uses them.
+ * internal/compile/xdp/flood.go fills the table. It has 32 elements, because the verifier only knows that the length has 5 bits.
  */
 __u64 id_masks[32][3] SEC(".data.masks");
 
-/* The flood of a UDP port, and its number; NULL if none is detected there. */
+/* The limits of the flood of a UDP port, and its number in *number. NULL if no flood is detected at this port. */
 static __always_inline struct flood *flood_of_port(__be16 port, __u32 *number)
 {
 	*number = port_floods[opaque(bpf_ntohs(port)) & 0xffff] - 1; /* see own_port() */
@@ -70,8 +70,8 @@ static __always_inline bool is_for_raknet(struct packet *p)
 	return f && p->proto == IPPROTO_UDP && f->protocol == DATAGRAMS_RAKNET;
 }
 
-/* The query or request of a packet to the service of a flood, as read_query() and read_request() have it. */
-static __always_inline __u64 query_of(struct xdp_md *ctx, struct packet *p, __u32 number)
+/* The query or request in a packet to the service of a flood, as read_query() and read_request() return it. */
+static __always_inline __u64 query_of(context *ctx, struct packet *p, __u32 number)
 {
 	struct flood *f = admits ? bpf_map_lookup_elem(&flood_limits, &number) : NULL;
 
@@ -99,7 +99,7 @@ struct datagram {
 	};
 };
 
-/* An identifier of up to MOST_ID bytes, with zeros behind it. It has space for all that the verifier takes for possible. */
+/* An identifier of up to MOST_ID bytes, padded with zeros. It has space for 32 bytes: the verifier only knows that the length has 5 bits. */
 struct datagram_id {
 	__u64 word[4];
 };
@@ -115,7 +115,7 @@ static __always_inline __u32 quic_version(const struct datagram *d)
 	return (__u32)d->version[0] << 24 | d->version[1] << 16 | d->version[2] << 8 | d->version[3];
 }
 
-/* Datagrams.Named() of datagram.go. length is that of the payload, id_length that of the service's identifiers. */
+/* The place of the receiver's identifier: Datagrams.Named() of datagram.go. length is the payload's, id_length that of the service's identifiers. */
 static __always_inline struct id_place named_id(const struct datagram *d, __u32 protocol, __u32 length, __u32 id_length)
 {
 	struct id_place none = {}, place = { 4, 4 };
@@ -135,23 +135,23 @@ static __always_inline struct id_place named_id(const struct datagram *d, __u32 
 }
 
 /*
- * The key of an identifier. Which service has issued it makes no difference. The generated entry computes the same
- * (internal/compile/xdp/entry/datagram.go). The factors are odd: any such will do.
+ * Sets the key of an identifier. The service that has issued the identifier is not part of the key. The generated
+ * entry computes the same key (internal/compile/xdp/entry/datagram.go). The factors may be any odd numbers.
  */
 static __always_inline void issued_key(struct reply_key *t, const struct datagram_id *id)
 {
-	t->pair = t->other = id->word[0] + id->word[1] * ID_FACTOR1 + id->word[2] * ID_FACTOR2;
-	t->own = t->ports = 0;
+	t->pair = id->word[0] + id->word[1] * ID_FACTOR1 + id->word[2] * ID_FACTOR2;
+	t->ports = 0;
 	t->kind = REPLY_ISSUED;
 }
 
-/* The key of an identifier, by its own, as issued to the client with a hash. */
+/* Changes the key of an identifier into its key for one client. client is the hash of the client's key. */
 static __always_inline void issued_to_key(struct reply_key *t, __u64 client)
 {
-	t->pair = t->other = t->pair * ID_FACTOR1 ^ client;
+	t->pair = t->pair * ID_FACTOR1 ^ client;
 }
 
-/* The size of an identifier at a place, with bounds that the verifier knows; 0: there is none that counts. */
+/* The size of the identifier at a place, with bounds that the verifier knows; 0 if there is none, or its size is not allowed. */
 static __always_inline __u32 id_size(struct id_place place)
 {
 	__u32 size = opaque(place.size) & 31;
@@ -160,10 +160,10 @@ static __always_inline __u32 id_size(struct id_place place)
 }
 
 /*
- * Reads the key of the identifier that a datagram has for its receiver. It has so many bytes behind the UDP header, which begins at
- * l4, and is for the service of a flood with a number. A global function, so that what it reads is not on the stack of others.
+ * Reads the key of the receiver's identifier in a datagram. l4 is the offset of the UDP header, length is the number of bytes behind it, and
+ * number is that of the service's flood. Returns 0 if there is none. A global function, so that its data is not on the stack of its callers.
  */
-__noinline __u32 read_issued_key(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number, struct reply_key *t)
+__noinline __u32 read_issued_key(context *ctx, __u32 l4, __u32 length, __u32 number, struct reply_key *t)
 {
 	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
 	struct datagram_id id = {};
@@ -172,17 +172,17 @@ __noinline __u32 read_issued_key(struct xdp_md *ctx, __u32 l4, __u32 length, __u
 	__u32 size;
 
 	if (!t || !f || f->protocol == DATAGRAMS_A2S || f->protocol == DATAGRAMS_RAKNET ||
-	    bpf_xdp_load_bytes(ctx, l4, &d, sizeof(d))) /* queries: client.h */
+	    load_frame(ctx, l4, &d, sizeof(d))) /* queries: client.h */
 		return 0;
 	place = named_id(&d, f->protocol, length, read_once(&flood_state(number)->id_length));
 	size = id_size(place);
-	if (!size || bpf_xdp_load_bytes(ctx, l4 + sizeof(struct udphdr) + place.at, &id, size))
+	if (!size || load_frame(ctx, l4 + sizeof(struct udphdr) + place.at, &id, size))
 		return 0;
 	issued_key(t, &id);
 	return 1;
 }
 
-static __always_inline bool quic_begins(struct xdp_md *ctx, const struct datagram *d, __u32 payload, __u32 length)
+static __always_inline bool quic_begins(context *ctx, const struct datagram *d, __u32 payload, __u32 length)
 {
 	__u32 version = quic_version(d), theirs = d->id_length, kind = d->first >> 4 & 3;
 	__u8 own;
@@ -192,34 +192,34 @@ static __always_inline bool quic_begins(struct xdp_md *ctx, const struct datagra
 	if (!(d->first & 0x80))
 		return true;
 	if ((version != QUIC_V1 && version != QUIC_V2) || theirs < DRAWN_ID || theirs > MOST_ID ||
-	    length < theirs + 7 || bpf_xdp_load_bytes(ctx, payload + 6 + theirs, &own, 1) || own > MOST_ID)
+	    length < theirs + 7 || load_frame(ctx, payload + 6 + theirs, &own, 1) || own > MOST_ID)
 		return false;
 	kind -= version == QUIC_V2;
 	return kind == 1 || (kind == 0 && length >= INITIAL_LENGTH);
 }
 
 /*
- * Whether a datagram of so many bytes behind the UDP header, which begins at l4, has not the form of one with which somebody begins to
- * talk: Datagrams.Begins() of datagram.go. A global function.
+ * Whether a datagram does not have the form of a client's first datagram: the negation of Datagrams.Begins() of
+ * datagram.go. l4 is the offset of the UDP header, and length is the number of bytes behind it. A global function.
  */
-__noinline __u32 stray_datagram(struct xdp_md *ctx, __u32 l4, __u32 length, __u32 number)
+__noinline __u32 stray_datagram(context *ctx, __u32 l4, __u32 length, __u32 number)
 {
 	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
 	__u32 payload = l4 + sizeof(struct udphdr);
 	struct datagram d;
 	__u64 mac1[2];
 
-	if (!f || bpf_xdp_load_bytes(ctx, l4, &d, sizeof(d)))
+	if (!f || load_frame(ctx, l4, &d, sizeof(d)))
 		return 1;
 	if (f->protocol == DATAGRAMS_QUIC)
 		return !quic_begins(ctx, &d, payload, length);
 	if (d.kind != bpf_htonl(WIREGUARD_INITIATION) || length != INITIATION_LENGTH ||
-	    bpf_xdp_load_bytes(ctx, payload + MAC1_AT, mac1, sizeof(mac1)))
+	    load_frame(ctx, payload + MAC1_AT, mac1, sizeof(mac1)))
 		return 1;
 	return !(mac1[0] | mac1[1]);
 }
 
-static __always_inline bool is_stray(struct xdp_md *ctx, struct packet *p, __u32 number)
+static __always_inline bool is_stray(context *ctx, struct packet *p, __u32 number)
 {
 	return !p->payload || stray_datagram(ctx, p->l4, datagram_length(p), number);
 }

@@ -87,20 +87,21 @@ static __always_inline __u32 dns_class(struct dns_message *m, __u32 length)
 }
 
 /* The value of packet.dns for a datagram of that length that is no fragment. */
-__noinline __u32 dns_query(struct xdp_md *ctx, struct dns_message *m, __u32 l4, __u32 length)
+__noinline __u32 dns_query(context *ctx, struct dns_message *m, __u32 l4, __u32 length)
 {
 	__u32 read = length < DNS_READ ? length : DNS_READ;
 
 	if (!m)
 		return DNS_MALFORMED;
 	asm volatile("" : "+r"(read)); /* or LLVM tests another register than the one it passes */
-	if (read < DNS_NAME_AT || read > DNS_READ || bpf_xdp_load_bytes(ctx, l4, m->text, read) < 0)
+	if (read < DNS_NAME_AT || read > DNS_READ || load_frame(ctx, l4, m->text, read) < 0)
 		return DNS_MALFORMED;
-	return dns_word(m, 4) == length ? dns_class(m, length) : DNS_MALFORMED;
+	/* the UDP header of a joined packet has the length of all its datagrams */
+	return segment_bytes(ctx) || dns_word(m, 4) == length ? dns_class(m, length) : DNS_MALFORMED;
 }
 
 /* Offset of the cookie option's data in the frame, and its length in the upper half; 0 without that option. */
-__noinline __u64 dns_cookie(struct xdp_md *ctx, struct dns_message *m, __u32 l4)
+__noinline __u64 dns_cookie(context *ctx, struct dns_message *m, __u32 l4)
 {
 	__u32 at;
 
@@ -111,8 +112,7 @@ __noinline __u64 dns_cookie(struct xdp_md *ctx, struct dns_message *m, __u32 l4)
 		__be16 option[2]; /* code, length of the data (RFC 6891, 6.1.2) */
 		__u32 length;
 
-		if (at + sizeof(option) > m->options_end ||
-		    bpf_xdp_load_bytes(ctx, l4 + at, option, sizeof(option)) < 0)
+		if (at + sizeof(option) > m->options_end || load_frame(ctx, l4 + at, option, sizeof(option)) < 0)
 			return 0;
 		length = bpf_ntohs(option[1]);
 		at += sizeof(option);
@@ -135,14 +135,14 @@ static __always_inline bool is_dns_port(__u32 port)
 	return false;
 }
 
-static __always_inline void note_query(struct xdp_md *ctx, struct packet *p, struct dns_message *m)
+static __always_inline void note_query(context *ctx, struct packet *p, struct dns_message *m)
 {
 	if (name_buckets)
 		p->dns_names = name_sets(m);
 	if (dns_verify) {
 		__u64 cookie = verify_cookies ? dns_cookie(ctx, m, p->l4) : 0;
 
-		/* Not known yet. Before Linux 6.3 all fields must be written before the call: see parse(). */
+		/* These are not known yet. Before Linux 6.3 all fields must be written before the call: see parse(). */
 		p->src_class = p->dst_class = p->src_dynamic = p->dst_dynamic = 0;
 		p->verified = client_verified(ctx, p, cookie, cookie >> 32);
 	}
@@ -156,7 +156,13 @@ static __always_inline void no_dns(struct packet *p)
 	p->verified = p->dns_names = 0;
 }
 
-static __always_inline void parse_dns(struct xdp_md *ctx, struct packet *p)
+/* The length of the first datagram, with the UDP header: the kernel may have joined others to it, but each has a query of its own. */
+static __always_inline __u32 first_datagram(context *ctx, struct packet *p)
+{
+	return joined_to(p) ? p->payload - p->l4 + segment_bytes(ctx) : p->end - p->l4;
+}
+
+static __always_inline void parse_dns(context *ctx, struct packet *p)
 {
 	struct dns_message *m;
 	__u32 first = 0;
@@ -167,7 +173,7 @@ static __always_inline void parse_dns(struct xdp_md *ctx, struct packet *p)
 	m = bpf_map_lookup_elem(&dns_message, &first);
 	if (!m || p->fragment != FRAGMENT_NONE)
 		return;
-	p->dns = dns_query(ctx, m, p->l4, p->end - p->l4);
+	p->dns = dns_query(ctx, m, p->l4, first_datagram(ctx, p));
 	if (p->dns < DNS_RESPONSE)
 		note_query(ctx, p, m);
 }

@@ -15,20 +15,21 @@
 #include "packet.h"
 #include "parse.h"
 #include "verifier.h"
+#include "sendback.h"
 
 /* Whether any rule answers queries. Constant from load on; when false, make_reply() is removed. */
 const volatile bool answers;
 
 enum {
-	REPLY_TTL = 64,            /* as the kernel's own packets */
-	REPLY_IPV4_FLAGS = 0x4000, /* DF, with which the ID means nothing: RFC 6864, 4.1 */
+	REPLY_TTL = 64,            /* that of the kernel's own packets */
+	REPLY_IPV4_FLAGS = 0x4000, /* DF: with it the ID has no meaning (RFC 6864, 4.1) */
 
 	DNS_QR = 0x8000,
 	DNS_TC = 0x0200,
 	DNS_RA = 0x0080,
 	DNS_ECHOED = 0x7910, /* OPCODE, RD, CD */
 
-	OPT_SIZE = 1232, /* what is announced to clients, by the DNS flag day of 2020 */
+	OPT_SIZE = 1232, /* the UDP payload size that is announced to clients: DNS flag day 2020 */
 	OPT_DO = 0x8000,
 };
 
@@ -53,7 +54,7 @@ struct opt_record {
 } __attribute__((packed));
 
 /* The offset behind the question that begins at an offset of the frame, 0 when it is not complete. */
-__noinline __u32 question_end(struct xdp_md *ctx, __u32 offset, __u32 end)
+__noinline __u32 question_end(context *ctx, __u32 offset, __u32 end)
 {
 	void *frame_end = (void *)(long)ctx->data_end;
 	__u32 at = offset;
@@ -71,7 +72,7 @@ __noinline __u32 question_end(struct xdp_md *ctx, __u32 offset, __u32 end)
 }
 
 /* The sum of the 16-bit words of a part of the frame, as they are in memory, not folded (RFC 1071). */
-__noinline __u64 sum_of(struct xdp_md *ctx, __u32 offset, __u32 length)
+__noinline __u64 sum_of(context *ctx, __u32 offset, __u32 length)
 {
 	void *end = (void *)(long)ctx->data_end, *at = (void *)(long)ctx->data + (offset & 0x7f);
 	__u64 sum = 0;
@@ -90,7 +91,7 @@ __noinline __u64 sum_of(struct xdp_md *ctx, __u32 offset, __u32 length)
 
 /*
  * The checksum of a sum of at most 2^16 words of 32 bits. The second line leaves at most 0x1fffe, since after a carry out of 32 bits the
- * lower bits are small. So the last one carries once.
+ * lower bits are small. So the last line carries once.
  */
 static __always_inline __u16 checksum(__u64 sum)
 {
@@ -99,34 +100,21 @@ static __always_inline __u16 checksum(__u64 sum)
 	return ~(sum + (sum >> 16));
 }
 
-/* The offset of the IP header, behind the VLAN tags. */
-static __always_inline __u32 ip_offset(void *data, void *end)
-{
-	__u32 at = sizeof(struct ethernet);
-
-	for (int i = 0; i < MAX_VLAN_TAGS; i++) {
-		__be16 *type = data + at - sizeof(*type);
-
-		if ((void *)(type + 1) > end || !is_vlan(*type))
-			break;
-		at += sizeof(struct vlan_tag);
-	}
-	return at;
-}
-
 /* Swaps the MAC addresses of a frame that is neither to nor from a group. */
 static __always_inline void swap_ethernet(struct ethernet *eth)
 {
 	__be32 *source = (void *)eth->source, *destination = (void *)eth->destination, client = *source;
 	__be16 rest = eth->source[2];
 
+	if (!LINK_HEADER)
+		return;
 	*source = *destination;
 	eth->source[2] = eth->destination[2];
 	*destination = client;
 	eth->destination[2] = rest;
 }
 
-/* The same. Returns false for a frame to or from a group, which can be neither the source of an answer nor a host that gets one. */
+/* Like swap_ethernet(), but returns false for a frame to or from a group: a group can neither send an answer nor receive one. */
 static __always_inline bool return_ethernet(struct ethernet *eth)
 {
 	if (is_with_group(eth))
@@ -176,7 +164,7 @@ static __always_inline bool has_opt(struct dns_header *dns, struct opt_record *o
 	return dns->additionals && !opt->name && opt->type == bpf_htons(DNS_TYPE_OPT);
 }
 
-/* Writes the OPT record of the answer: RFC 6891, 6.1.1 wants one if the query has one. */
+/* Writes the OPT record of the answer: RFC 6891, 6.1.1 requires one if the query has one. */
 static __always_inline void return_opt(struct opt_record *opt)
 {
 	opt->size = bpf_htons(OPT_SIZE);
@@ -195,7 +183,7 @@ static __always_inline void return_dns(struct dns_header *dns, bool opt)
 }
 
 /* Writes the answer into the DNS message at an offset of the frame. Returns its end, 0 when there is no answer. */
-static __always_inline __u32 answer_message(struct xdp_md *ctx, __u32 offset, __u32 end)
+static __always_inline __u32 answer_message(context *ctx, __u32 offset, __u32 end)
 {
 	__u32 question = question_end(ctx, offset + sizeof(struct dns_header), end);
 	void *data = (void *)(long)ctx->data, *frame_end = (void *)(long)ctx->data_end;
@@ -212,9 +200,9 @@ static __always_inline __u32 answer_message(struct xdp_md *ctx, __u32 offset, __
 	return question + (edns ? sizeof(*opt) : 0);
 }
 
-/* Sets the checksums of a datagram of so many bytes, of which the sum from an offset in it on is known, and `here` bytes come before that. */
-static __always_inline void set_checksums_with(struct xdp_md *ctx, __u32 l3, __u32 l4, bool v6, __u32 length,
-					       __u32 here, __u32 known)
+/* Sets the checksums of a datagram of length bytes. `known` is the sum of its bytes from offset `here` on. */
+static __always_inline void set_checksums_with(context *ctx, __u32 l3, __u32 l4, bool v6, __u32 length, __u32 here,
+					       __u32 known)
 {
 	__u32 addresses = v6 ? 2 * sizeof(struct in6_addr) : 2 * sizeof(__be32);
 	/* In both families the addresses are just before the L4 header, and are part of its checksum. */
@@ -232,25 +220,25 @@ static __always_inline void set_checksums_with(struct xdp_md *ctx, __u32 l3, __u
 		ip->check = ip_sum;
 }
 
-/* The same where all of it is to be summed. */
-static __always_inline void set_checksums(struct xdp_md *ctx, __u32 l3, __u32 l4, bool v6, __u32 length)
+/* Sets the checksums of a datagram of which no sum is known. */
+static __always_inline void set_checksums(context *ctx, __u32 l3, __u32 l4, bool v6, __u32 length)
 {
 	set_checksums_with(ctx, l3, l4, v6, length, length, 0);
 }
 
 /*
  * Turns a well-formed DNS query into its answer. Returns the length of the frame, to which the caller cuts it, or 0
- * when there is none: for IPv4 options or IPv6 extension headers, for a multi-buffer frame, for a frame to or from a
+ * when there is no answer: for IPv4 options or IPv6 extension headers, for a multi-buffer frame, for a frame to or from a
  * group, for source port 0, and for IPv6 without the checksum of UDP (RFC 8200, 8.1). A global function, like ipv4_options().
  */
-__noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 make_reply(context *ctx, struct packet *p)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 l3 = ip_offset(data, end), l4, answered, length;
 	struct udphdr *udp;
 	bool v6;
 
-	if (!p || bpf_xdp_get_buff_len(ctx) != end - data)
+	if (!p || frame_length(ctx) != end - data)
 		return 0;
 	v6 = p->family;
 	l4 = l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
@@ -271,12 +259,12 @@ __noinline __u32 make_reply(struct xdp_md *ctx, struct packet *p)
 }
 
 /* Answers a DNS query that may be answered. Counts the answer, with the bytes sent, apart from the query. */
-static __always_inline int answer(struct xdp_md *ctx, struct packet *p)
+static __always_inline int answer(context *ctx, struct packet *p)
 {
 	__u32 length = may_answer(ctx, p) ? make_reply(ctx, p) : 0;
 
-	if (!length || bpf_xdp_adjust_tail(ctx, length - p->bytes))
-		return XDP_DROP;
-	count(DECISION(SLOT_REPLIES, VERDICT_PASS), length);
-	return XDP_TX;
+	if (!length || set_length(ctx, p->bytes, length))
+		return ACTION_DROP;
+	count(DECISION(SLOT_REPLIES, VERDICT_PASS), wire_length(ctx, length));
+	return send_back(ctx);
 }

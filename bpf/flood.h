@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Floods at UDP services. The packets of clients that are not known (client.h) are counted by two limits: a flood begins above the first
- * and goes on while the second is exceeded. Rules ask whether there is no flood, and whether a limit for all such packets
- * together is exceeded (internal/compile/floodrules.go).
+ * Detects floods at UDP services. The packets of unknown clients (client.h) are charged to two limits: a flood
+ * begins when the first is exceeded, and goes on while the second is exceeded. Rules ask whether there is no flood,
+ * and whether the limit for all packets of unknown clients together is exceeded (internal/compile/floodrules.go).
  */
 #pragma once
 
@@ -21,14 +21,16 @@ enum {
 	CLIENT_SHARE = 16, /* one in so many packets of known clients is charged to their limit */
 };
 
-/* The limits of a flood, by their numbers. */
+/* The numbers of the limits of a flood. */
 struct flood {
 	__u32 start;
 	__u32 stop;
 	__u32 each;     /* of known clients */
 	__u32 protocol; /* enum datagrams */
 	__u32 proved;   /* of all packets together that have an identifier */
-	__u32 reserved;
+	__u32 answered; /* of all packets together of clients that are answered, and not known */
+	__u32 again;    /* the first limit of packets that come again (newcomer.h), */
+	__u32 layers; /* and how many such limits there are, of which the last is the one for all clients that are not known */
 };
 
 struct {
@@ -38,7 +40,7 @@ struct {
 	__type(value, struct flood);
 } flood_limits SEC(".maps");
 
-/* How a flood stands. Times are nanoseconds of CLOCK_MONOTONIC. The generated entry reads it. */
+/* The state of a flood. Times are nanoseconds of CLOCK_MONOTONIC. The generated entry reads it. */
 struct flood_state {
 	__u64 until;      /* it goes on */
 	__u64 spent;      /* until then the limit for all others together is exceeded, */
@@ -54,15 +56,15 @@ static __always_inline struct flood_state *flood_state(__u32 number)
 	return &flood_states[opaque(number) & MAX_FLOODS]; /* with bounds that the verifier knows */
 }
 
-/* Whether a flood is on that `until` notes, and the end of that time need not be extended yet. */
+/* Whether a flood goes on until the time *until, and that time is so late that it need not be extended yet. */
 static __always_inline bool surely_active(__u64 *until, __u64 now)
 {
 	return read_once(until) > now + ACTIVE_TIME - ACTIVE_RENEW;
 }
 
 /*
- * Whether a flood is on; charges one more packet to the limits by which that is told. While it is on, packets are charged only
- * when the time may have to be extended.
+ * Whether a flood goes on; *until is its end. Charges the packet to the limit that decides this: start before
+ * a flood, stop during one. During a flood, a packet is charged only if the end may have to be extended.
  */
 static __always_inline bool flood_goes_on(struct packet *p, __u64 *until, __u32 start, __u32 stop, __u64 now)
 {
@@ -77,7 +79,7 @@ static __always_inline bool flood_goes_on(struct packet *p, __u64 *until, __u32 
 	return true;
 }
 
-/* Whether there is no flood; charges the packet of a client that is not known. A global function. */
+/* Whether there is no flood. Charges the packet, which is of an unknown client. A global function. */
 __noinline __u32 is_calm(struct packet *p, __u32 number)
 {
 	struct flood *f = bpf_map_lookup_elem(&flood_limits, &number);
@@ -87,8 +89,8 @@ __noinline __u32 is_calm(struct packet *p, __u32 number)
 }
 
 /*
- * Whether a limit for all clients is exceeded that are not known. The packet is not charged. It is noted until when, so that
- * the generated entry need not ask again. A global function.
+ * Whether less than half of the burst of a limit is left. The limit is that for all unknown clients together. The other half is for packets that come
+ * again (newcomer.h). The packet is not charged. The time at which this ends is noted, so that the generated entry need not ask again. A global function.
  */
 __noinline __u32 is_spent(struct packet *p, __u32 number, __u32 limit)
 {
@@ -97,13 +99,13 @@ __noinline __u32 is_spent(struct packet *p, __u32 number, __u32 limit)
 	if (!p)
 		return 0;
 	coarse_time(); /* likewise */
-	wait = limit_wait(&p->charged, limit, traits_of(p));
+	wait = limit_wait(&p->charged, limit, traits_of(p) | TRAIT_HALF);
 	if (wait && traits_of(p) & TRAIT_KEEP)
 		flood_state(number)->spent = time_of(p) + wait;
 	return wait != 0;
 }
 
-/* What a rule asks: FloodQuestion of internal/model/ir/flood.go. */
+/* The questions of rules: FloodQuestion of internal/model/ir/flood.go. */
 enum flood_question {
 	ASKS_NOTHING,
 	ASKS_KNOWN,
@@ -114,4 +116,6 @@ enum flood_question {
 	ASKS_SERVED,
 	ASKS_QUERY,
 	ASKS_OPENING,
+	ASKS_ANSWERED,
+	ASKS_AGAIN,
 };

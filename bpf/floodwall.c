@@ -2,8 +2,8 @@
 /*
  * The datapath: parse, check, classify the addresses, let the policy decide, count the reason, act.
  *
- * The C parses and acts, generated code decides: when a policy is loaded, the body of decide() below is replaced by
- * instructions that internal/compile/xdp generates for it.
+ * The C parses and acts. Generated code decides: internal/compile/xdp generates instructions from a policy. When the policy is loaded,
+ * they replace the body of decide() below.
  */
 #include "act.h"
 #include "address.h"
@@ -43,7 +43,7 @@ const volatile __u32 default_decision;
  * compiler removes the argument, the stores before the call, and the code that uses the result. It is a global function,
  * so the verifier checks the rules once for all callers. Therefore the verifier assumes that the argument may be null.
  */
-__noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 decide(context *ctx, struct packet *p)
 {
 	__u32 decision = default_decision + condition_holds(ctx, p, 0);
 
@@ -54,8 +54,8 @@ __noinline __u32 decide(struct xdp_md *ctx, struct packet *p)
 /* How many conditions the tables of rules ask for. A constant to the verifier. */
 const volatile __u32 table_conditions;
 
-/* Whether the condition that decide() has named holds. Removed where no table has conditions (internal/compile/image/prune.go). */
-__noinline __u32 named_condition(struct xdp_md *ctx, struct packet *p)
+/* Whether the condition that decide() has named holds. If no table has conditions, internal/compile/image/prune.go removes the function. */
+__noinline __u32 named_condition(context *ctx, struct packet *p)
 {
 	return p ? condition_holds(ctx, p, p->condition) : 0;
 }
@@ -64,7 +64,7 @@ __noinline __u32 named_condition(struct xdp_md *ctx, struct packet *p)
  * Returns the decision of the rules. Tables do not call conditions themselves, because the verifier would follow the
  * loops of each call. They name the condition, and decide() is called again when it does not hold.
  */
-static __always_inline __u32 decide_all(struct xdp_md *ctx, struct packet *p)
+static __always_inline __u32 decide_all(context *ctx, struct packet *p)
 {
 	__u32 decision;
 
@@ -80,7 +80,7 @@ static __always_inline __u32 decide_all(struct xdp_md *ctx, struct packet *p)
 	return decision & ~DECISION_CONDITIONAL;
 }
 
-/* Whether a frame fails a check of who may send, and none that drops and comes first: what carries an impossible source answers no flow. */
+/* Whether a frame fails a check in SENDER_CHECKS, and no other check that drops: a frame with an impossible source belongs to no flow. */
 static __always_inline bool only_sender_fails(struct frame *f)
 {
 	__u64 failed = opaque(f->failed);
@@ -89,7 +89,25 @@ static __always_inline bool only_sender_fails(struct frame *f)
 	       !(failed & enabled_checks & ~SENDER_CHECKS);
 }
 
-static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
+/*
+ * The fields of the first of the packets that the kernel has joined. Each has the headers of the joined packet, and the last one may be shorter. The
+ * payload is searched in all of them: `end` is the end of the last one.
+ */
+static __always_inline void part_joined(context *ctx, struct frame *f)
+{
+	struct packet *p = &f->packet;
+
+	if (!p->payload || p->payload > p->end)
+		return;
+	p->more = joined_packets(ctx, p->end - p->payload);
+	if (!p->more)
+		return;
+	p->length -= p->end - p->payload;
+	p->length += segment_bytes(ctx);
+	p->bytes += p->more * (p->payload + wire_length(ctx, 0));
+}
+
+static __noinline enum kind parse(context *ctx, struct frame *f)
 {
 	struct cursor c = {
 		.pos = (void *)(long)ctx->data,
@@ -101,7 +119,8 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	__be16 ethertype;
 
 	f->failed = 0;
-	f->packet.bytes = c.linear = c.end - c.pos;
+	c.linear = c.end - c.pos;
+	f->packet.bytes = frame_bytes(ctx, c.pos, c.end);
 	f->packet.port = f->packet.sport = PORT_NONE;
 	f->packet.flags = FLAGS_NONE;
 	f->packet.icmp = ICMP_NONE;
@@ -109,10 +128,10 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 	f->packet.fragment = FRAGMENT_NONE;
 	f->packet.l4 = f->packet.payload = f->packet.end = f->packet.exceeded = 0;
 	/* Before Linux 6.3 the verifier refuses a struct that is not written completely (commit 6715df8d5d24). */
-	f->packet.condition = f->packet.none = 0;
+	f->packet.condition = f->packet.more = 0;
 	f->packet.patterns = ~0ULL; /* any may be there until they are searched */
 
-	ethertype = parse_ethernet(&c, f);
+	ethertype = LINK_HEADER ? parse_ethernet(ctx, &c, f) : parse_bare(ctx, f);
 	if (ethertype == bpf_htons(ETH_P_IP)) {
 		kind = parse_ipv4(ctx, &c, f);
 		whole = f->packet.fragment != FRAGMENT_LATER;
@@ -127,6 +146,8 @@ static __noinline enum kind parse(struct xdp_md *ctx, struct frame *f)
 		check_addresses(f);
 	if (whole)
 		parse_l4(ctx, &c, f);
+	if (JOINS)
+		part_joined(ctx, f);
 	if (replies_first && only_sender_fails(f) && packet_is_reply(ctx, &f->packet))
 		f->failed &= ~SENDER_CHECKS;
 	/* A packet that fails a check is dropped: parsing its DNS query would be wasted. */
@@ -162,10 +183,10 @@ static __always_inline void observe(struct frame *f)
 	__u64 failed = opaque(f->failed) & observed_checks;
 
 	if (failed && !(f->packet.seen & SEEN_QUESTION))
-		count(DECISION(lowest_bit(failed), VERDICT_PASS), f->packet.bytes);
+		count_packet(DECISION(lowest_bit(failed), VERDICT_PASS), &f->packet);
 }
 
-static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
+static __always_inline __u32 judge(context *ctx, struct frame *f)
 {
 	enum kind kind = parse(ctx, f);
 	__u64 failed;
@@ -191,21 +212,22 @@ static __always_inline __u32 judge(struct xdp_md *ctx, struct frame *f)
  * Decides any frame, and acts on the decision. The generated entry calls it for every frame that it does not decide
  * itself. It is a global function, so the verifier checks it once for all callers.
  */
-__noinline int general(struct xdp_md *ctx)
+__noinline int general(context *ctx)
 {
 	struct frame f;
 	__u32 decision;
 
+	make_linear(ctx);
 	read_question(ctx, &f.packet);
 	decision = judge(ctx, &f);
 	if (answer_question(ctx, decision, 0) && !(f.packet.seen & SEEN_ACT))
-		return XDP_PASS;
-	count(decision, f.packet.bytes);
+		return ACTION_PASS;
+	count_packet(decision, &f.packet);
 	watch_traffic(ctx, decision);
 	return act(ctx, &f.packet, decision);
 }
 
-/* What the entry does next. The values are also in internal/compile/xdp/entry/generate.go. */
+/* The next step of the entry. The values are also in internal/compile/xdp/entry/generate.go. */
 enum entry_answer {
 	ENTRY_COUNT,   /* count it and act: the frame carries no question, or one with SEEN_ACT */
 	ENTRY_DONE,    /* nothing more: the question is answered */
@@ -213,27 +235,28 @@ enum entry_answer {
 };
 
 /* Answers a question with the decision of the entry. Returns an enum entry_answer. */
-__noinline __u32 answer_in_entry(struct xdp_md *ctx, __u32 decision)
+__noinline __u32 answer_in_entry(context *ctx, __u32 decision)
 {
-	struct question *q = question_of(ctx);
+	__u32 flags;
+	__u64 now;
 
-	if (!q)
+	if (!read_question_of(ctx, &now, &flags))
 		return ENTRY_COUNT;
-	if (q->flags & SEEN_GENERAL)
+	if (flags & SEEN_GENERAL)
 		return ENTRY_GENERAL;
-	answer_question(ctx, decision, SEEN_ENTRY);
-	return q->flags & SEEN_ACT ? ENTRY_COUNT : ENTRY_DONE;
+	write_answer(ctx, decision, (flags & (SEEN_CHARGE | SEEN_ACT)) | SEEN_ENTRY);
+	return flags & SEEN_ACT ? ENTRY_COUNT : ENTRY_DONE;
 }
 
-/* Never set. It keeps functions in the object that only the generated entry calls. */
+/* Always false. The calls that it guards keep functions in the object file that only the generated entry calls. */
 const volatile bool entry_calls;
 
 /*
  * The placeholder for the entry, which internal/compile/xdp/entry generates for each policy. The entry parses the
  * headers that the policy needs in usual frames, and decides them. Without an entry, general() decides all frames.
  */
-SEC("xdp")
-int floodwall(struct xdp_md *ctx)
+SEC(HOOK)
+int floodwall(context *ctx)
 {
 	__u64 used;
 
@@ -245,7 +268,8 @@ int floodwall(struct xdp_md *ctx)
 		used += protect_segment(ctx, 0, 0) + answer_usual_syn(ctx, 0, 0, 0, 0) +
 			answer_plain_syn(ctx, 0, 0, 0, 0);
 		used += sample_traffic(ctx, 0) + is_reply(0, 0, 0, 0) + known_in_frame(ctx, 0, 0) +
-			proved_in_frame(ctx, 0, 0) + stray_in_frame(ctx, 0, 0) + challenge_query(ctx, 0, 0);
+			goes_on_in_frame(ctx, 0, 0) + again_in_frame(ctx, 0, 0) + proved_in_frame(ctx, 0, 0) +
+			stray_in_frame(ctx, 0, 0) + challenge_query(ctx, 0, 0);
 		return answer_in_entry(ctx, used);
 	}
 	return general(ctx);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Turns a query at a game server into what a2s.h and raknet.h say: a challenge, which is never longer than the query, or the service's latest answer. */
+/* Turns a query at a game server into an answer (a2s.h, raknet.h): a challenge, which is never longer than the query, or the service's latest answer. */
 #pragma once
 
 #include "a2s.h"
@@ -7,7 +7,7 @@
 #include "dnsreply.h"
 #include "throttle.h"
 
-/* Turns the IP header round, of a frame that has it: the verifier does not see that where IPv6 is, there is more. */
+/* Turns the IP header into that of an answer. Returns false if it is not in the frame: the verifier does not know that the frame has an IPv6 header. */
 static __always_inline bool return_ip(void *data, void *end, __u32 l3, bool v6, __u32 length)
 {
 	if (!v6) {
@@ -21,8 +21,8 @@ static __always_inline bool return_ip(void *data, void *end, __u32 l3, bool v6, 
 }
 
 /*
- * Whether a frame with a query, whose headers begin at these offsets, can become an answer of so many bytes from the UDP header on. Its Ethernet addresses
- * are exchanged then. See make_reply() for others.
+ * Whether a frame with a query can become an answer of length bytes from the UDP header on, which is at l4. If so, swaps its MAC addresses.
+ * make_reply() says which frames cannot.
  */
 static __always_inline bool begins_answer(struct packet *p, void *data, void *end, __u32 l4, __u32 length)
 {
@@ -32,8 +32,8 @@ static __always_inline bool begins_answer(struct packet *p, void *data, void *en
 	       return_ethernet(data);
 }
 
-/* Turns the headers of such a frame round. Returns the length of the frame, 0 if it has no IP header. */
-static __always_inline __u32 end_answer(struct xdp_md *ctx, void *data, void *end, __u32 l3, bool v6, __u32 length)
+/* Turns the headers of a frame that begins_answer() accepts into those of an answer. Returns the length of the frame, 0 if it has no IP header. */
+static __always_inline __u32 end_answer(context *ctx, void *data, void *end, __u32 l3, bool v6, __u32 length)
 {
 	__u32 l4 = l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 
@@ -45,10 +45,10 @@ static __always_inline __u32 end_answer(struct xdp_md *ctx, void *data, void *en
 }
 
 /*
- * Turns a query into a challenge. Returns the length of the frame, to which the caller cuts it, or 0 when there is none:
+ * Turns a query into a challenge. Returns the length of the frame, to which the caller cuts it, or 0 when there is no answer:
  * see make_reply(). A global function.
  */
-__noinline __u32 make_challenge(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 make_challenge(context *ctx, struct packet *p)
 {
 	const __u32 length = sizeof(struct udphdr) + A2S_SHORT;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -56,7 +56,7 @@ __noinline __u32 make_challenge(struct xdp_md *ctx, struct packet *p)
 	struct a2s_start *message;
 	bool v6;
 
-	if (!p || bpf_xdp_get_buff_len(ctx) != end - data)
+	if (!p || frame_length(ctx) != end - data)
 		return 0;
 	v6 = p->family;
 	l4 = l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
@@ -80,10 +80,10 @@ struct reply1_message {
 } __attribute__((packed));
 
 /*
- * Turns a first request at a server of RakNet, of which something is known, into its reply, likewise. As RakNet does, it takes the length of the request
- * for what the way to the client lets through. A global function.
+ * Turns a first request at a known server of RakNet into the server's reply. Returns the same as make_challenge(). Like RakNet, it takes the length of the
+ * request for the MTU of the path to the client. A global function.
  */
-__noinline __u32 make_reply1(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 make_reply1(context *ctx, struct packet *p)
 {
 	const __u32 length = sizeof(struct reply1_message);
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
@@ -92,7 +92,7 @@ __noinline __u32 make_reply1(struct xdp_md *ctx, struct packet *p)
 	struct raknet_server *server;
 	bool v6;
 
-	if (!p || bpf_xdp_get_buff_len(ctx) != end - data)
+	if (!p || frame_length(ctx) != end - data)
 		return 0;
 	v6 = p->family;
 	l4 = l3 + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
@@ -111,36 +111,22 @@ __noinline __u32 make_reply1(struct xdp_md *ctx, struct packet *p)
 	return end_answer(ctx, data, end, l3, v6, length);
 }
 
-enum {
-	MOST_HEADERS = 128, /* bytes, of Ethernet, VLAN tags, IP and UDP */
-	MOST_IN_FRONT =
-		192, /* by which a frame may grow in front: all drivers leave 256 bytes there, of which the kernel takes some (XDP_PACKET_HEADROOM) */
-};
-
 /*
- * Makes a frame, whose headers have so many bytes, longer by some bytes or shorter. Most drivers leave space behind a frame. A veth does not, so
- * there the headers move to the front. Returns whether that was possible; else the frame is as it was. A global function.
+ * Makes a frame of `from` bytes as long as given. headers is the length of its headers. Most drivers leave space behind a frame. A veth does not, so
+ * there the headers move to the front. Returns whether that was possible; if not, the frame is unchanged. A global function.
  */
-__noinline __u32 resize_frame(struct xdp_md *ctx, __u32 headers, int by)
+__noinline __u32 resize_frame(context *ctx, __u32 headers, __u32 from, __u32 to)
 {
-	__u8 copy[MOST_HEADERS];
-
-	if (!bpf_xdp_adjust_tail(ctx, by))
-		return 1;
-	if (by <= 0 || by > MOST_IN_FRONT || !headers || headers > MOST_HEADERS)
-		return 0;
-	headers = known_length(headers, MOST_HEADERS);
-	__builtin_memset(copy, 0, sizeof(copy)); /* before Linux 6.3 all that may be read has to be written first */
-	if (bpf_xdp_load_bytes(ctx, 0, copy, headers) || bpf_xdp_adjust_head(ctx, -by))
-		return 0;
-	return !bpf_xdp_store_bytes(ctx, 0, copy, headers);
+	/* For an argument that is not used, as at tc, the compiler passes nothing, and the verifier refuses that. */
+	asm volatile("" : : "r"(headers), "r"(from));
+	return !set_length(ctx, from, to) || grow_in_front(ctx, headers, to - from);
 }
 
 /*
  * Turns a query into the service's latest answer. Returns the length of the frame, 0 when there is none: see make_reply(). A global
  * function.
  */
-__noinline __u32 make_served(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 make_served(context *ctx, struct packet *p)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 l3 = ip_offset(data, end), l4, size, length;
@@ -148,7 +134,7 @@ __noinline __u32 make_served(struct xdp_md *ctx, struct packet *p)
 	struct udphdr *udp;
 	bool v6;
 
-	if (!p || bpf_xdp_get_buff_len(ctx) != end - data)
+	if (!p || frame_length(ctx) != end - data)
 		return 0;
 	a = answer_of(p, read_query(ctx, p->l4, datagram_length(p)));
 	v6 = p->family;
@@ -161,9 +147,9 @@ __noinline __u32 make_served(struct xdp_md *ctx, struct packet *p)
 		return 0;
 	size = known_length(size, A2S_SPACE);
 	length = sizeof(*udp) + size;
-	if (!resize_frame(ctx, l4 + sizeof(*udp), (int)(l4 + length) - (int)p->bytes))
+	if (!resize_frame(ctx, l4 + sizeof(*udp), p->bytes, l4 + length))
 		return 0;
-	if (bpf_xdp_store_bytes(ctx, l4 + sizeof(*udp), a->data, size))
+	if (store_frame(ctx, l4 + sizeof(*udp), a->data, size))
 		return 0;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
@@ -177,12 +163,12 @@ __noinline __u32 make_served(struct xdp_md *ctx, struct packet *p)
 	return l4 + length;
 }
 
-#define PASS_INTERVAL 1000000 /* nanoseconds, and */
-#define PASS_BURST 100        /* how many more may come at once, of queries that cannot be answered here */
+#define PASS_INTERVAL 1000000 /* nanoseconds between two queries that this program leaves to the service */
+#define PASS_BURST 100        /* how many more of these queries may go at once */
 
 static __u64 pass_next;
 
-/* Whether one more such query goes to the service. A global function, so that its variable is not on the stack of others. */
+/* Whether one more query that this program cannot answer may go to the service. A global function, so that its variable is not on the callers' stack. */
 __noinline __u32 goes_to_service(struct packet *p)
 {
 	__u64 next = read_once(&pass_next);
@@ -194,12 +180,12 @@ __noinline __u32 goes_to_service(struct packet *p)
 }
 
 enum raknet_known {
-	RAKNET_NONE, /* a packet is for no server of RakNet */
+	RAKNET_NONE, /* the packet is not for a server of RakNet */
 	RAKNET_UNKNOWN,
 	RAKNET_KNOWN,
 };
 
-/* Whether anything is known of the server of RakNet that a packet is for: enum raknet_known. A global function, likewise. */
+/* Whether the server of RakNet that a packet is for is known: an enum raknet_known. A global function, like goes_to_service(). */
 __noinline __u32 knows_server(struct packet *p)
 {
 	if (!p || !is_for_raknet(p))
@@ -208,11 +194,11 @@ __noinline __u32 knows_server(struct packet *p)
 }
 
 enum {
-	SEND_INTERVAL = 125, /* nanoseconds between two answers of a CPU: 8 million a second, */
-	SEND_BURST = 800000, /* and so many more at once, as the coarse clock stands still for some milliseconds */
+	SEND_INTERVAL = 125, /* nanoseconds between two answers of a CPU: 8 million a second */
+	SEND_BURST = 800000, /* answers at once beyond that rate: the coarse clock stands still for some ms */
 };
 
-/* When a CPU may send the next answer to a query. A word for all CPUs would cost each more than the answer. */
+/* When a CPU may send the next answer to a query. One word for all CPUs would cost each CPU more than the answer. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -230,43 +216,43 @@ static __always_inline bool may_send(__u64 now)
 }
 
 /*
- * Answers a query with a challenge. Counts it, with the bytes sent, apart from the query. A server of RakNet has to be asked before anything is known of
- * it.
+ * Answers a query with a challenge. Counts the answer, with the bytes sent, apart from the query. As long as a server of RakNet is not known, requests go
+ * to the server.
  */
-static __always_inline int challenge(struct xdp_md *ctx, struct packet *p)
+static __always_inline int challenge(context *ctx, struct packet *p)
 {
 	__u32 raknet = admits ? knows_server(p) : RAKNET_NONE, length;
 
 	if (raknet == RAKNET_UNKNOWN)
-		return goes_to_service(p) ? XDP_PASS : XDP_DROP;
+		return goes_to_service(p) ? ACTION_PASS : ACTION_DROP;
 	if (!may_answer(ctx, p) || !may_send(time_of(p)))
-		return XDP_DROP;
+		return ACTION_DROP;
 	length = raknet == RAKNET_KNOWN ? make_reply1(ctx, p) : make_challenge(ctx, p);
-	if (!length || bpf_xdp_adjust_tail(ctx, length - p->bytes))
-		return XDP_DROP;
-	count(DECISION(SLOT_REPLIES, VERDICT_PASS), length);
-	return XDP_TX;
+	if (!length || set_length(ctx, p->bytes, length))
+		return ACTION_DROP;
+	count(DECISION(SLOT_REPLIES, VERDICT_PASS), wire_length(ctx, length));
+	return send_back(ctx);
 }
 
 /*
- * Answers a query in place of the service, likewise. An answer that its frame has no space for, as it may be on a veth, is the service's
- * own.
+ * Answers a query in place of the service, and counts the answer like challenge(). If the frame has no space for the answer, which happens on a veth,
+ * the query goes to the service.
  */
-static __always_inline int serve(struct xdp_md *ctx, struct packet *p)
+static __always_inline int serve(context *ctx, struct packet *p)
 {
 	__u32 length = may_answer(ctx, p) && may_send(time_of(p)) ? make_served(ctx, p) : 0;
 
 	if (length) {
-		count(DECISION(SLOT_REPLIES, VERDICT_PASS), length);
-		return XDP_TX;
+		count(DECISION(SLOT_REPLIES, VERDICT_PASS), wire_length(ctx, length));
+		return send_back(ctx);
 	}
 	if (!goes_to_service(p))
-		return XDP_DROP;
+		return ACTION_DROP;
 	note_game_query(p, a2s_query(ctx, p));
-	return XDP_PASS;
+	return ACTION_PASS;
 }
 
-/* The sum of 16-bit words that a sum of larger ones stands for (RFC 1071). */
+/* Folds a sum of larger words into the sum of 16-bit words that is equal to it (RFC 1071). */
 static __always_inline __u16 folded(__s64 sum)
 {
 	return ~checksum(sum);
@@ -278,19 +264,19 @@ struct request_bytes {
 };
 
 /*
- * Makes the second request of a client with a cookie of ours a first one: of the same length, with the version that the cookie has. A word in what the
- * server takes for padding keeps the sum of all words as it is. So no checksum changes, whether it is in the packet or a device has still to compute it.
- * Returns false for a frame that does not have all of it. A global function.
+ * Turns a second request that has a cookie of this program into a first request of the same length, with the version in the cookie. One word in the part
+ * that the server takes for padding keeps the sum of all words unchanged. So no checksum changes, whether it is in the packet or a device must compute it.
+ * Returns false for a frame that does not contain the whole request. A global function.
  */
-__noinline __u32 make_request1(struct xdp_md *ctx, struct packet *p, __u64 query, __u32 six)
+__noinline __u32 make_request1(context *ctx, struct packet *p, __u64 query, __u32 six)
 {
 	const __u32 shown = RAKNET_COOKIE_AT + 1;
 	struct request_bytes b = {};
 	__u16 *word;
 	__s64 sum;
 
-	if (!p || (six ? bpf_xdp_load_bytes(ctx, p->payload, &b, RAKNET_REQUEST6)
-		       : bpf_xdp_load_bytes(ctx, p->payload, &b, RAKNET_REQUEST4)))
+	if (!p ||
+	    (six ? load_frame(ctx, p->payload, &b, RAKNET_REQUEST6) : load_frame(ctx, p->payload, &b, RAKNET_REQUEST4)))
 		return false;
 	sum = folded(bpf_csum_diff(NULL, 0, (void *)&b, sizeof(b), 0));
 	b.at[0] = RAKNET_REQUEST1;
@@ -298,18 +284,18 @@ __noinline __u32 make_request1(struct xdp_md *ctx, struct packet *p, __u64 query
 	__builtin_memset(b.at + shown, 0, sizeof(b) - shown);
 	word = (void *)(b.at + (six ? RAKNET_REQUEST6 - 3 : RAKNET_REQUEST4 - 3));
 	*word = folded(sum + checksum(bpf_csum_diff(NULL, 0, (void *)&b, sizeof(b), 0)));
-	return !(six ? bpf_xdp_store_bytes(ctx, p->payload, &b, RAKNET_REQUEST6)
-		     : bpf_xdp_store_bytes(ctx, p->payload, &b, RAKNET_REQUEST4));
+	return !(six ? store_frame(ctx, p->payload, &b, RAKNET_REQUEST6)
+		     : store_frame(ctx, p->payload, &b, RAKNET_REQUEST4));
 }
 
-/* Notes the second request of a client, which waits for the server's reply to the first. A global function. */
-__noinline __u32 note_request(struct xdp_md *ctx, struct packet *p, __u32 six)
+/* Keeps the second request of a client until the server replies to the first. A global function. */
+__noinline __u32 note_request(context *ctx, struct packet *p, __u32 six)
 {
 	struct raknet_request r = {};
 	struct service_client c;
 
-	if (!p || (six ? bpf_xdp_load_bytes(ctx, p->payload + RAKNET_ADDRESS_AT, r.rest, RAKNET_REST6)
-		       : bpf_xdp_load_bytes(ctx, p->payload + RAKNET_ADDRESS_AT, r.rest, RAKNET_REST4)))
+	if (!p || (six ? load_frame(ctx, p->payload + RAKNET_ADDRESS_AT, r.rest, RAKNET_REST6)
+		       : load_frame(ctx, p->payload + RAKNET_ADDRESS_AT, r.rest, RAKNET_REST4)))
 		return false;
 	c = client_key(p);
 	r.length = six ? RAKNET_REST6 : RAKNET_REST4;
@@ -319,21 +305,21 @@ __noinline __u32 note_request(struct xdp_md *ctx, struct packet *p, __u32 six)
 }
 
 /*
- * Lets a packet to a service of RakNet pass. A second request with a cookie of ours becomes a first one, whatever has let it pass: the server would take
- * its sender for a forger. A global function.
+ * Passes a packet to a service of RakNet. A second request with a cookie of this program becomes a first request, whichever rule passed it: the server
+ * would take its sender for a forger, because it does not know the cookie. A global function.
  */
-__noinline int admit(struct xdp_md *ctx, struct packet *p)
+__noinline int admit(context *ctx, struct packet *p)
 {
 	__u64 query;
 	__u32 six;
 
 	if (!p || !p->payload || !is_for_raknet(p))
-		return XDP_PASS;
+		return ACTION_PASS;
 	query = read_request(ctx, p->l4, datagram_length(p));
 	if (!(query & HAS_CHALLENGE) || !has_request_cookie(p, query))
-		return XDP_PASS;
+		return ACTION_PASS;
 	six = datagram_length(p) == RAKNET_REQUEST6;
 	if (note_request(ctx, p, six))
 		make_request1(ctx, p, query, six);
-	return XDP_PASS;
+	return ACTION_PASS;
 }

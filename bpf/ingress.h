@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The step behind XDP for connections whose cookie came back: it gives the kernel what the kernel would have kept of
- * the SYN (bpf_sk_assign_tcp_reqsk, Linux 6.9). A program of its own at the tc hook (TCX). It looks only at packets
- * with a proved address, to ports whose protection uses mode host.
+ * The program behind XDP, at the tc hook (TCX), for connections whose cookie came back. It gives the kernel the data that
+ * the kernel would have kept of the SYN (bpf_sk_assign_tcp_reqsk, Linux 6.9). It examines only packets with a proved
+ * address, to ports whose protection uses mode host.
  */
 #pragma once
 
@@ -54,9 +54,8 @@ extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struc
 				   int attrs__sz) __ksym __weak;
 
 enum {
-	REINJECTED = 0xf1, /* of tc_index, which nothing else uses: the packet was here before */
-	NO_MEMORY = 12,    /* ENOMEM */
-	PROVED_WAIT = 16,  /* seconds in which the client has sent again what was lost */
+	NO_MEMORY = 12,   /* ENOMEM */
+	PROVED_WAIT = 16, /* seconds in which the client has sent a lost segment again */
 };
 
 /* Nanoseconds for which no SYN is answered after the kernel refused a connection. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Notes the identifiers that protected services issue in what leaves (datagram.h): each for anybody, and for the client that gets it. */
+/* Notes the identifiers that protected services issue in leaving datagrams (datagram.h): each for any client, and for the client that receives it. */
 #pragma once
 
 #include "datagram.h"
@@ -10,8 +10,8 @@
 #include "replyleaving.h"
 
 /*
- * The place of the identifier that a datagram which leaves issues: Datagrams.Chosen() of datagram.go. payload is where it
- * begins, and length how many bytes it has.
+ * The place of the identifier that a leaving datagram issues: Datagrams.Chosen() of datagram.go. payload is the offset of
+ * the datagram's payload, and length is the number of its bytes.
  */
 static __always_inline struct id_place chosen_id(struct __sk_buff *skb, const struct datagram *d, __u32 protocol,
 						 __u32 payload, __u32 length)
@@ -38,13 +38,13 @@ static __always_inline struct id_place chosen_id(struct __sk_buff *skb, const st
 	return length < place.at + own ? none : place;
 }
 
-/* The bits of a word that bytes of an identifier have, of which so many are in this word and those behind it. */
+/* A mask of the bits of a word that belong to an identifier. size is the number of its bytes in this word and in the words behind it. */
 static __always_inline __u64 id_mask(int size)
 {
 	return size >= 8 ? ~0ULL : size <= 0 ? 0 : (1ULL << 8 * size) - 1;
 }
 
-/* Notes how long the identifiers of a service are. A global function. */
+/* Notes the length of the identifiers of a service. A global function. */
 __noinline __u32 note_size(__u32 number, __u32 size)
 {
 	struct flood_state *s = flood_state(number);
@@ -56,8 +56,8 @@ __noinline __u32 note_size(__u32 number, __u32 size)
 }
 
 /*
- * Whether a datagram tells how long the identifiers of its sender are: a Handshake packet does, which answers a client's
- * first. An Initial may refuse one, and have what an attacker chose.
+ * Whether a datagram shows the length of its sender's identifiers. A Handshake packet does: the server sends it in answer to a
+ * client's first packet. An Initial may refuse a connection, with an identifier that an attacker chose.
  */
 static __always_inline bool tells_size(const struct datagram *d)
 {
@@ -65,8 +65,8 @@ static __always_inline bool tells_size(const struct datagram *d)
 }
 
 /*
- * Reads the key of the identifier that a datagram issues, whose UDP header begins at l4. A global function, so that what it reads is
- * not on the stack of others. Returns the protocol, 0 if there is none.
+ * Reads the key of the identifier that a datagram issues. l4 is the offset of its UDP header. Returns the protocol, 0 if the datagram
+ * issues none. A global function, so that its data is not on the stack of its callers.
  */
 __noinline __u32 read_chosen_key(struct __sk_buff *skb, __u32 l4, struct reply_key *t)
 {
@@ -100,10 +100,14 @@ __noinline __u32 read_chosen_key(struct __sk_buff *skb, __u32 l4, struct reply_k
 
 static __always_inline void note_id(struct reply_key *t)
 {
-	expect_reply(t->pair, reply_ends(t), reply_index(t), 0, 1);
+	expect_reply(t->pair, reply_ends(t), reply_index(t), 0, REPLY_SERVICE);
 }
 
-/* See replyleaving.h. */
+/*
+ * Notes the identifier that a leaving datagram of a protected service issues. l4 is the offset of its UDP header. client is the hash of the client's key
+ * (datagram.h), and index is the bucket of that key. Returns the kind of query or request into which turn_challenge() or turn_reply1() must turn the
+ * datagram, most often 0. A global function.
+ */
 __noinline __u32 note_issued(struct __sk_buff *skb, __u32 l4, __u64 client, __u64 index)
 {
 	__u32 protocol, kind = admits ? take_reply1(skb, l4, client, index) : 0;

@@ -5,7 +5,7 @@
  * connection, the cookies are those of the listening socket (bpf_tcp_gen_syncookie, Linux 5.2).
  *
  * The helpers read only the addresses, ports, sequence numbers and MSS of a packet. So the program builds short headers
- * with these on the stack. The verifier then asks no bounds of headers in the frame, and IP options and extension
+ * with these on the stack. The verifier then needs no bounds of headers in the frame, and IP options and extension
  * headers do not matter.
  */
 #pragma once
@@ -18,10 +18,10 @@
 enum connection {
 	CONNECTION_UNKNOWN, /* it was not asked */
 	CONNECTION_NONE,
-	CONNECTION_STARTED, /* its handshake is not over; a socket's may also be in TIME-WAIT */
+	CONNECTION_STARTED, /* its handshake is not complete, or its socket is in TIME-WAIT */
 	CONNECTION_OVER,    /* conntrack remembers it, but it has ended */
-	CONNECTION_CLOSING, /* one side has said that it is over, or says so by this very packet */
-	CONNECTION_OPEN,    /* or it is open by this very packet, which acknowledges the kernel's SYN-ACK */
+	CONNECTION_CLOSING, /* one side has closed it, or closes it by this packet */
+	CONNECTION_OPEN,    /* it is open, or this packet opens it: it acknowledges the kernel's SYN-ACK */
 };
 
 /* Which methods the protections use, and whether conntrack can be asked. Constants, for internal/compile/image/prune.go. */
@@ -155,7 +155,7 @@ enum {
 	STAMP_WSCALE = 0x0f,  /* its window scale, WSCALE_NONE for none */
 	STAMP_SACK = 0x10,
 	STAMP_ECN = 0x20,
-	STAMP_ODD = 0x40, /* ours, which is time to SYNPROXY: whether the SYN's sequence number is odd */
+	STAMP_ODD = 0x40, /* for this program; SYNPROXY reads it as time: whether the SYN's sequence number is odd */
 };
 
 /* Whether a packet with this timestamp is a probe: its sequence number is one below that of the handshake. */
@@ -215,8 +215,8 @@ static __always_inline __u32 tuple_size(const struct packet *p, const struct bpf
 }
 
 /*
- * What the helpers for listening sockets are given, one after the other in the same memory: with both side by side, the chain of
- * calls to here would exceed the 512 bytes of stack that Linux 6.1 allows (kernel/bpf/verifier.c, check_max_stack_depth).
+ * The arguments of the helpers for listening sockets. Both use the same memory, one after the other. With memory for each, the chain
+ * of calls to here would exceed the 512 bytes of stack that Linux 6.1 allows (kernel/bpf/verifier.c, check_max_stack_depth).
  */
 union listener_question {
 	struct bpf_sock_tuple tuple;
@@ -224,7 +224,7 @@ union listener_question {
 };
 
 /* The socket that the host has for the connection of a packet, or NULL. The caller releases it. q is zero before and after. */
-static __always_inline struct bpf_sock *socket_of(struct xdp_md *ctx, struct packet *p, union listener_question *q)
+static __always_inline struct bpf_sock *socket_of(context *ctx, struct packet *p, union listener_question *q)
 {
 	struct bpf_sock *sk;
 
@@ -239,7 +239,7 @@ static __always_inline struct bpf_sock *socket_of(struct xdp_md *ctx, struct pac
  * socket has sent cookies; otherwise the kernel accepts none. Returns -1 when no socket listens, or when it gives no
  * cookies (net.ipv4.tcp_syncookies is not 2).
  */
-__noinline __s64 listener_cookie(struct xdp_md *ctx, struct packet *p, __u32 isn, __u32 mss)
+__noinline __s64 listener_cookie(context *ctx, struct packet *p, __u32 isn, __u32 mss)
 {
 	union listener_question q = {};
 	struct bpf_sock *sk;
@@ -259,7 +259,7 @@ __noinline __s64 listener_cookie(struct xdp_md *ctx, struct packet *p, __u32 isn
 }
 
 /* Whether an ACK acknowledges a SYN-ACK with the cookie of the listening socket. */
-__noinline __u32 listener_cookie_valid(struct xdp_md *ctx, struct packet *p, __u32 seq, __u32 ack)
+__noinline __u32 listener_cookie_valid(context *ctx, struct packet *p, __u32 seq, __u32 ack)
 {
 	union listener_question q = {};
 	struct bpf_sock *sk;
@@ -283,8 +283,8 @@ __noinline __u32 listener_cookie_valid(struct xdp_md *ctx, struct packet *p, __u
  * include/linux/tcp.h.
  */
 struct ip_ct_tcp_state {
-	__u32 td_end;    /* the sequence number behind what this direction has sent */
-	__u32 td_maxack; /* and that of the other direction's which it expects next, by its acknowledgments */
+	__u32 td_end;    /* the sequence number behind the last byte that this direction has sent */
+	__u32 td_maxack; /* the next byte of the other direction that it expects, by its acknowledgments */
 } __attribute__((preserve_access_index));
 
 struct ip_ct_tcp {
@@ -313,15 +313,15 @@ struct bpf_ct_opts___local {
 	__u8 reserved[2];
 };
 
-extern struct nf_conn *bpf_xdp_ct_lookup(struct xdp_md *ctx, struct bpf_sock_tuple *tuple, __u32 tuple_size,
-					 struct bpf_ct_opts___local *options, __u32 options_size) __ksym __weak;
+extern struct nf_conn *ct_lookup(context *ctx, struct bpf_sock_tuple *tuple, __u32 tuple_size,
+				 struct bpf_ct_opts___local *options, __u32 options_size) __ksym __weak;
 extern void bpf_ct_release(struct nf_conn *connection) __ksym __weak;
 extern int bpf_ct_change_timeout(struct nf_conn *connection, __u32 milliseconds) __ksym __weak;
 
 /* enum ip_conntrack_status of linux/netfilter/nf_conntrack_common.h. */
 enum {
-	TRACKED_ASSURED = 1 << 2,   /* both sides have taken part: of TCP, the handshake is over */
-	TRACKED_CONFIRMED = 1 << 3, /* it is in the table for good */
+	TRACKED_ASSURED = 1 << 2,   /* both sides have sent packets: for TCP, the handshake is complete */
+	TRACKED_CONFIRMED = 1 << 3, /* the entry is in the table, and not only on its first packet */
 };
 
 /* enum tcp_conntrack of linux/netfilter/nf_conntrack_tcp.h, as far as it is used. */
@@ -334,16 +334,16 @@ enum {
 enum { DIRECTION_REPLY = 1 };
 
 /* The conntrack entry of the connection of a packet, in either direction; NULL if there is none. The caller releases it. */
-static __always_inline struct nf_conn *tracked(struct xdp_md *ctx, struct packet *p)
+static __always_inline struct nf_conn *tracked(context *ctx, struct packet *p)
 {
 	struct bpf_ct_opts___local options = { .netns_id = BPF_F_CURRENT_NETNS, .l4proto = IPPROTO_TCP };
 	struct bpf_sock_tuple tuple = {};
 
 	tuple_of(&tuple, p);
-	return bpf_xdp_ct_lookup(ctx, &tuple, tuple_size(p, &tuple), &options, sizeof(options));
+	return ct_lookup(ctx, &tuple, tuple_size(p, &tuple), &options, sizeof(options));
 }
 
-/* The enum connection for a conntrack entry. A FIN or RST ends it with the number that the server expects, as in ends_socket(). */
+/* The enum connection for a conntrack entry. A FIN or RST ends the connection if it has the number that the server expects, as in ends_socket(). */
 static __always_inline __u32 tracked_state(struct nf_conn *connection, struct packet *p, __u32 ack, __u32 seq)
 {
 	__u8 state = connection->proto.tcp.state;
@@ -367,7 +367,7 @@ static __always_inline __u32 tracked_state(struct nf_conn *connection, struct pa
  * entry that is not confirmed belongs to a SYN that is still on its way through this host. A handshake that is not over
  * proves nothing, because a forged SYN can start it.
  */
-__noinline __u32 tracked_connection(struct xdp_md *ctx, struct packet *p, __u32 ack, __u32 seq)
+__noinline __u32 tracked_connection(context *ctx, struct packet *p, __u32 ack, __u32 seq)
 {
 	struct nf_conn *connection;
 	__u32 state;
@@ -397,7 +397,7 @@ static __always_inline bool is_replaceable(struct nf_conn *connection)
  * the client. Second, a connection that has ended with sequence numbers ahead of the new ones: conntrack would take the
  * new ACK for an old one, and SYNPROXY would not see it. Needs Linux 6.0, as these cookies do.
  */
-__noinline __u32 forget_connection(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 forget_connection(context *ctx, struct packet *p)
 {
 	struct nf_conn *connection;
 	bool replaced;

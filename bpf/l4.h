@@ -27,7 +27,7 @@ struct icmp_header {
 	__be32 rest;
 };
 
-/* Sets the start of the payload to so many bytes after the start of the L4 header, or to 0 when the packet ends before. */
+/* Sets the start of the payload to `header` bytes after the start of the L4 header, or to 0 when the packet ends before that place. */
 static __always_inline void payload_after(struct frame *f, __u32 header)
 {
 	__u32 at = f->packet.l4 + header;
@@ -39,7 +39,7 @@ static __always_inline void payload_after(struct frame *f, __u32 header)
 
 /*
  * The combinations of flags that are valid, a bit for each value of the lower six: tcp_valid_flags in
- * net/netfilter/nf_conntrack_proto_tcp.c of the kernel. PSH, ECE and CWR may be set with any.
+ * net/netfilter/nf_conntrack_proto_tcp.c of the kernel. PSH, ECE and CWR may be set in all of them.
  */
 static __always_inline bool tcp_flags_valid(__u32 flags)
 {
@@ -71,7 +71,7 @@ static __always_inline bool are_usual(struct usual_options *o, __u32 length, voi
 }
 
 /* The checks that the options of a SYN at an offset of the frame fail, one bit each. A global function, like ipv4_options(). */
-__noinline __u64 check_syn_options(struct xdp_md *ctx, __u32 offset, __u32 length)
+__noinline __u64 check_syn_options(context *ctx, __u32 offset, __u32 length)
 {
 	struct options o = {
 		.first = (void *)(long)ctx->data + (offset & 0x7fff),
@@ -98,8 +98,8 @@ __noinline __u64 check_syn_options(struct xdp_md *ctx, __u32 offset, __u32 lengt
 /* Whether a rule asks for the maximum segment size. A constant to the verifier. */
 const volatile bool reads_mss;
 
-/* The size in the first option for it of length bytes at an offset of the frame, or MSS_MISSING. A global function, like ipv4_options(). */
-__noinline __u32 read_mss(struct xdp_md *ctx, __u32 offset, __u32 length)
+/* The value of the first MSS option in length bytes of options at an offset of the frame, or MSS_MISSING. A global function, like ipv4_options(). */
+__noinline __u32 read_mss(context *ctx, __u32 offset, __u32 length)
 {
 	struct options o = {
 		.first = (void *)(long)ctx->data + (offset & 0x7fff),
@@ -121,8 +121,7 @@ __noinline __u32 read_mss(struct xdp_md *ctx, __u32 offset, __u32 length)
 	return MSS_MISSING;
 }
 
-static __always_inline void check_syn(struct xdp_md *ctx, struct cursor *c, struct frame *f, struct tcphdr *tcp,
-				      __u32 header)
+static __always_inline void check_syn(context *ctx, struct cursor *c, struct frame *f, struct tcphdr *tcp, __u32 header)
 {
 	fail_if(f->failed, CHECK_SYN_DATA, c->left > header);
 	fail_if(f->failed, CHECK_SYN_LOW_PORT, bpf_ntohs(tcp->source) < 1024);
@@ -141,7 +140,7 @@ static __always_inline __u8 tcp_flags(struct tcphdr *tcp)
 	return ((__u8 *)tcp)[13];
 }
 
-static __always_inline void parse_tcp(struct xdp_md *ctx, struct cursor *c, struct frame *f)
+static __always_inline void parse_tcp(context *ctx, struct cursor *c, struct frame *f)
 {
 	struct tcphdr *tcp = c->pos;
 	__u32 header, flags;
@@ -177,7 +176,7 @@ static __always_inline void parse_tcp(struct xdp_md *ctx, struct cursor *c, stru
 		check_syn(ctx, c, f, tcp, header);
 }
 
-/* The UDP ports of services that answer anyone, with far larger packets than they were sent (US-CERT TA14-017A). */
+/* The UDP ports of services that answer anyone, with packets far larger than the requests (US-CERT TA14-017A). */
 static __always_inline bool is_reflector(__u32 port)
 {
 	switch (port) {
@@ -250,7 +249,7 @@ static __always_inline void parse_icmp(struct cursor *c, struct frame *f)
 	fail_if(f->failed, CHECK_ND_HOP_LIMIT, v6 && icmp->type >= 133 && icmp->type <= 137 && f->packet.ttl != 255);
 }
 
-static __always_inline void parse_l4(struct xdp_md *ctx, struct cursor *c, struct frame *f)
+static __always_inline void parse_l4(context *ctx, struct cursor *c, struct frame *f)
 {
 	__u32 proto = f->packet.proto;
 
@@ -279,7 +278,7 @@ static __always_inline bool says_more(struct packet *p)
 }
 
 /* The TCP header of a packet that has one, or NULL when the linear part of the frame does not contain it. */
-static __always_inline struct tcphdr *tcp_header(struct xdp_md *ctx, struct packet *p)
+static __always_inline struct tcphdr *tcp_header(context *ctx, struct packet *p)
 {
 	struct tcphdr *tcp = (void *)(long)ctx->data + (p->l4 & 0x7fff);
 

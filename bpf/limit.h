@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Limits: a generic cell rate algorithm (ITU-T I.371, the virtual scheduling form) for each prefix, in one word. The word
- * is the time at which all that the prefix was charged with has been paid off, its theoretical arrival time; what lies
- * ahead of now is its debt, and a packet that would make the debt larger than the burst is over the limit. Such a packet
- * writes nothing, so a flood over the limit shares no dirty cache line, and a prefix costs no more writes than its rate.
+ * Limits: a generic cell rate algorithm (ITU-T I.371, the virtual scheduling form) for each prefix. Its state is one word, the theoretical
+ * arrival time: the time at which all charges of the prefix will be paid off. The part of this time that is after now is the debt of the
+ * prefix. A packet that would make the debt larger than the burst is over the limit. Such a packet writes nothing. So a flood over the limit
+ * does not dirty shared cache lines, and a prefix costs no more writes than its rate.
  *
- * Each limit has a table of buckets of one cache line. A prefix lives in one bucket only. When it is new there, it takes
- * the first idle slot: one without debt says no more than one that is empty. If all have debts, the least is forgiven.
+ * Each limit has a table of buckets of one cache line. A prefix belongs to one bucket. A new prefix takes the first idle slot: a slot without
+ * debt says no more than an empty one. If all slots have debts, the new prefix replaces the prefix with the least debt.
  *
- * Time is in units of 2^right or 2^-left ns, by limit, modulo 2^40, so that the burst is at most 2^37 of them.
- * A bucket whose last sweep is more than 2^37 units ago is swept before it is used: idle slots are emptied, or all if it
- * is more than twice that. So a word that is not empty is at most 2^37 units ahead, and as what was charged after a sweep
- * lies at most 2 * 2^37 units after it, nothing that counts is ever thrown away. A word counts as a debt when it is up to
- * 2^38 units ahead: a CPU may look at the clock before another and write after it, and may be stopped in between for
- * half of the 2^40 before any word is taken for what it is not.
+ * Time is counted in units of 2^right or 2^-left ns, modulo 2^40. Each limit has the unit with which its burst is at most 2^37 units.
+ * A bucket whose last sweep is more than 2^37 units ago is swept before it is used. A sweep empties the idle slots; if the last sweep is more
+ * than 2 * 2^37 units ago, it empties all slots. So a word that is not empty is at most 2^37 units ahead of now. A charge after a sweep ends at
+ * most 2 * 2^37 units after that sweep, so a sweep never drops a debt. A word counts as a debt when it is up to 2^38 units ahead, because a
+ * CPU may read the clock before another CPU does, and write after it. Between the two, the CPU may be stopped for half of the 2^40 units
+ * before any word is misread.
  *
- * Several CPUs: a word changes only by compare and exchange, from what the decision was made by. Whoever loses looks
- * again, and the winner's charge counts. Two CPUs that miss the same prefix at once mostly want the same slot, and the
- * loser finds the prefix there. If not, the prefix has two words: the first counts and is charged, the other runs out, and
- * one packet more has passed than should.
+ * Several CPUs: a CPU changes a word only by compare and exchange with the value by which it decided. The CPU that loses reads the bucket
+ * again, so it sees the winner's charge. Two CPUs that miss the same prefix at once mostly choose the same slot, and the loser then finds the
+ * prefix there. Otherwise the prefix gets two words: the first one counts and is charged, the second one expires, and one packet too many
+ * has passed.
  */
 #pragma once
 
@@ -27,11 +27,12 @@
 #include "verifier.h"
 
 enum {
+	MAX_LAYERS = 8, /* limits of one rule, or of one service */
 	LIMIT_SLOTS = 7,
-	LIMIT_TRIES = 32, /* each that fails means that other packets passed; then the packet counts as over */
+	LIMIT_TRIES = 32, /* each try that fails means that other packets passed; then the packet is over */
 	TIME_BITS = 40,
 	DEBT_BITS = 38,
-	AMOUNT_BITS = 16,     /* of a fraction in limit_info.cost */
+	AMOUNT_BITS = 16,     /* bits of the fraction in limit_info.cost */
 	SURE_DEBT = 50000000, /* ns; see surely_exceeded() */
 };
 
@@ -39,21 +40,21 @@ enum {
 
 struct limit_bucket {
 	__u64 slot[LIMIT_SLOTS]; /* a tag of the prefix and, in the lower TIME_BITS, when its debt is paid; 0: empty */
-	__u64 swept;             /* ns of CLOCK_MONOTONIC */
+	__u64 swept;             /* the time of the last sweep, in ns of CLOCK_MONOTONIC */
 };
 
 struct limit_info {
-	__u64 cost;  /* of a packet or a bit, in units with AMOUNT_BITS of fraction */
-	__u64 most;  /* debt, in units */
-	__u64 fresh; /* ns in which a bucket need not be swept again */
+	__u64 cost;  /* the cost of a packet or a bit, in units with AMOUNT_BITS of fraction */
+	__u64 most;  /* the largest debt, in units */
+	__u64 fresh; /* ns after a sweep in which the bucket needs no other */
 	__u32 base;  /* the limit's first bucket */
-	__u32 mask;  /* its buckets, a power of two, less 1 */
-	__u8 left;   /* shifts that make units of ns */
+	__u32 mask;  /* the number of its buckets, a power of two, minus 1 */
+	__u8 left;   /* shifts that convert ns to units */
 	__u8 right;
 	__u8 bits;     /* 1: bits of IP packets count, 0: packets */
-	__u8 prefixes; /* 1: each prefix has a debt of its own, 0: all have one together */
+	__u8 prefixes; /* 1: each prefix has its own debt, 0: all prefixes share one debt */
 	__u32 reserved;
-	struct address src[2]; /* masks by family, none: the address does not count */
+	struct address src[2]; /* masks by family; 0: the address does not count */
 	struct address dst[2];
 };
 
@@ -79,14 +80,14 @@ struct {
 	__type(value, __u64);
 } evictions SEC(".maps");
 
-/* Random, drawn anew for each generation. The last two are odd. */
+/* Random numbers, new for each generation. Those of limit_mix are odd. */
 const volatile __u32 limit_keys[8];
 const volatile __u64 limit_mix[2];
 
 /*
- * NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, CRYPTO 1999). To a sender who does not know the keys, two
- * prefixes have the same sum with a probability of 2^-32, however he chooses them. Two IPv4 prefixes never have: one
- * factor is fixed for them, and a product of 32-bit numbers does not wrap.
+ * NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, CRYPTO 1999). If a sender chooses two
+ * prefixes and does not know the keys, the sums of these are equal with a probability of 2^-32. The sums of two IPv4 prefixes are never equal:
+ * one factor is fixed for IPv4, and a product of 32-bit numbers does not wrap.
  */
 static __always_inline __u64 sum_address(struct address a, const volatile __u32 *keys)
 {
@@ -104,10 +105,10 @@ static __always_inline struct address cut(struct address a, struct address *mask
 
 /*
  * The hash of the prefixes of a packet: the bits from 40 on choose the bucket, the lower 24 are the tag. The
- * generated entry computes the same hash (internal/compile/xdp/entry/limithash.go). A sender who found prefixes
- * of one bucket could have debts forgiven with a few packets. But he does not know the keys. To learn them he
- * would have to see whose debt was forgiven, and he sees only if his own packets pass. The mixing, as in
- * MurmurHash3 but with secret factors, hides the structure of the sums: otherwise one collision would lead to
+ * generated entry computes the same hash (internal/compile/xdp/entry/limithash.go). A sender who found several prefixes
+ * of one bucket could evict debts with a few packets. But he does not know the keys. To learn them, he would
+ * have to see which debts are evicted, and he sees only whether his own packets pass. The mixing is that of
+ * MurmurHash3, but with secret factors. It hides the structure of the sums: otherwise one collision would lead to
  * others.
  */
 static __always_inline __u64 hash_prefixes(struct limit_info *l, struct charged *w, __u32 v6)
@@ -124,7 +125,7 @@ static __always_inline __u64 hash_prefixes(struct limit_info *l, struct charged 
 	return h ^ h >> 32;
 }
 
-/* The part of a hash by which the prefixes of a bucket are told apart. */
+/* The tag of a hash, which distinguishes the prefixes of a bucket. Never 0. */
 static __always_inline __u64 tag_of(__u64 hash)
 {
 	__u64 tag = hash & ((1 << (64 - TIME_BITS)) - 1);
@@ -145,7 +146,7 @@ struct charge {
 enum outcome {
 	CHARGED,
 	EXCEEDED,
-	OVERTAKEN, /* by another CPU */
+	OVERTAKEN, /* another CPU changed the word first */
 };
 
 /* The debt in a word, in units of time. */
@@ -179,9 +180,9 @@ static __always_inline void sweep(struct limit_bucket *b, __u64 swept, __u64 ns,
 /*
  * Whether a packet is over the limit by the coarse clock. That clock is behind the exact one by some ticks of 1 to 10
  * ms, or by more if ticks are late, so a debt looks larger than it is. A packet may be refused some ticks too soon, but
- * none passes too soon: the exact clock alone decides what passes and what it costs. The rate loses nothing unless a
- * debt is paid off before the coarse clock shows it, so only a large debt counts here. If one packet costs more than
- * `sure`, the burst is extended by that, and the exact clock decides near the limit.
+ * none passes too soon: only the exact clock lets a packet pass and charges it. The prefix keeps its full rate unless a
+ * debt is paid off before the coarse clock shows it, so only a debt above `sure` counts here. If one packet costs more than
+ * `sure`, the burst is extended by `sure`, and the exact clock decides near the limit.
  */
 static __always_inline bool surely_exceeded(struct limit_bucket *b, struct charge *c, __u64 sure)
 {
@@ -201,8 +202,8 @@ static __always_inline bool surely_exceeded(struct limit_bucket *b, struct charg
 }
 
 /*
- * Finds the first slot of a tag, and its debt, 0 if there is none. Returns the slot, or LIMIT_SLOTS if there is none. A
- * word with the tag is less than 2^TIME_BITS ahead of the tag alone, which costs fewer instructions than to take it apart.
+ * Finds the first slot with a tag, and its debt. Returns the slot; LIMIT_SLOTS, and a debt of 0, if there is none. A word has the tag if
+ * it is less than 2^TIME_BITS above the shifted tag. This test takes fewer instructions than the extraction of the tag.
  */
 static __always_inline __u64 find_debt(struct limit_bucket *b, struct charge *c, __u64 *word, __u64 *debt)
 {
@@ -289,7 +290,7 @@ static __always_inline __u32 try_charge(struct limit_bucket *b, struct charge *c
 	return CHARGED;
 }
 
-/* The same. A global function: the verifier checks it once and not for each try. */
+/* Calls try_charge(). A global function: the verifier checks it once and not for each try. */
 __noinline __u32 charge(struct limit_bucket *b, struct charge *c)
 {
 	return b && c ? try_charge(b, c) : EXCEEDED;
@@ -310,15 +311,40 @@ static __always_inline __u64 units(struct limit_info *l, __u64 ns)
 /* The properties of a packet that a limit needs besides addresses, in one number, because a BPF function takes five arguments. */
 enum {
 	TRAIT_IPV6 = 1,
-	TRAIT_KEEP = 2,   /* the packet is charged; of a question it is only said what would be */
-	LENGTH_SHIFT = 8, /* the length of the IP packet is above */
+	TRAIT_KEEP = 2,    /* the packet is charged; a question without it only gets the result */
+	TRAIT_HALF = 4,    /* only half of the burst behind the first packet may be used */
+	LENGTH_SHIFT = 8,  /* the length of the IP packet is in the 16 bits from here on */
+	JOINED_SHIFT = 24, /* how many more packets are joined to it, at most JOINED_MOST */
 };
+
+static __always_inline __u32 joined_trait(struct packet *p)
+{
+	__u32 more = joined_to(p);
+
+	return more < JOINED_MOST ? more : JOINED_MOST;
+}
 
 static __always_inline __u32 traits_of(struct packet *p)
 {
 	bool keep = (p->seen & (SEEN_QUESTION | SEEN_CHARGE)) != SEEN_QUESTION;
 
-	return (p->family & 1) | (keep ? TRAIT_KEEP : 0) | p->length << LENGTH_SHIFT;
+	return (p->family & 1) | (keep ? TRAIT_KEEP : 0) | p->length << LENGTH_SHIFT | joined_trait(p) << JOINED_SHIFT;
+}
+
+/*
+ * Sets the cost of a packet. Packets that the kernel has joined are charged together. If that exceeds the burst, they cost the whole burst: separate
+ * packets would have passed up to it, and a sender of long trains must not be refused for ever.
+ */
+static __always_inline void set_cost(struct charge *c, struct limit_info *l, __u32 traits)
+{
+	c->most = l->most;
+	if (!JOINS) {
+		c->cost = cost_of(l, traits >> LENGTH_SHIFT);
+		return;
+	}
+	c->cost = cost_of(l, (__u16)(traits >> LENGTH_SHIFT)) * (1 + (traits >> JOINED_SHIFT));
+	if (traits >> JOINED_SHIFT && c->cost > c->most)
+		c->cost = c->most;
 }
 
 /* Charges a packet by the exact clock, unless it is over the limit. Returns an enum outcome. */
@@ -357,7 +383,7 @@ static __always_inline struct limit_bucket *bucket_of(struct limit_info *l, stru
 }
 
 /*
- * Whether a packet is over a limit; if not, it is charged. A global function: the verifier assumes that the argument
+ * Whether a packet is over a limit; if not, it is charged. A global function, so the verifier assumes that w
  * may be null.
  */
 __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
@@ -372,13 +398,12 @@ __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 	b = bucket_of(l, w, traits & TRAIT_IPV6, &hash);
 	if (!b)
 		return 0;
-	c.cost = cost_of(l, traits >> LENGTH_SHIFT);
-	c.most = l->most;
+	set_cost(&c, l, traits);
 	c.tag = tag_of(hash);
 	c.limit = number;
 	c.keep = traits & TRAIT_KEEP;
 	sure = units(l, SURE_DEBT);
-	/* What has asked for the time already is decided by that time, below. */
+	/* If the exact time of the packet is known already, the exact clock decides, below. */
 	if (c.most > sure && !w->now) {
 		ns = coarse_time();
 		c.now = units(l, ns);
@@ -389,9 +414,9 @@ __noinline __u32 charge_limit(struct charged *w, __u32 number, __u32 traits)
 }
 
 /*
- * Charges a packet at a given time without a call, as charge_limit() does. It handles the usual case only: the bucket need not be swept,
- * and no other CPU writes the word meanwhile. Returns an enum outcome. OVERTAKEN means that nothing is charged, and that
- * charge_limit() is to decide.
+ * Charges a packet at a given time, like charge_limit(), but without a call. It handles only the usual case: the bucket needs no sweep,
+ * and no other CPU writes the word at the same time. Returns an enum outcome. OVERTAKEN means that nothing is charged, and that
+ * charge_limit() must decide.
  */
 static __always_inline __u32 charge_at_once(struct charged *w, __u32 number, __u32 v6, __u32 length)
 {
@@ -430,8 +455,8 @@ static __always_inline bool surely_more(struct limit_bucket *b, __u64 tag, __u64
 }
 
 /*
- * Whether a packet is over a limit, for the generated entry, whose instructions hold most of limit_info as constants; if not, it
- * is charged. `hash` is the hash of the prefixes, `at` the bucket. A debt above `sure` means that the packet is over the limit
+ * Whether a packet is over a limit; if not, it is charged. The generated entry calls it, with values of limit_info that it has
+ * as constants. `hash` is the hash of the prefixes, `at` the bucket. A debt above `sure` means that the packet is over the limit
  * by the coarse clock; ~0 skips that test. `fresh` is that of limit_info. `what` has the limit's number in its upper half, then
  * 16 bits with the length of the IP packet, 8 bits with the left shift, and 8 with the right shift. A global function.
  */
@@ -463,7 +488,7 @@ static __always_inline __u32 limit_exceeded(struct packet *p, __u32 number)
 	return charge_limit(&p->charged, number, traits_of(p));
 }
 
-/* How many nanoseconds it takes until a packet is within a limit, at least 1 if it is not now. It is not charged. A global function. */
+/* The nanoseconds until a packet is within a limit: 0 if it is now, otherwise at least 1. The packet is not charged. A global function. */
 __noinline __u64 limit_wait(struct charged *w, __u32 number, __u32 traits)
 {
 	struct limit_info *l = bpf_map_lookup_elem(&limit_info, &number);
@@ -479,17 +504,18 @@ __noinline __u64 limit_wait(struct charged *w, __u32 number, __u32 traits)
 	ns = charge_time(w);
 	c.now = units(l, ns);
 	c.tag = tag_of(hash);
-	c.cost = cost_of(l, traits >> LENGTH_SHIFT);
-	c.most = l->most;
+	set_cost(&c, l, traits);
 	find_debt(b, &c, &word, &debt);
 	if ((__s64)(ns - read_once(&b->swept)) > (__s64)(2 * l->fresh)) /* it says nothing any more */
 		debt = 0;
+	if (traits & TRAIT_HALF && c.cost < c.most)
+		c.most -= (c.most - c.cost) / 2;
 	if (debt + c.cost <= c.most)
 		return 0;
 	return ((debt + c.cost - c.most) << l->right >> l->left) + 1;
 }
 
-/* Reduces the debt of a prefix by a charge, to 0 at least. Returns an enum outcome. A global function, like charge(). */
+/* Reduces the debt of a prefix by a charge, but not below 0. Returns an enum outcome. A global function, like charge(). */
 __noinline __u32 take_back(struct limit_bucket *b, struct charge *c)
 {
 	__u64 word, debt, left;

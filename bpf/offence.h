@@ -11,18 +11,18 @@
 /* Whether any limit bans. Constant from load on; when false, report_offence() is removed. */
 const volatile bool reporting;
 
-/* Whether any of them bans only by packets that are proved. Constant from load on; when false, judge_sender() is removed. */
+/* Whether any limit bans only sources that are proved. Constant from load on; when false, judge_sender() is removed. */
 const volatile bool judging;
 
 enum {
-	OFFENCE_INTERVAL = 100000, /* nanoseconds between two reports of a CPU: 10,000 a second, */
-	OFFENCE_BURST = 99,        /* and so many more at once */
+	OFFENCE_INTERVAL = 100000, /* nanoseconds between two reports of a CPU: 10,000 a second */
+	OFFENCE_BURST = 99,        /* reports that a CPU may make at once beyond that rate */
 };
 
 struct offence {
 	__u32 limit;
 	__u16 family;
-	__u16 proved; /* 1: the packet and enough others are from a sender who sees what is sent to its address */
+	__u16 proved; /* 1: the sender of this packet and of enough others receives packets to that address */
 	struct address src;
 };
 
@@ -47,11 +47,11 @@ struct tcp_sock___local {
 	__u32 max_window;
 } __attribute__((preserve_access_index));
 
-/* How many bytes before the next expected one a segment may begin: a retransmission. */
+/* A segment may begin at most so many bytes before the next expected byte: it may be a retransmission. */
 enum { PROOF_BEHIND = 1 << 16 };
 
 /*
- * Whether a segment has numbers that its connection takes: a sequence number in the window, and an acknowledgment of sent data, no
+ * Whether a segment has numbers that its connection accepts: a sequence number in the window, and an acknowledgment of sent data, no
  * older than the largest window of the peer (RFC 5961, 5.2). A blind guess of one of them succeeds once in hundreds of packets, if the
  * window is large.
  */
@@ -62,11 +62,11 @@ static __always_inline bool takes_numbers(const struct tcp_sock___local *tcp, __
 }
 
 /*
- * Whether a packet is a segment of an open TCP connection of this host with numbers that the connection takes. Then its sender has
+ * Whether a packet is a segment of an open TCP connection of this host with numbers that the connection accepts. Then its sender has
  * received the numbers that were sent to its address. A blind guess of both succeeds once in hundreds of thousands of packets at best,
  * if the ports are known. A global function, like ipv4_options().
  */
-__noinline __u32 in_connection(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 in_connection(context *ctx, struct packet *p)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct tcp_sock___local *tcp;
@@ -79,7 +79,7 @@ __noinline __u32 in_connection(struct xdp_md *ctx, struct packet *p)
 
 	if (!p || p->proto != IPPROTO_TCP || (p->flags & (TCP_SYN | TCP_ACK)) != TCP_ACK || !p->l4)
 		return 0;
-	if (bpf_xdp_load_bytes(ctx, p->l4 + offsetof(struct tcphdr, seq), &numbers, sizeof(numbers)))
+	if (load_frame(ctx, p->l4 + offsetof(struct tcphdr, seq), &numbers, sizeof(numbers)))
 		return 0;
 	tuple_of(&tuple, p);
 	sk = bpf_skc_lookup_tcp(ctx, &tuple, tuple_size(p, &tuple), BPF_F_CURRENT_NETNS, 0);

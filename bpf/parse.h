@@ -7,20 +7,21 @@
 
 #include "bits.h"
 #include "check.h"
+#include "context.h"
 #include "packet.h"
 #include "verifier.h"
 
 enum {
 	MAX_VLAN_TAGS = 2,
 	MAX_EXT_HEADERS = 6,
-	MAX_OPTIONS = 40, /* bytes of IPv4 or TCP options, and so the most options */
+	MAX_OPTIONS = 40, /* the most bytes of IPv4 or TCP options, and so also the most options */
 };
 
-/* The place in the frame. left is how much of the packet follows pos, as its IP header says. */
+/* The position of the parser in the frame. left is the number of bytes from pos to the end of the packet, by its IP header. */
 struct cursor {
 	void *pos;
-	void *end;    /* of the frame's linear part */
-	__u32 linear; /* bytes of that part */
+	void *end;    /* the end of the frame's linear part */
+	__u32 linear; /* bytes of the linear part */
 	__u32 left;
 };
 
@@ -30,7 +31,7 @@ static __always_inline __u32 offset_of(struct cursor *c)
 	return c->linear - (__u32)(c->end - c->pos);
 }
 
-/* In 16-bit words, as frames are aligned to 2 bytes; the kernel's struct ethhdr is packed, so the compiler reads it by bytes. */
+/* The Ethernet header in 16-bit words: frames are aligned to 2 bytes. The kernel's struct ethhdr is packed, so the compiler reads single bytes. */
 struct ethernet {
 	__be16 destination[3];
 	__be16 source[3];
@@ -54,8 +55,25 @@ static __always_inline bool is_vlan(__be16 ethertype)
 	return ethertype == bpf_htons(ETH_P_8021Q) || ethertype == bpf_htons(ETH_P_8021AD);
 }
 
+/* The offset of the IP header, behind the VLAN tags. */
+static __always_inline __u32 ip_offset(void *data, void *end)
+{
+	__u32 at = LINK_HEADER;
+
+	if (!at)
+		return 0;
+	for (int i = 0; i < MAX_VLAN_TAGS; i++) {
+		__be16 *type = data + at - sizeof(*type);
+
+		if ((void *)(type + 1) > end || !is_vlan(*type))
+			break;
+		at += sizeof(struct vlan_tag);
+	}
+	return at;
+}
+
 /* Returns the EtherType, or 0 when the frame cannot be parsed further. */
-static __always_inline __be16 parse_ethernet(struct cursor *c, struct frame *f)
+static __always_inline __be16 parse_ethernet(context *ctx, struct cursor *c, struct frame *f)
 {
 	struct ethernet *eth = c->pos;
 	__be16 ethertype;
@@ -64,7 +82,7 @@ static __always_inline __be16 parse_ethernet(struct cursor *c, struct frame *f)
 		return 0;
 	c->pos = eth + 1;
 	fail_if(f->failed, CHECK_SOURCE_MAC, eth->source[0] & bpf_htons(0x0100)); /* the group bit */
-	f->packet.vlan = VLAN_NONE;
+	f->packet.vlan = has_tag_beside(ctx) ? vlan_beside(ctx) : VLAN_NONE;
 	ethertype = eth->type;
 
 #pragma unroll
@@ -73,11 +91,13 @@ static __always_inline __be16 parse_ethernet(struct cursor *c, struct frame *f)
 
 		if (!is_vlan(ethertype))
 			return ethertype;
+		if (i && has_tag_beside(ctx)) /* this is the third tag */
+			break;
 		if ((void *)(tag + 1) > c->end) {
 			fail_if(f->failed, CHECK_TRUNCATED, true);
 			return 0;
 		}
-		if (!i)
+		if (!i && !has_tag_beside(ctx))
 			f->packet.vlan = bpf_ntohs(tag->tci) & 0xfff;
 		ethertype = tag->ethertype;
 		c->pos = tag + 1;
@@ -89,11 +109,18 @@ static __always_inline __be16 parse_ethernet(struct cursor *c, struct frame *f)
 	return ethertype;
 }
 
+/* The same for a packet without a link layer. */
+static __always_inline __be16 parse_bare(context *ctx, struct frame *f)
+{
+	f->packet.vlan = VLAN_NONE;
+	return bare_protocol(ctx);
+}
+
 /*
  * Bounds the packet by the length in its IP header. The frame may be longer, because of padding. When the linear part is
  * shorter, the rest may be in fragments of a multi-buffer frame; bpf_xdp_get_buff_len() returns the length with them.
  */
-static __always_inline void limit_length(struct xdp_md *ctx, struct cursor *c, struct frame *f, __u32 length)
+static __always_inline void limit_length(context *ctx, struct cursor *c, struct frame *f, __u32 length)
 {
 	__u32 linear = c->end - c->pos, rest;
 
@@ -101,8 +128,9 @@ static __always_inline void limit_length(struct xdp_md *ctx, struct cursor *c, s
 	f->packet.length = length < 65535 ? length : 65535;
 	if (length <= linear)
 		return;
-	f->packet.bytes = bpf_xdp_get_buff_len(ctx);
-	rest = f->packet.bytes - (c->linear - linear);
+	rest = frame_length(ctx);
+	f->packet.bytes = wire_length(ctx, rest);
+	rest -= c->linear - linear;
 	if (length > rest) {
 		fail_if(f->failed, CHECK_TRUNCATED, true);
 		c->left = rest;
@@ -115,10 +143,10 @@ enum {
 	OPTIONS_BAD = -2, /* a length that does not fit */
 };
 
-/* Options of IPv4 or TCP, which have the same form: left bytes of them stand at offset at from first on. */
+/* The options of IPv4 or TCP, which have the same form. The next option is `at` bytes after first, and `left` bytes of options remain. */
 struct options {
 	__u8 *first;
-	void *end; /* of the frame's linear part */
+	void *end; /* the end of the frame's linear part */
 	__u32 at;
 	__u32 left;
 };
@@ -137,7 +165,7 @@ static __always_inline int option_size(struct options *o)
 }
 
 /*
- * Moves to the option after one of this size. opaque() makes both numbers unknown to the verifier. So each pass of the loop
+ * Moves past an option of this size. opaque() makes both numbers unknown to the verifier. So each pass of the loop
  * reaches a state that the verifier has already checked, and it stops there (kernel/bpf/verifier.c, is_state_visited).
  */
 static __always_inline void next_option(struct options *o, __u32 size)
@@ -153,7 +181,7 @@ static __always_inline __u64 check_ipv4_option(__u8 type)
 {
 	if (type == 131 || type == 137) /* loose, strict source route */
 		return BIT(CHECK_SOURCE_ROUTE);
-	/* router alert, which IGMP carries */
+	/* type 148: router alert, which IGMP packets carry */
 	return type == OPTION_NOP || type == 148 ? 0 : BIT(CHECK_IP_OPTIONS);
 }
 
@@ -161,7 +189,7 @@ static __always_inline __u64 check_ipv4_option(__u8 type)
  * The checks that the IPv4 options at an offset of the frame fail, one bit each. A global function: the verifier checks
  * it once, and not for each path to the call. Frames without options do not pay for the call.
  */
-__noinline __u64 ipv4_options(struct xdp_md *ctx, __u32 offset, __u32 length)
+__noinline __u64 ipv4_options(context *ctx, __u32 offset, __u32 length)
 {
 	struct options o = {
 		.first = (void *)(long)ctx->data + (offset & 0xff),
@@ -184,7 +212,7 @@ __noinline __u64 ipv4_options(struct xdp_md *ctx, __u32 offset, __u32 length)
 }
 
 /* Whether the checksum of the IPv4 header at an offset of the frame is wrong. A global function, like ipv4_options(). */
-__noinline int ipv4_checksum_wrong(struct xdp_md *ctx, __u32 offset, __u32 length)
+__noinline int ipv4_checksum_wrong(context *ctx, __u32 offset, __u32 length)
 {
 	void *end = (void *)(long)ctx->data_end;
 	__be16 *word = (void *)(long)ctx->data + (offset & 0xff);
@@ -212,7 +240,7 @@ static __always_inline __u64 check_fragment(__u32 proto, __u32 offset, __u32 pas
 	return failed;
 }
 
-static __always_inline enum kind parse_ipv4(struct xdp_md *ctx, struct cursor *c, struct frame *f)
+static __always_inline enum kind parse_ipv4(context *ctx, struct cursor *c, struct frame *f)
 {
 	struct iphdr *ip = c->pos;
 	__u32 header, total, field, offset;
@@ -262,14 +290,14 @@ static __always_inline enum kind parse_ipv4(struct xdp_md *ctx, struct cursor *c
 	return KIND_IP;
 }
 
-/* AH is not one, as in IPv4: IPsec checks the content behind it, and netfilter stops there too. */
+/* Whether a header is an extension header. AH does not count as one, as in IPv4: IPsec checks the content behind AH, and netfilter stops there too. */
 static __always_inline bool is_extension(__u32 proto)
 {
 	return proto == IPPROTO_HOPOPTS || proto == IPPROTO_ROUTING || proto == IPPROTO_FRAGMENT ||
 	       proto == IPPROTO_DSTOPTS;
 }
 
-/* The check that fails when a header goes past the end: in a first fragment the next one may have the rest, else it is missing. */
+/* The check that fails when a header is cut short. In a first fragment, the next fragment may have the rest. Otherwise the rest is missing. */
 static __always_inline __u64 cut_short(__u32 fragment)
 {
 	return fragment == FRAGMENT_FIRST ? BIT(CHECK_TINY_FRAGMENT) : BIT(CHECK_TRUNCATED);
@@ -303,10 +331,10 @@ static __always_inline bool parse_fragment(struct chain *chain, struct extension
 }
 
 /*
- * Parses the extension headers that begin at an offset of the frame. claimed is the payload length in the IPv6 header, left
- * the bytes that are there. Returns the length of the extension headers, or -1 when no L4 header follows. A global function.
+ * Parses the extension headers that begin at an offset of the frame. claimed is the payload length in the IPv6 header, left is the
+ * number of bytes that are present. Returns the length of the extension headers, or -1 when no L4 header follows. A global function.
  */
-__noinline int extensions(struct xdp_md *ctx, struct chain *chain, __u32 offset, __u32 claimed, __u32 left)
+__noinline int extensions(context *ctx, struct chain *chain, __u32 offset, __u32 claimed, __u32 left)
 {
 	void *end = (void *)(long)ctx->data_end;
 	__u32 skipped = 0, fragments = 0;
@@ -351,7 +379,7 @@ __noinline int extensions(struct xdp_md *ctx, struct chain *chain, __u32 offset,
 }
 
 /* Moves the cursor to the L4 header. Returns false when there is none. */
-static __always_inline bool parse_extensions(struct xdp_md *ctx, struct cursor *c, struct frame *f, __u32 claimed)
+static __always_inline bool parse_extensions(context *ctx, struct cursor *c, struct frame *f, __u32 claimed)
 {
 	struct chain chain = { .proto = f->packet.proto, .fragment = FRAGMENT_NONE };
 	int skipped;
@@ -379,8 +407,8 @@ static __always_inline __u64 low_half(struct in6_addr *a)
 	return (__u64)bpf_ntohl(a->in6_u.u6_addr32[2]) << 32 | bpf_ntohl(a->in6_u.u6_addr32[3]);
 }
 
-/* claimed is set to the payload length in the IPv6 header. */
-static __always_inline enum kind parse_ipv6(struct xdp_md *ctx, struct cursor *c, struct frame *f, __u32 *claimed)
+/* Parses an IPv6 header, and sets claimed to its payload length. */
+static __always_inline enum kind parse_ipv6(context *ctx, struct cursor *c, struct frame *f, __u32 *claimed)
 {
 	struct ipv6hdr *ip = c->pos;
 

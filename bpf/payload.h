@@ -13,17 +13,17 @@ enum {
 	WINDOW_MAX = 1024, /* bytes of the payload that are searched */
 	PATTERN_MAX = 64,  /* bytes of a pattern */
 	PATTERNS_MAX = 64,
-	PLACES_MAX = 16,  /* of one match */
+	PLACES_MAX = 16,  /* in one match */
 	PLACE_MAX = 16,   /* bytes of a place */
-	BLOCK = 16,       /* positions that are searched before the first look at the result, */
-	LEADS_BLOCK = 32, /* and where there are leads */
+	BLOCK = 16,       /* positions that are compared before a branch on the result */
+	LEADS_BLOCK = 32, /* the same where leads are used */
 	QUAD_SLOTS = 1 << 13,
 };
 
 /* Bytes at a fixed place: the bits of value where mask is set. */
 struct place {
 	__u16 offset;
-	__u8 l4;     /* counts from the L4 header, or else from the payload */
+	__u8 l4;     /* 1: offset is from the L4 header on, 0: from the payload on */
 	__u8 length; /* 1 to PLACE_MAX */
 	__u32 reserved;
 	__u64 value[PLACE_MAX / 8];
@@ -35,21 +35,21 @@ struct pattern {
 	__u64 value[PATTERN_MAX / 8];
 	__u64 mask[PATTERN_MAX / 8];
 	__u16 length;
-	__u16 within; /* it must end within so many bytes */
-	__u16 before; /* bytes in front of those that the table knows it by */
+	__u16 within; /* the pattern must end within so many bytes of the payload */
+	__u16 before; /* bytes of the pattern before the four by which the table finds it */
 	__u16 more;   /* the next pattern is in the same slot of the table */
 };
 
 struct patterns {
 	__u8 quads[QUAD_SLOTS];            /* by the hash of four bytes: 1 + the first pattern that has them */
-	__u8 pairs[QUAD_SLOTS];            /* by that of two: 1 if a pattern of less than four may begin with them */
-	struct pattern list[PATTERNS_MAX]; /* those of less than four bytes come first */
+	__u8 pairs[QUAD_SLOTS];            /* by the hash of two bytes: 1 if a shorter pattern may begin with them */
+	struct pattern list[PATTERNS_MAX]; /* patterns of less than four bytes come first */
 };
 
 /* The bytes read from a packet. */
 struct window {
-	__u8 text[WINDOW_MAX + PATTERN_MAX + BLOCK]; /* the bytes that are searched; past their end anything may be */
-	__u64 place[PLACE_MAX / 8];                  /* those at a place; past its length too */
+	__u8 text[WINDOW_MAX + PATTERN_MAX + BLOCK]; /* the bytes to search; any bytes may follow */
+	__u64 place[PLACE_MAX / 8];                  /* the bytes of a place; any bytes may follow */
 };
 
 struct {
@@ -73,13 +73,13 @@ struct {
 	__type(value, struct window);
 } window SEC(".maps");
 
-/* The length to search, the longest of all patterns, and the number of patterns with less than four bytes. */
+/* How many bytes of the payload are searched, as the patterns require, and the number of patterns with less than four bytes. */
 const volatile __u32 window_length;
 const volatile __u32 short_patterns;
 
 /*
- * With few patterns, none of them short: the first two bytes of the four by which each pattern is known, repeated eight
- * times. Comparing eight positions with them at once takes a fifth of the time of the table.
+ * Leads replace the table when there are few patterns and none is short. The table finds a pattern by four of its bytes. A lead has the
+ * first two of them, each repeated eight times. Comparing eight positions with a lead at once takes a fifth of the time of the table.
  */
 const volatile __u32 num_leads;
 const volatile struct lead {
@@ -133,7 +133,7 @@ static __always_inline __u8 *text_at(struct window *w, __u32 at)
 	return w->text + (at & (WINDOW_MAX - 1));
 }
 
-/* The patterns found, one bit each, among those from the given one on that share a slot. at is the position of their four bytes. */
+/* The patterns that match, one bit each, among the pattern `first` and those after it in the same slot. at is the position of their four bytes. */
 static __always_inline __u64 patterns_from(struct patterns *t, struct window *w, __u32 at, __u32 length, __u32 first)
 {
 	__u64 found = 0;
@@ -153,7 +153,7 @@ static __always_inline __u64 patterns_from(struct patterns *t, struct window *w,
 }
 
 /*
- * The patterns found whose four bytes are at a position, one bit each. This and the next function are global: the
+ * The patterns that match with their four bytes at a position, one bit each. This function and next_suspect() are global: the
  * verifier checks their loops once. They call nothing, because their callers use most of the stack.
  */
 __noinline __u64 patterns_at(struct window *w, __u32 at, __u32 length)
@@ -227,7 +227,7 @@ static __always_inline __u32 next_leads(struct window *w, __u32 at, __u32 length
 	return at;
 }
 
-/* The same, by the table in place of leads. */
+/* Like next_leads(), but uses the table in place of leads. */
 static __always_inline __u32 next_block(struct patterns *t, struct window *w, __u32 at, __u32 length)
 {
 	for (int i = 0; i <= WINDOW_MAX / BLOCK; i++) {
@@ -263,7 +263,7 @@ __noinline __u32 next_suspect(struct window *w, __u32 at, __u32 length)
 	return at;
 }
 
-static __always_inline __u64 find_patterns(struct xdp_md *ctx, struct packet *p)
+static __always_inline __u64 find_patterns(context *ctx, struct packet *p)
 {
 	__u32 length = p->end - p->payload, at = 0;
 	struct window *w = bpf_map_lookup_elem(&window, &at);
@@ -276,7 +276,7 @@ static __always_inline __u64 find_patterns(struct xdp_md *ctx, struct packet *p)
 	if (length < 1 || length > WINDOW_MAX)
 		return 0;
 	length = known_length(length, WINDOW_MAX);
-	if (bpf_xdp_load_bytes(ctx, p->payload, w->text, length) < 0)
+	if (load_frame(ctx, p->payload, w->text, length) < 0)
 		return 0;
 	for (int i = 0; i < WINDOW_MAX; i++) {
 		at = next_suspect(w, at, length);
@@ -288,21 +288,20 @@ static __always_inline __u64 find_patterns(struct xdp_md *ctx, struct packet *p)
 	return found;
 }
 
-static __always_inline bool place_holds(struct xdp_md *ctx, struct packet *p, struct window *w, struct place *place)
+static __always_inline bool place_holds(context *ctx, struct packet *p, struct window *w, struct place *place)
 {
 	__u32 base = place->l4 ? p->l4 : p->payload, from = base + place->offset, length = place->length;
 
 	if (!base || from + length > p->end)
 		return false;
-	if (length < 1 || length > PLACE_MAX ||
-	    bpf_xdp_load_bytes(ctx, from, w->place, known_length(length, PLACE_MAX)) < 0)
+	if (length < 1 || length > PLACE_MAX || load_frame(ctx, from, w->place, known_length(length, PLACE_MAX)) < 0)
 		return false;
 	return !((w->place[0] ^ place->value[0]) & place->mask[0]) &&
 	       !((w->place[1] ^ place->value[1]) & place->mask[1]);
 }
 
 /* Whether the bytes at all of these places match. */
-__noinline __u32 places_hold(struct xdp_md *ctx, struct packet *p, __u32 at, __u32 count)
+__noinline __u32 places_hold(context *ctx, struct packet *p, __u32 at, __u32 count)
 {
 	__u32 number = 0;
 	struct window *w = bpf_map_lookup_elem(&window, &number);
@@ -322,8 +321,8 @@ __noinline __u32 places_hold(struct xdp_md *ctx, struct packet *p, __u32 at, __u
 	return 1;
 }
 
-/* Whether the bytes at all places match and, unless `any` is 0, any of those patterns is found. */
-__noinline __u32 payload_matches(struct xdp_md *ctx, struct packet *p, __u64 any, __u32 at, __u32 count)
+/* Whether the bytes at all places match and, unless `any` is 0, the payload has at least one of the patterns in `any`. */
+__noinline __u32 payload_matches(context *ctx, struct packet *p, __u64 any, __u32 at, __u32 count)
 {
 	if (!p || (count && !places_hold(ctx, p, at, count)))
 		return 0;

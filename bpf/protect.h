@@ -4,8 +4,8 @@
  * While there are too many SYNs they are answered with cookies; other packets pass if they belong to a connection.
  *
  * Two limits say whether there are too many: cookies begin above the first and go on while the second is exceeded. SYNs and
- * packets of no connection are charged to them; the charge of a SYN is refunded when its handshake is completed. So many
- * clients that connect are no flood, no process is needed, and a flood writes nothing that CPUs share.
+ * packets of no connection are charged to them. The charge of a SYN is refunded when its handshake is completed. Therefore
+ * clients that connect are no flood, however many they are. No process is needed, and a flood writes nothing that CPUs share.
  */
 #pragma once
 
@@ -25,11 +25,12 @@
 #include "protection.h"
 #include "synack.h"
 #include "verifier.h"
+#include "sendback.h"
 
-#define COOKIE_TIME (2ULL << SLOT_SHIFT) /* that cookies may come back in */
+#define COOKIE_TIME (2ULL << SLOT_SHIFT) /* nanoseconds in which a cookie may come back */
 
 /* The sequence number of the SYN-ACK, -1 when there is none. Removes from o the options that the cookie cannot encode. */
-static __always_inline __s64 make_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 isn,
+static __always_inline __s64 make_cookie(context *ctx, struct packet *p, struct protection *pr, __u32 isn,
 					 struct syn_options *o)
 {
 	__u32 mss = o->mss ?: MSS_DEFAULT;
@@ -49,15 +50,15 @@ static __always_inline __s64 make_cookie(struct xdp_md *ctx, struct packet *p, s
 	return raw_cookie(p, isn, mss);
 }
 
-/* What a packet proves about its sender. */
+/* The proof that a packet gives about its sender. */
 enum proof {
 	PROOF_NONE,
-	PROOF_HANDSHAKE, /* that its sender got our SYN-ACK: it begins the connection */
-	PROOF_PROBE,     /* the same, but what begins the connection was lost */
+	PROOF_HANDSHAKE, /* its sender received our SYN-ACK; the packet begins the connection */
+	PROOF_PROBE,     /* the same, but the packet that begins the connection was lost */
 };
 
 /*
- * What a cookie proves in mode router. The SYN-ACK announces a window of 0, so a client whose ACK is lost can only send a window probe:
+ * The proof in a cookie of mode router, an enum proof. The SYN-ACK announces a window of 0, so a client whose ACK is lost can only send a window probe:
  * an ACK with the sequence number of the byte before (RFC 9293, 3.8.6.1). From it SYNPROXY would begin the connection one byte too early.
  */
 static __always_inline __u32 router_proof(struct packet *p, __u32 seq, __u32 ack, struct syn_options *o)
@@ -78,9 +79,8 @@ static __always_inline __u32 router_proof(struct packet *p, __u32 seq, __u32 ack
 	return probe ? PROOF_PROBE : PROOF_HANDSHAKE;
 }
 
-/* What a cookie that came back proves, an enum proof. Timestamps are read where they are part of the cookie. */
-static __always_inline __u32 cookie_proof(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 seq,
-					  __u32 ack)
+/* The proof in a cookie that came back, an enum proof. Timestamps are read if they are part of the cookie. */
+static __always_inline __u32 cookie_proof(context *ctx, struct packet *p, struct protection *pr, __u32 seq, __u32 ack)
 {
 	struct syn_options o = {};
 
@@ -119,7 +119,7 @@ static __always_inline void announce(struct syn_options *o, struct packet *p, st
  * Turns a SYN into its SYN-ACK. Returns the length of the frame, 0 when there is no answer. The answer has no TCP-AO or
  * MD5 option: a client that insists on one does not accept it. A global function.
  */
-__noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+__noinline __u32 answer_with_cookie(context *ctx, struct packet *p, struct protection *pr)
 {
 	struct syn_ack a = {};
 	struct tcphdr *tcp;
@@ -145,8 +145,8 @@ __noinline __u32 answer_with_cookie(struct xdp_md *ctx, struct packet *p, struct
 	return make_syn_ack(ctx, p, &a);
 }
 
-/* What a packet proves, an enum proof. A global function, like flow_state(). */
-__noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+/* The proof that a packet gives, an enum proof. A global function, like flow_state(). */
+__noinline __u32 proves_address(context *ctx, struct packet *p, struct protection *pr)
 {
 	struct tcphdr *tcp;
 
@@ -161,7 +161,7 @@ __noinline __u32 proves_address(struct xdp_md *ctx, struct packet *p, struct pro
  * client has the connection, and answers with the ACK that was lost (RFC 5961, 4.2). Returns the length of the frame, 0
  * when there is none. A global function.
  */
-__noinline __u32 repeat_syn_ack(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 repeat_syn_ack(context *ctx, struct packet *p)
 {
 	struct syn_ack a = {};
 	struct tcphdr *tcp;
@@ -185,8 +185,8 @@ __noinline __u32 repeat_syn_ack(struct xdp_md *ctx, struct packet *p)
 }
 
 /*
- * Whether SYNs are to be answered with cookies; charges one more packet of no connection. With PROTECT_ALWAYS the time is
- * recorded too: the next policy has to know that ACKs with cookies may come.
+ * Whether SYNs must be answered with cookies. Charges one more packet of no connection. With PROTECT_ALWAYS the time is
+ * recorded, too: the next policy must know that ACKs with cookies may come.
  */
 static __always_inline bool is_active(struct packet *p, struct protection *pr, struct protection_state *s, __u64 now)
 {
@@ -199,12 +199,12 @@ static __always_inline bool is_active(struct packet *p, struct protection *pr, s
 
 static __always_inline void count_outcome(struct packet *p, struct protection *pr, __u32 outcome)
 {
-	count(DECISION(pr->slots[outcome], VERDICT_PASS), p->bytes);
+	count_packet(DECISION(pr->slots[outcome], VERDICT_PASS), p);
 }
 
 /*
- * Whether one more SYN-ACK would exceed a limit of SYN-ACKs, from the limit with the index first on. The last two arguments are those
- * of charge_limit().
+ * Whether one more SYN-ACK would exceed a limit of SYN-ACKs. It tests the limits from the index `first` on. The last two arguments are
+ * those of charge_limit().
  */
 static __always_inline bool too_many_answers(struct protection *pr, __u32 first, struct charged *who, __u32 traits)
 {
@@ -218,37 +218,37 @@ static __always_inline bool too_many_answers(struct protection *pr, __u32 first,
 }
 
 /* Sends the answer that the frame has become, with this length; drops the frame when the length is 0. */
-static __always_inline int send_answer(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 length)
+static __always_inline int send_answer(context *ctx, struct packet *p, struct protection *pr, __u32 length)
 {
-	if (!length || (length != p->bytes && bpf_xdp_adjust_tail(ctx, length - p->bytes))) {
+	if (!length || set_length(ctx, p->bytes, length)) {
 		count_outcome(p, pr, SYN_LIMITED);
-		return XDP_DROP;
+		return ACTION_DROP;
 	}
-	p->bytes = length;
+	p->bytes = wire_length(ctx, length);
 	count_outcome(p, pr, SYN_ANSWERED);
-	return XDP_TX;
+	return send_back(ctx);
 }
 
-/* Answers a window probe with the SYN-ACK that it acknowledges, if it is for this host to answer. */
-static __always_inline int answer_probe(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+/* Answers a window probe with the SYN-ACK that it acknowledges, if this host must answer it. */
+static __always_inline int answer_probe(context *ctx, struct packet *p, struct protection *pr)
 {
 	if (!is_to_answer(ctx, p, pr->method))
-		return XDP_PASS;
+		return ACTION_PASS;
 	return send_answer(ctx, p, pr, repeat_syn_ack(ctx, p));
 }
 
 /* Answers a SYN with a cookie, or drops it when there are too many. */
-static __always_inline int answer_syn(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+static __always_inline int answer_syn(context *ctx, struct packet *p, struct protection *pr)
 {
 	if (too_many_answers(pr, 0, &p->charged, traits_of(p))) {
 		count_outcome(p, pr, SYN_LIMITED);
-		return XDP_DROP;
+		return ACTION_DROP;
 	}
 	return send_answer(ctx, p, pr, is_no_peer(p) ? 0 : answer_with_cookie(ctx, p, pr));
 }
 
 /* Whether a SYN has TCP-AO or MD5. A global function. */
-__noinline __u32 is_authenticated(struct xdp_md *ctx, struct packet *p)
+__noinline __u32 is_authenticated(context *ctx, struct packet *p)
 {
 	struct syn_options o = {};
 
@@ -258,8 +258,8 @@ __noinline __u32 is_authenticated(struct xdp_md *ctx, struct packet *p)
 	return o.authenticated;
 }
 
-/* Whether the kernel is to answer a SYN, as it alone has the keys of TCP-AO and MD5: if the policy says so, up to a limit. */
-static __always_inline bool is_for_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr)
+/* Whether the kernel must answer a SYN with TCP-AO or MD5, whose keys only the kernel has. The policy allows this up to a limit. */
+static __always_inline bool is_for_kernel(context *ctx, struct packet *p, struct protection *pr)
 {
 	return (pr->flags & PROTECT_AUTHENTICATED) && is_authenticated(ctx, p) && !limit_exceeded(p, pr->authenticated);
 }
@@ -278,8 +278,8 @@ static __always_inline bool note_flow(struct packet *p, struct protection *pr, _
 }
 
 /*
- * Stores that the kernel has a flow open. A flow in doubt stays so for FLOW_DOUBT seconds: a segment that was sent again before its FIN
- * came to the kernel would end the doubt, and the flow would stay when the connection has ended.
+ * Stores that the kernel has a flow open. A doubted flow stays doubted for FLOW_DOUBT seconds. Otherwise a repeated segment that comes
+ * before the FIN reaches the kernel would end the doubt, and the flow would outlive its connection.
  */
 static __always_inline void note_open(struct packet *p, struct protection *pr, __u32 known)
 {
@@ -300,7 +300,7 @@ static __always_inline void completed(struct packet *p, struct protection *pr, s
  * Asks the kernel for the state of a packet's connection, an enum connection; CONNECTION_UNKNOWN when this CPU may not
  * ask. Stores the answer in the flow table; known is the flow's present state.
  */
-static __always_inline __u32 ask_kernel(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+static __always_inline __u32 ask_kernel(context *ctx, struct packet *p, struct protection *pr,
 					struct protection_state *s, __u32 known, __u64 now)
 {
 	__u32 connection;
@@ -326,10 +326,10 @@ enum {
 };
 
 /*
- * Marks a packet for netfilter, which lets it go on to its server when it belongs to no connection, or takes the mark from one that has it
- * from its sender. Always returns 0. A global function: its stack counts once.
+ * Marks a packet, so that netfilter passes it to its server although it belongs to no connection. If is_for_server is false, removes a
+ * mark that the sender set. Always returns 0. A global function: its stack counts once.
  */
-__noinline __u32 mark_for_server(struct xdp_md *ctx, __u32 is_for_server)
+__noinline __u32 mark_for_server(context *ctx, __u32 is_for_server)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__be16 *word = data + ip_offset(data, end);
@@ -350,30 +350,30 @@ __noinline __u32 mark_for_server(struct xdp_md *ctx, __u32 is_for_server)
 	return 0;
 }
 
-/* Whether no SYN is to be answered for a while. Cookies that were sent remain valid. */
+/* Whether the protection answers no SYN for a while. Cookies that were sent remain valid. */
 static __always_inline bool is_resting(struct protection_state *s, __u64 now)
 {
 	return read_once(&s->refused_until) > now;
 }
 
 /*
- * Stores a flow whose cookie came back. If it cannot be stored, the packet is dropped: the kernel would have to be told
- * of the flow, or the flow would displace another although its source's prefix has displaced enough.
+ * Stores a flow whose cookie came back. If it cannot be stored, the packet is dropped: the kernel learns only of stored flows,
+ * and the flow must not displace another one if its source's prefix has displaced enough.
  */
-static __always_inline int pass_proved(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+static __always_inline int pass_proved(context *ctx, struct packet *p, struct protection *pr,
 				       struct protection_state *s, __u64 now)
 {
 	if (pr->method == METHOD_ROUTER)
 		forget_connection(ctx, p);
 	if (!note_flow(p, pr, pr->method == METHOD_LISTENER ? FLOW_ESTABLISHED : FLOW_PROVED)) {
 		count_outcome(p, pr, SYN_LIMITED);
-		return XDP_DROP;
+		return ACTION_DROP;
 	}
 	count_outcome(p, pr, ACK_PROVED);
 	completed(p, pr, s, now);
 	if (pr->method == METHOD_ROUTER)
 		mark_for_server(ctx, false);
-	return XDP_PASS;
+	return ACTION_PASS;
 }
 
 /*
@@ -390,8 +390,8 @@ static __always_inline bool may_prove(struct protection *pr, struct protection_s
 }
 
 /*
- * Whether the kernel is to be asked about a packet of a flow that is not open. A closing flow is asked about only when
- * it goes on for long, because a forged FIN or RST may have closed it.
+ * Whether the kernel must be asked about a packet of a flow that is not open. The kernel is asked about a closing flow only when
+ * the flow goes on for long, because a forged FIN or RST may have closed it.
  */
 static __always_inline bool is_to_ask(struct packet *p, __u32 known)
 {
@@ -412,10 +412,10 @@ static __always_inline bool is_lost_to_conntrack(__u32 known, __u32 connection)
 }
 
 /*
- * A packet that is no SYN, of a flow that is unknown, closing or reopened. The kernel gets a packet of a closing or
- * reopened flow, unless it says that it has no such connection.
+ * Decides a packet that is no SYN, of a flow that is unknown, closing or reopened. A packet of a closing or reopened flow
+ * passes, unless the kernel says that it has no such connection.
  */
-static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+static __always_inline int judge_segment(context *ctx, struct packet *p, struct protection *pr,
 					 struct protection_state *s, __u32 known, __u64 now)
 {
 	__u32 proof = may_prove(pr, s, known, now) ? proves_address(ctx, p, pr) : PROOF_NONE;
@@ -431,10 +431,10 @@ static __always_inline int judge_segment(struct xdp_md *ctx, struct packet *p, s
 	    is_resting(s, now) || !is_active(p, pr, s, now)) {
 		if (pr->method == METHOD_ROUTER)
 			mark_for_server(ctx, is_lost_to_conntrack(known, connection));
-		return XDP_PASS;
+		return ACTION_PASS;
 	}
 	count_outcome(p, pr, ACK_INVALID);
-	return XDP_DROP;
+	return ACTION_DROP;
 }
 
 /* Passes a packet of a proved flow. The kernel has no connection yet: after a reset there is none to begin. */
@@ -442,28 +442,28 @@ static __always_inline int pass_proved_flow(struct packet *p)
 {
 	if (p->flags & TCP_RST)
 		flow_set(p, FLOW_NONE);
-	return XDP_PASS;
+	return ACTION_PASS;
 }
 
 /*
- * Passes a packet of an open connection. A FIN or RST closes the flow if the kernel says that it has the number that is expected:
- * anybody can forge one, and a flow that is closing is forgotten after FLOW_LINGER seconds. Any other is one that segments before it
- * have not made expected yet, or a forged one: then the kernel is asked about the next packets.
+ * Passes a packet of an open connection. ask_kernel() has closed the flow if the packet is a FIN or RST with the sequence number that
+ * the kernel expects. With another number, the packet came before earlier segments, or it is forged. Anybody can forge it, and a closing flow
+ * is forgotten after FLOW_LINGER seconds. So the flow is only doubted, and the kernel is asked about the next packets.
  */
 static __always_inline int pass_open(struct packet *p)
 {
 	if (p->flags & (TCP_FIN | TCP_RST))
 		flow_set(p, FLOW_DOUBTED);
-	return XDP_PASS;
+	return ACTION_PASS;
 }
 
 /*
- * A packet of a proved flow in mode router, whose connection conntrack may not have yet. Until it has, SYNPROXY takes a
+ * Decides a packet of a proved flow in mode router, whose connection conntrack may not have yet. Until it has, SYNPROXY takes a
  * window probe for the start of the connection, and also data that a client sends into the closed window: the
  * connection would begin at the wrong byte (kernel net/netfilter/nf_synproxy_core.c, ipv4_synproxy_hook). So data is
  * dropped once. If conntrack still has no connection when the client sends it again, it starts the connection.
  */
-static __always_inline int judge_proved_behind(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+static __always_inline int judge_proved_behind(context *ctx, struct packet *p, struct protection *pr,
 					       struct protection_state *s, __u64 now)
 {
 	__u32 proof;
@@ -476,17 +476,17 @@ static __always_inline int judge_proved_behind(struct xdp_md *ctx, struct packet
 	if (proof == PROOF_HANDSHAKE && says_more(p)) {
 		flow_set(p, FLOW_NONE);
 		count_outcome(p, pr, ACK_INVALID);
-		return XDP_DROP;
+		return ACTION_DROP;
 	}
 	mark_for_server(ctx, false);
 	return pass_proved_flow(p);
 }
 
 /*
- * A packet of a flow that the kernel had a minute ago or before, or that closes it. If the kernel has it no longer, there is no
- * connection.
+ * Decides a packet of a flow that the kernel was known to have a minute ago or earlier, or a packet that closes its flow. If the kernel
+ * no longer has the flow, there is no connection.
  */
-static __always_inline int judge_again(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+static __always_inline int judge_again(context *ctx, struct packet *p, struct protection *pr,
 				       struct protection_state *s, __u32 known, __u64 now)
 {
 	__u32 connection = ask_kernel(ctx, p, pr, s, known, now);
@@ -496,13 +496,13 @@ static __always_inline int judge_again(struct xdp_md *ctx, struct packet *p, str
 	if (connection == CONNECTION_UNKNOWN && p->flow_age >= FLOW_REFRESH)
 		flow_set(p, known); /* it was seen */
 	if (connection != CONNECTION_NONE || is_resting(s, now) || !is_active(p, pr, s, now))
-		return XDP_PASS;
+		return ACTION_PASS;
 	count_outcome(p, pr, ACK_INVALID);
-	return XDP_DROP;
+	return ACTION_DROP;
 }
 
-/* A packet that is no SYN, of any flow. */
-static __always_inline int judge_other(struct xdp_md *ctx, struct packet *p, struct protection *pr,
+/* Decides a packet that is no SYN, of any flow. */
+static __always_inline int judge_other(context *ctx, struct packet *p, struct protection *pr,
 				       struct protection_state *s, __u32 known, __u64 now)
 {
 	if (!known || known == FLOW_CLOSING || known == FLOW_REOPENED)
@@ -513,25 +513,25 @@ static __always_inline int judge_other(struct xdp_md *ctx, struct packet *p, str
 		return pass_proved_flow(p);
 	if (known == FLOW_DOUBTED || p->flow_age >= FLOW_REFRESH || (p->flags & (TCP_FIN | TCP_RST)))
 		return judge_again(ctx, p, pr, s, known, now);
-	return XDP_PASS;
+	return ACTION_PASS;
 }
 
 /*
- * A SYN of a known flow. If the flow is closing, it passes, once for each connection that was there: the kernel may have
- * it in TIME-WAIT, which only the kernel can end. SYNs of other flows pass at a rate that the kernel can bear; the client
+ * Decides a SYN of a known flow. If the flow is closing, the SYN passes, once for each connection that was there: the kernel may have
+ * the connection in TIME-WAIT, which only the kernel can end. SYNs of other flows pass at a rate that the kernel can bear; the client
  * repeats a SYN. A SYN of an open flow is not answered with a cookie: the ACK would count as one of the open connection.
  */
-static __always_inline int judge_reopening(struct xdp_md *ctx, struct packet *p, struct protection *pr, __u32 known,
+static __always_inline int judge_reopening(context *ctx, struct packet *p, struct protection *pr, __u32 known,
 					   bool active, __u64 now)
 {
 	if (known == FLOW_CLOSING)
 		flow_set(p, FLOW_REOPENED);
 	if (!active || known == FLOW_CLOSING || may_ask(ASK_KNOWN, now))
-		return XDP_PASS;
+		return ACTION_PASS;
 	if (known == FLOW_REOPENED)
 		return answer_syn(ctx, p, pr);
 	count_outcome(p, pr, SYN_LIMITED);
-	return XDP_DROP;
+	return ACTION_DROP;
 }
 
 /* The number of the protection in a decision's action, from 0 on. */
@@ -544,10 +544,10 @@ static __always_inline __u32 protection_number(__u32 decision)
 }
 
 /*
- * Decides a packet to a protected service, and returns an enum xdp_action. A global function, like
+ * Decides a packet to a protected service, and returns an action. A global function, like
  * flow_state().
  */
-__noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
+__noinline int protect(context *ctx, struct packet *p, __u32 decision)
 {
 	__u32 number = protection_number(decision);
 	struct protection_state *s = bpf_map_lookup_elem(&protection_states, &number);
@@ -557,21 +557,21 @@ __noinline int protect(struct xdp_md *ctx, struct packet *p, __u32 decision)
 	bool active;
 
 	if (!p || !pr || !s)
-		return XDP_PASS;
+		return ACTION_PASS;
 	now = tick_of(p);
 	known = flow_state(p);
 	if ((p->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) != TCP_SYN || !p->payload)
 		return judge_other(ctx, p, pr, s, known, now);
 	if (!is_to_answer(ctx, p, pr->method))
-		return XDP_PASS;
+		return ACTION_PASS;
 	active = !is_resting(s, now) && is_active(p, pr, s, now);
 	if (known)
 		return judge_reopening(ctx, p, pr, known, active, now);
 	if (!active)
-		return XDP_PASS;
+		return ACTION_PASS;
 	if (is_for_kernel(ctx, p, pr)) {
 		count_outcome(p, pr, SYN_AUTHENTICATED);
-		return XDP_PASS;
+		return ACTION_PASS;
 	}
 	return answer_syn(ctx, p, pr);
 }

@@ -5,8 +5,9 @@
 #include "replyflow.h"
 #include "l4.h"
 #include "packet.h"
+#include "parse.h"
 
-/* The start of the packet that an ICMP error quotes. It left here: its source is this side. */
+/* The IP header of the packet that an ICMP error quotes. That packet left here, so its source is on this side. */
 struct quoted {
 	union {
 		struct iphdr four;
@@ -19,8 +20,8 @@ static __always_inline bool is_icmp_error(struct packet *p, __u32 type)
 	return p->family ? type >= 1 && type <= 4 : type == 3 || type == 11 || type == 12;
 }
 
-/* Reads the ports or the identifier of a packet that left, as they stand in its answer. */
-static __always_inline bool quoted_ports(struct xdp_md *ctx, struct reply_key *t, __u32 at, bool v6, __u8 proto)
+/* Reads the ports or the identifier of a quoted packet, in the form that a reply to it has. */
+static __always_inline bool quoted_ports(context *ctx, struct reply_key *t, __u32 at, bool v6, __u8 proto)
 {
 	struct icmp_header icmp;
 	__be16 ports[2];
@@ -28,7 +29,7 @@ static __always_inline bool quoted_ports(struct xdp_md *ctx, struct reply_key *t
 	t->ports = 0;
 	t->kind = REPLY_OTHER + proto;
 	if (proto == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP)) {
-		if (bpf_xdp_load_bytes(ctx, at, &icmp, sizeof(icmp)) || !is_icmp_question(v6, icmp.type))
+		if (load_frame(ctx, at, &icmp, sizeof(icmp)) || !is_icmp_question(v6, icmp.type))
 			return false;
 		t->ports = icmp.rest & 0xffff;
 		t->kind = REPLY_ICMP;
@@ -36,7 +37,7 @@ static __always_inline bool quoted_ports(struct xdp_md *ctx, struct reply_key *t
 	}
 	if (proto != IPPROTO_TCP && proto != IPPROTO_UDP)
 		return true;
-	if (bpf_xdp_load_bytes(ctx, at, ports, sizeof(ports)))
+	if (load_frame(ctx, at, ports, sizeof(ports)))
 		return false;
 	t->ports = (__u32)ports[0] << 16 | ports[1];
 	t->kind = proto == IPPROTO_TCP ? REPLY_TCP : REPLY_UDP;
@@ -44,38 +45,66 @@ static __always_inline bool quoted_ports(struct xdp_md *ctx, struct reply_key *t
 }
 
 /*
- * Reads which conversation an ICMP error is about, from the packet that it quotes. It must go to whom that packet was of, as conntrack
- * asks (nf_conntrack_inet_error() of net/netfilter/nf_conntrack_proto_icmp.c). A global function, so that what it reads is not on the stack of
- * others.
+ * Skips the extension headers of a quoted packet, from an offset on. Returns the offset of the L4 header, and the protocol in the upper
+ * half. Returns 0 when there is no L4 header, as in a later fragment: for conntrack, too, an error about a later fragment is no reply. A
+ * global function.
  */
-__noinline __u32 read_quoted(struct xdp_md *ctx, struct packet *p, struct reply_key *t)
+__noinline __u64 quoted_extensions(context *ctx, __u32 at, __u32 proto)
+{
+	struct extension ext;
+
+	for (int i = 0; i <= MAX_EXT_HEADERS; i++) {
+		if (!is_extension(proto))
+			return (__u64)proto << 32 | at;
+		if (load_frame(ctx, at, &ext, sizeof(ext)))
+			return 0;
+		at += (ext.length + 1) * 8;
+		if (proto == IPPROTO_FRAGMENT) {
+			at -= ext.length * 8; /* that byte is reserved */
+			if (ext.field & bpf_htons(0xfff8))
+				return 0;
+		}
+		proto = ext.next;
+	}
+	return 0;
+}
+
+/*
+ * Reads the conversation that an ICMP error is about, from the packet that the error quotes. The destination of the error must be the source
+ * of that packet, as conntrack requires (nf_conntrack_inet_error() of net/netfilter/nf_conntrack_proto_icmp.c). A global function, so that its
+ * data is not on the stack of its callers.
+ */
+__noinline __u32 read_quoted(context *ctx, struct packet *p, struct reply_key *t)
 {
 	struct quoted q;
+	__u64 l4;
 	__u32 at;
 
 	if (!p || !t)
 		return false;
 	at = p->l4 + sizeof(struct icmp_header);
 	if (p->family) {
-		if (bpf_xdp_load_bytes(ctx, at, &q.six, sizeof(q.six)) || q.six.version != 6)
+		if (load_frame(ctx, at, &q.six, sizeof(q.six)) || q.six.version != 6)
 			return false;
 		reply_ends6(t, &q.six.daddr, &q.six.saddr);
-		if (t->own != bpf_htonl(p->dst.lo) || q.six.saddr.in6_u.u6_addr32[2] != bpf_htonl(p->dst.lo >> 32) ||
+		if (q.six.saddr.in6_u.u6_addr32[3] != bpf_htonl(p->dst.lo) ||
+		    q.six.saddr.in6_u.u6_addr32[2] != bpf_htonl(p->dst.lo >> 32) ||
 		    q.six.saddr.in6_u.u6_addr32[1] != bpf_htonl(p->dst.hi) ||
 		    q.six.saddr.in6_u.u6_addr32[0] != bpf_htonl(p->dst.hi >> 32))
 			return false;
-		return quoted_ports(ctx, t, at + sizeof(q.six), true, q.six.nexthdr);
+		l4 = quoted_extensions(ctx, at + sizeof(q.six), q.six.nexthdr);
+		return l4 && quoted_ports(ctx, t, l4, true, l4 >> 32);
 	}
-	if (bpf_xdp_load_bytes(ctx, at, &q.four, sizeof(q.four)) || q.four.version != 4)
+	if (load_frame(ctx, at, &q.four, sizeof(q.four)) || q.four.version != 4)
 		return false;
 	reply_ends4(t, q.four.daddr, q.four.saddr);
-	if (q.four.saddr != bpf_htonl(p->dst.lo))
+	if (q.four.saddr != bpf_htonl(p->dst.lo) || q.four.frag_off & bpf_htons(0x1fff))
 		return false;
 	return quoted_ports(ctx, t, at + q.four.ihl * 4, false, q.four.protocol);
 }
 
-/* Reads which conversation a packet would be of. */
-static __always_inline bool read_reply_key(struct xdp_md *ctx, struct packet *p, struct reply_key *t, __u32 *flags)
+/* Reads the key of the conversation to which a packet would belong as a reply. */
+static __always_inline bool read_reply_key(context *ctx, struct packet *p, struct reply_key *t, __u32 *flags)
 {
 	__u32 type = p->icmp & 0xff00;
 	struct icmp_header icmp;
@@ -86,7 +115,7 @@ static __always_inline bool read_reply_key(struct xdp_md *ctx, struct packet *p,
 	if (p->fragment == FRAGMENT_LATER)
 		return true;
 	if (p->port != PORT_NONE) {
-		t->ports = (__u32)bpf_htons(p->port) << 16 | bpf_htons(p->sport);
+		t->ports = reply_ports_of(p);
 		t->kind = p->port < PORT_UDP ? REPLY_TCP : REPLY_UDP;
 		if (t->kind == REPLY_TCP)
 			*flags |= p->flags & 0xff;
@@ -99,15 +128,15 @@ static __always_inline bool read_reply_key(struct xdp_md *ctx, struct packet *p,
 		*flags |= REPLY_LOOK;
 		return read_quoted(ctx, p, t);
 	}
-	if (!is_icmp_answer(p->family, type) || !p->l4 || bpf_xdp_load_bytes(ctx, p->l4, &icmp, sizeof(icmp)))
+	if (!is_icmp_answer(p->family, type) || !p->l4 || load_frame(ctx, p->l4, &icmp, sizeof(icmp)))
 		return false;
 	t->ports = icmp.rest & 0xffff;
 	t->kind = REPLY_ICMP;
 	return true;
 }
 
-/* Whether a packet is a reply. A question changes nothing. A global function, for which the argument might be null. */
-__noinline __u32 packet_is_reply(struct xdp_md *ctx, struct packet *p)
+/* Whether a packet is a reply. A question changes nothing. A global function, so the verifier assumes that p may be null. */
+__noinline __u32 packet_is_reply(context *ctx, struct packet *p)
 {
 	__u32 flags;
 	struct reply_key t;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The client that a conversation is of, for the table of replies. A full bucket takes from the client that has most of it, and
- * the table sees packets behind address translation, where all clients of a gateway that masquerades have one address. So the
- * address is that of before: conntrack has noted it, and the packet points to conntrack's entry.
+ * Finds the client of a conversation, for the table of replies. In a full bucket, a conversation of the client that has the most of
+ * them is replaced. The table sees packets after address translation, where all clients behind a masquerading gateway have one address.
+ * So the address is read from conntrack's entry, to which the packet points. The entry has the client's address before translation.
  *
- * The kernel's memory is read with a helper rather than with bpf_skb_ct_lookup(): it takes no look into conntrack's table, goes
- * for all protocols and zones, and loads where the module is not.
+ * A helper reads the entry from the kernel's memory. Unlike bpf_skb_ct_lookup(), the helper needs no lookup in conntrack's table, works
+ * for all protocols and zones, and does not need conntrack's module.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 /* Whether the kernel lets programs read its memory: not if it is locked down for confidentiality. Constant. */
 const volatile bool reads_kernel;
 
-/* The fields used of the kernel's structs: linux/skbuff.h, net/netfilter/nf_conntrack.h and nf_conntrack_tuple.h. */
+/* The kernel's structs, with only the fields in use: linux/skbuff.h, net/netfilter/nf_conntrack.h and nf_conntrack_tuple.h. */
 struct sk_buff___tracked {
 	unsigned long _nfct; /* a pointer to struct nf_conn, with enum ip_conntrack_info in the lowest bits */
 } __attribute__((preserve_access_index));
@@ -46,7 +46,7 @@ enum {
 	TRACKED_IS_REPLY = 3, /* of which these and higher ones are of the other direction */
 };
 
-/* The last word of a forwarded packet's source address before it was translated; the given one if conntrack has not seen it. */
+/* The last word of a forwarded packet's source address before address translation; address if conntrack has not seen the packet. */
 static __always_inline __u32 untranslated(struct __sk_buff *skb, __u32 address)
 {
 	struct sk_buff___tracked *packet = (void *)skb;
@@ -54,7 +54,7 @@ static __always_inline __u32 untranslated(struct __sk_buff *skb, __u32 address)
 	unsigned long tracked = 0;
 	__u32 words[4] = {};
 
-	/* A kernel that is built without conntrack has neither. */
+	/* A kernel that is built without conntrack has neither field. */
 	if (!reads_kernel || !bpf_core_field_exists(struct sk_buff___tracked, _nfct) ||
 	    !bpf_core_field_exists(struct nf_conn___tuples, tuplehash))
 		return address;
@@ -69,10 +69,10 @@ static __always_inline __u32 untranslated(struct __sk_buff *skb, __u32 address)
 	return words[3] ? words[3] : words[0];
 }
 
-/* The number of a client: 0 for this host, else a hash of its address. A global function. */
+/* The number of a packet's client: 0 for this host, otherwise a hash of the client's address. It is never REPLY_SERVICE. A global function. */
 __noinline __u32 client_number(struct __sk_buff *skb, __u32 address)
 {
 	if (!skb->ingress_ifindex)
 		return 0;
-	return 1 + ((untranslated(skb, address) * 0x9e3779b1u) >> 16) % (REPLY_CLIENTS - 1);
+	return 2 + ((untranslated(skb, address) * 0x9e3779b1u) >> 16) % (REPLY_CLIENTS - 2);
 }

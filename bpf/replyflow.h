@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The conversations that began inside: only what leaves is noted (replyleaving.h), and what arrives passes as a reply if its
- * addresses and ports, exchanged, are those of a packet that left. One table for a host, a router and a NAT gateway, as
- * packets leave behind address translation.
+ * The conversations that began on this side. Only packets that leave are noted (replyleaving.h). A packet that arrives passes as a reply if
+ * its addresses and ports, exchanged, are those of a packet that left. One table serves a host, a router and a NAT gateway, because the
+ * program at egress sees packets after address translation.
  *
- * A table of buckets of one cache line each, with two filters in front of it. The first has a bit for each bucket, and stays
- * in the first cache: where few conversations are open, a packet of none reads this bit and nothing else. The generated
- * entry does so in line, and therefore the index is a hash of one multiplication. Beside many conversations, the second
- * keeps most packets of none from a cache miss in a table of megabytes. It has 32 bits for each bucket, of which a
- * conversation sets two, by the hash that the tag is of. Of forged packets that reach a full bucket, one in 2^34 matches by
- * chance.
+ * The table has buckets of one cache line each, and two filters in front of it. The first filter has a bit for each bucket and stays in the
+ * L1 cache. Where few conversations are open, a packet of no conversation reads this bit and nothing else. The generated entry tests the bit
+ * in line, so the index must be cheap: it is a hash of two multiplications. The second filter has 32 bits for each bucket. A conversation
+ * sets two of these, by the hash that also has its tag. Where many conversations are open, the second filter saves most packets of no
+ * conversation a cache miss in a table of megabytes. Of forged packets that reach a full bucket, one in 2^34 matches by chance.
  *
  * The same table has the clients of UDP services that are protected (flood.h), in states of their own.
  *
- * What arrives inserts nothing. A new conversation in a full bucket replaces one that is over, then one of the client that
- * has the most of them there. internal/kernel/datapath/replyflows.go reads and writes the same words.
+ * Packets that arrive insert nothing. A new conversation in a full bucket replaces one that is over. If there is none, it replaces one of
+ * the client that has the most conversations in the bucket. Clients of services, of which an attacker can forge many, have at most half of a
+ * bucket. internal/kernel/datapath/replyflows.go reads and writes the same words.
  */
 #pragma once
 
+#include "bits.h"
 #include "clock.h"
 #include "packet.h"
 #include "verifier.h"
@@ -30,7 +31,7 @@ enum reply_state {
 	REPLY_TCP_FIN_OUT, /* this side has ended */
 	REPLY_TCP_FIN_IN,  /* the other side has */
 	REPLY_TCP_CLOSED,  /* both have, or a reset has left */
-	REPLY_TCP_RESET,   /* a reset has arrived, which may be forged: the next segment that leaves opens it again */
+	REPLY_TCP_RESET, /* a reset has arrived, which may be forged: it lives on, and the next segment that leaves opens it again */
 	REPLY_UDP_NEW,
 	REPLY_UDP_OPEN,
 	REPLY_ECHO,
@@ -49,6 +50,8 @@ enum {
 	REPLY_STATES = 16,
 	REPLY_CLIENT_SHIFT = 20,
 	REPLY_CLIENTS = 128,
+	REPLY_SERVICE = 1,      /* the number of a client: the word is of an identifier that a service has issued */
+	REPLY_GUESTS = 4,       /* words of a bucket that may be of clients of services and of identifiers */
 	REPLY_TAG_SHIFT = 27,   /* image/format.go: another shift is another format */
 	REPLY_BUCKET_BITS = 17, /* 8 MiB, for a million conversations; of 250,000, two are in a bucket on average */
 	REPLY_BUCKETS = 1 << REPLY_BUCKET_BITS,
@@ -57,12 +60,14 @@ enum {
 };
 
 /*
- * What the field of the client has where the other side is one: how many times it was answered in a unit of its own, and
- * whether it has come since. docs/design/udp-floods.md says how long that takes.
+ * If the other side is the client, the field of the client's number has: in how many units of time it was answered, how many packets goes_on()
+ * (client.h) has passed since then, and whether it has sent since then. docs/design/udp-floods.md says how long a client takes to become known.
  */
 enum {
 	CLIENT_CAME = 64,
-	CLIENT_MOST = 63,
+	CLIENT_TIMES = 3, /* of a new client; that of a known one says nothing */
+	CLIENT_PASSED_SHIFT = 2,
+	CLIENT_PASSED = 15,
 	CLIENT_KNOWN = 4, /* so many times make a client known */
 };
 
@@ -74,7 +79,7 @@ enum {
 	LIFE_REPLY_TCP_FIN_OUT = LIFE_REPLY_TCP_OPEN,
 	LIFE_REPLY_TCP_FIN_IN = LIFE_REPLY_TCP_OPEN,
 	LIFE_REPLY_TCP_CLOSED = 28, /* 120 s */
-	LIFE_REPLY_TCP_RESET = LIFE_REPLY_TCP_CLOSED,
+	LIFE_REPLY_TCP_RESET = LIFE_REPLY_TCP_OPEN,
 	LIFE_REPLY_UDP_NEW = 7,   /* 30 s */
 	LIFE_REPLY_UDP_OPEN = 42, /* 180 s */
 	LIFE_REPLY_ECHO = 7,
@@ -97,17 +102,20 @@ struct reply_bucket {
 	__u64 word[REPLY_SLOTS];
 };
 
-/* The buckets. Only where a policy lets replies pass does the loader give the map all of them: see table(). */
+/* The buckets. The loader makes REPLY_BUCKETS of them, but only if the policy needs the table: see table(). */
 struct reply_bucket reply_flows[1] SEC(".data.replied");
 
-/* Secrets: factors of the index and of the tag, and what is added to the words of IPv6 addresses. Each is odd. */
+/*
+ * Secret numbers, all of them odd: factors of the index (for the addresses and for
+ * the ports), factors of the tag, and summands for the words of IPv6 addresses.
+ */
 struct reply_secrets {
-	__u64 index;
+	__u64 index[2];
 	__u64 tag[3];
 	__u64 address[4];
 };
 
-/* The keys and both filters; see table(). */
+/* The secrets and both filters; see table(). */
 struct reply_filter {
 	struct reply_secrets secrets;
 	__u64 used[REPLY_BUCKETS / 64]; /* a bit for each bucket */
@@ -116,16 +124,14 @@ struct reply_filter {
 
 struct reply_filter reply_filter[1] SEC(".data.replies");
 
-/* A conversation, as its packets arrive. Numbers as they are in the packet, so that nothing is swapped. */
+/* The key of a conversation, from the headers of its arriving packets. Numbers are in network byte order, so that none is swapped. */
 struct reply_key {
 	__u64 pair;  /* IPv4: the other side's address, and this side's in the upper half; IPv6: a hash of both */
-	__u64 other; /* the other side's address, of IPv6 its second half */
-	__u32 own;   /* this side's, of IPv6 its last word */
 	__u32 ports; /* likewise; an identifier of ICMP, or 0 */
 	__u32 kind;  /* enum reply_kind */
 };
 
-/* Factors that keep conversations of different protocols apart, and the value for the tag. */
+/* The protocol of a conversation. The tag depends on it, but the bucket does not. */
 enum reply_kind {
 	REPLY_UDP = 0x2c1b3c6d,
 	REPLY_TCP = 0x297a2d39,
@@ -140,24 +146,31 @@ static __always_inline struct reply_secrets *reply_secrets(void)
 }
 
 /*
- * Of TCP and UDP two loads, as this side's address stands in front of the ports in a packet that arrives. Of others both
- * addresses.
+ * A multilinear hash, with a secret factor for each word (Dietzfelbinger, "Universal hashing and k-wise independent random variables via
+ * integer arithmetic without primes", 1996; Lemire and Kaser, "Strongly universal string hashing is fast", 2014). The upper bits are the
+ * index. Two conversations that were chosen without the secrets share a bucket with a probability of 1 in REPLY_BUCKETS, as by chance. If two
+ * words differ in bit 46 or a lower one, all values of the upper bits of the difference of the sums are equally probable. Ports do: they have
+ * 32 bits. If addresses differ only above bit 46, the index differs, because the factor is odd. Equal hashes of IPv6 addresses add 1 in 2^31.
  */
-static __always_inline __u64 reply_index(struct reply_key *t)
+static __always_inline __u64 reply_sum(struct reply_key *t)
 {
-	bool ported = t->kind == REPLY_TCP || t->kind == REPLY_UDP;
-	__u64 other = ported ? t->other : t->pair, own = ported ? t->own : 0;
+	struct reply_secrets *k = reply_secrets();
 
-	return (other + ((__u64)t->ports << 32 | own) * t->kind) * reply_secrets()->index >> (64 - REPLY_BUCKET_BITS);
+	return t->pair * k->index[0] + t->ports * k->index[1];
 }
 
-/* The ports, and the kind in the upper half. */
+static __always_inline __u64 reply_index(struct reply_key *t)
+{
+	return reply_sum(t) >> (64 - REPLY_BUCKET_BITS);
+}
+
+/* The ports of a key, with its kind in the upper half. */
 static __always_inline __u64 reply_ends(struct reply_key *t)
 {
 	return t->ports | (__u64)t->kind << 32;
 }
 
-/* Its upper bits are the tag. */
+/* The hash of a key. Its upper bits are the tag. */
 static __always_inline __u64 hash_reply_key(__u64 pair, __u64 ends)
 {
 	struct reply_secrets *k = reply_secrets();
@@ -172,8 +185,8 @@ static __always_inline __u64 reply_hash(struct reply_key *t)
 }
 
 /*
- * The halves of a word, each with its secret added, multiplied: the NH of UMAC (RFC 4418, 5.2.2). A product of a whole word
- * with a secret would lose most of the secret where addresses differ in their last bytes only: they are the upper bits here.
+ * Adds a secret to a word and multiplies its halves: NH of UMAC (RFC 4418, 5.2.2). The last bytes of an address are the upper
+ * bits of its word. If addresses differ only there, the product of the whole word and a secret would lose most of the secret.
  */
 static __always_inline __u64 reply_product(__u64 word, __u64 secret)
 {
@@ -182,8 +195,8 @@ static __always_inline __u64 reply_product(__u64 word, __u64 secret)
 }
 
 /*
- * Of two pairs of addresses, chosen without the secrets, few have the same sum: of NH one of 2^32. Here a carry goes from the lower half into the upper one,
- * and each secret is odd, so some bits of that are lost.
+ * A hash of two IPv6 addresses. Few pairs of addresses that were chosen without the secrets have the same hash: with NH, 1
+ * in 2^32; here, 1 in 2^31, because a carry goes from the lower half into the upper one, and because each secret is odd.
  */
 static __always_inline __u64 reply_addresses6(__u64 other_hi, __u64 other_lo, __u64 own_hi, __u64 own_lo)
 {
@@ -201,39 +214,48 @@ static __always_inline __u64 reply_pair6(struct in6_addr *other, struct in6_addr
 				(__u64)own->in6_u.u6_addr32[3] << 32 | own->in6_u.u6_addr32[2]);
 }
 
-/* Notes the addresses of IPv4 as they stand in a packet. */
+/* Sets the addresses of a key to IPv4 addresses in network byte order. */
 static __always_inline void reply_ends4(struct reply_key *t, __be32 other, __be32 own)
 {
 	t->pair = (__u64)own << 32 | other;
-	t->other = other;
-	t->own = own;
 }
 
 static __always_inline void reply_ends6(struct reply_key *t, struct in6_addr *other, struct in6_addr *own)
 {
 	t->pair = reply_pair6(other, own);
-	t->other = (__u64)other->in6_u.u6_addr32[3] << 32 | other->in6_u.u6_addr32[2];
-	t->own = own->in6_u.u6_addr32[3];
 }
 
-/* The same for addresses as struct packet has them. */
+/* Sets the addresses of a key to those of a struct packet. */
 static __always_inline void reply_ends_of(struct reply_key *t, struct address *other, struct address *own, bool v6)
 {
 	reply_ends4(t, bpf_htonl(other->lo), bpf_htonl(own->lo));
 	if (!v6)
 		return;
-	t->other = bpf_cpu_to_be64(other->lo);
-	t->pair = reply_addresses6(bpf_cpu_to_be64(other->hi), t->other, bpf_cpu_to_be64(own->hi),
+	t->pair = reply_addresses6(bpf_cpu_to_be64(other->hi), bpf_cpu_to_be64(other->lo), bpf_cpu_to_be64(own->hi),
 				   bpf_cpu_to_be64(own->lo));
 }
 
-/* Messages of ICMP that ask: echo, timestamp, information and mask (icmp_pkt_to_tuple() of the kernel), by conntrack's list. */
+/* Returns the ports of an arriving packet, as struct reply_key has them. */
+static __always_inline __u32 reply_ports_of(struct packet *p)
+{
+	return (__u32)bpf_htons(p->port) << 16 | bpf_htons(p->sport);
+}
+
+/* Sets the key of the conversation to which an arriving datagram of UDP belongs. */
+static __always_inline void datagram_key(struct reply_key *t, struct packet *p)
+{
+	reply_ends_of(t, &p->src, &p->dst, p->family);
+	t->ports = reply_ports_of(p);
+	t->kind = REPLY_UDP;
+}
+
+/* Whether an ICMP message is a question: echo, timestamp, information or mask. The list is conntrack's (icmp_pkt_to_tuple() of the kernel). */
 static __always_inline bool is_icmp_question(bool v6, __u32 type)
 {
 	return v6 ? type == 128 : type == 8 || type == 13 || type == 15 || type == 17;
 }
 
-/* Those that answer them. */
+/* Whether an ICMP message is an answer to such a question. */
 static __always_inline bool is_icmp_answer(bool v6, __u32 type)
 {
 	return v6 ? type == 129 : type == 0 || type == 14 || type == 16 || type == 18;
@@ -254,7 +276,7 @@ static __always_inline __u32 reply_client_of(__u64 word)
 	return word >> REPLY_CLIENT_SHIFT & (REPLY_CLIENTS - 1);
 }
 
-/* One more than the units since a conversation was last written: 0 when a CPU that is a tick ahead wrote it. */
+/* One more than the number of units since a word was written; 0 if a CPU whose clock is a tick ahead wrote it. */
 static __always_inline __u32 reply_age(__u64 word, __u32 now)
 {
 	return (now + 1 - (__u32)word) & ((1 << REPLY_SEEN_BITS) - 1);
@@ -276,7 +298,7 @@ static __always_inline __u64 reply_word(__u64 hash, __u32 client, __u32 state, _
 	       (__u64)(client & (REPLY_CLIENTS - 1)) << REPLY_CLIENT_SHIFT | (__u64)state << REPLY_STATE_SHIFT | now;
 }
 
-/* An index that the verifier knows nothing of, within the bounds of the table. */
+/* Masks an index, so that the verifier knows that it is within the table. */
 static __always_inline __u64 reply_index_within(__u64 index)
 {
 	return index & (REPLY_BUCKETS - 1);
@@ -287,7 +309,7 @@ static __always_inline struct reply_bucket *reply_bucket(__u64 index)
 	return &table(reply_flows)[index];
 }
 
-/* The bits of the second filter of a conversation, by its hash or word, of which they are in the tag. */
+/* The bits of a conversation in the second filter. hash is its hash or its word: both have the tag, and the bits depend only on that. */
 static __always_inline __u32 reply_bits(__u64 hash)
 {
 	return 1U << (hash >> 59) | 1U << ((__u32)hash >> 27);
@@ -302,8 +324,8 @@ static __always_inline bool reply_may_be(__u64 index, __u64 hash)
 }
 
 /*
- * Sets the bits of a conversation that has been written into the table. Those of the second filter come last: while they are
- * missing, the next packet that leaves sets them (reply_is_noted()).
+ * Sets the bits of both filters for a conversation that has been written into the table. The bits of the second
+ * filter are set last: as long as they are missing, the next packet that leaves sets them (reply_is_noted()).
  */
 static __always_inline void set_reply_bits(__u64 index, __u64 hash)
 {
@@ -329,7 +351,7 @@ static __always_inline __u64 find_reply_flow(struct reply_bucket *b, __u64 hash)
 	return opaque(at);
 }
 
-/* The word of a conversation in a slot of find_reply_flow(); 0 if there is none, or it is over. */
+/* The word of a conversation, at the slot that find_reply_flow() returned; 0 if the word is not there or is over. */
 static __always_inline __u64 live_reply_flow(struct reply_bucket *b, __u64 at, __u64 hash, __u32 now)
 {
 	__u64 word = at < REPLY_SLOTS ? read_once(&b->word[at]) : 0;
@@ -353,9 +375,9 @@ static __always_inline __u32 reply_bits_of(struct reply_bucket *b)
 }
 
 /*
- * Clears the bits of the filters that a bucket needs no more. Another CPU that notes a conversation meanwhile writes the word
- * before it reads the bits, so at least one of the two sees the change of the other. Only an atomic operation that returns
- * the old value orders memory (sweep_flows() in flow.h).
+ * Clears the bits of the filters that a bucket no longer needs. Another CPU may note a conversation at the same
+ * time. It writes the word before it reads the bits, so at least one of the two CPUs sees the change that the other
+ * has made. Only an atomic operation that returns the old value orders memory accesses (sweep_flows() in flow.h).
  */
 static __always_inline void clear_reply_bits(struct reply_bucket *b, __u64 index)
 {
@@ -394,15 +416,15 @@ __noinline __u32 sweep_reply_flows(__u64 index)
 }
 
 /*
- * The state of a flow of TCP after a segment that arrives; REPLY_NONE for one that is no reply. As conntrack has it (tcp_conntracks in
- * net/netfilter/nf_conntrack_proto_tcp.c), but that a reset, which may be forged, does not end a flow.
+ * The state of a TCP flow after an arriving segment; REPLY_NONE if the segment is no reply. It is the state that conntrack would choose
+ * (tcp_conntracks in net/netfilter/nf_conntrack_proto_tcp.c). But a reset ends no flow here: it may be forged, and the window is not known.
  */
 static __always_inline __u32 reply_after_segment(__u32 state, __u32 flags)
 {
 	enum { FIN = 1, SYN = 2, RST = 4, ACK = 16 };
 
 	if (flags & RST)
-		return state == REPLY_TCP_CLOSED ? state : REPLY_TCP_RESET;
+		return state >= REPLY_TCP_OPEN && state <= REPLY_TCP_FIN_IN ? REPLY_TCP_RESET : state;
 	if ((flags & (SYN | ACK)) == SYN) /* both sides may open at once (RFC 9293, 3.5) */
 		return state == REPLY_TCP_SYN ? state : REPLY_NONE;
 	if (flags & FIN) {
@@ -424,7 +446,7 @@ static __always_inline __u32 reply_after_arrival(__u32 state, __u32 flags)
 	return state == REPLY_UDP_NEW || state == REPLY_BARE_NEW ? state + 1 : state;
 }
 
-/* Whether a word is to be written again. */
+/* Whether a word must be written again: its state changes, or the word is old. */
 static __always_inline bool reply_is_stale(__u64 word, __u32 state, __u32 now)
 {
 	return state != reply_state_of(word) ||
@@ -437,8 +459,8 @@ static __always_inline __u64 reply_renewed(__u64 word, __u32 state, __u32 now)
 }
 
 /*
- * Renews that later fragments may come, as a whole datagram of a flow has: fragments themselves, which anybody can forge who
- * knows the addresses, do not. A global function.
+ * Extends the time for which later fragments may pass, after a whole datagram of the flow has arrived.
+ * Fragments do not extend it, because anybody who knows the addresses can forge them. A global function.
  */
 __noinline __u32 renew_reply_fragments(__u64 pair)
 {
@@ -454,11 +476,11 @@ __noinline __u32 renew_reply_fragments(__u64 pair)
 	return 0;
 }
 
-enum { REPLY_LOOK = 1 << 8 };
+enum { REPLY_RST = 4, REPLY_LOOK = 1 << 8 };
 
 /*
- * Notes that a client of a service came again after a unit in which it was answered. Nothing else that arrives changes its
- * state. Returns the state.
+ * Notes that a client of a service has sent a packet in a later unit of time than
+ * that of its word. Any other packet changes nothing here. Returns the state.
  */
 static __always_inline __u32 take_client(__u64 *slot, __u64 word, __u32 flags, __u32 now)
 {
@@ -470,9 +492,9 @@ static __always_inline __u32 take_client(__u64 *slot, __u64 word, __u32 flags, _
 }
 
 /*
- * Whether a packet that arrives is a reply to the conversation of a word: its state if so, else 0. at is the index of its bucket times
- * REPLY_SLOTS, and its slot. With flags, those of TCP, the conversation notes that it was answered; with REPLY_LOOK nothing
- * is noted. A global function.
+ * Whether an arriving packet is a reply to the conversation of a word. Returns the state of the conversation; 0 if
+ * it is no reply. at is the index of the bucket times REPLY_SLOTS, plus the slot. flags are the TCP flags of the
+ * packet. The word notes that the conversation was answered, unless REPLY_LOOK is set in flags. A global function.
  */
 __noinline __u32 take_reply(__u64 at, __u64 word, __u32 flags, __u64 pair)
 {
@@ -489,13 +511,15 @@ __noinline __u32 take_reply(__u64 at, __u64 word, __u32 flags, __u64 pair)
 	state = reply_after_arrival(reply_state_of(word), flags & 0xff);
 	if (!state || flags & REPLY_LOOK || state == REPLY_FRAGMENTS || !reply_is_stale(word, state, now))
 		return state;
+	if (flags & REPLY_RST) /* it makes the flow live neither longer nor shorter */
+		now = word & (BIT(REPLY_SEEN_BITS) - 1);
 	__sync_val_compare_and_swap(&b->word[at & (REPLY_SLOTS - 1)], word, reply_renewed(word, state, now));
 	if (state == REPLY_UDP_OPEN)
 		renew_reply_fragments(pair);
 	return state;
 }
 
-/* The ages, one less than reply_age(), below which a packet changes nothing: by state. 0: any packet does. */
+/* For each state, the age below which a packet changes nothing; 0: any packet may. The age is one less than that of reply_age(). */
 static const __u16 reply_quiet[REPLY_STATES] = {
 #define QUIET(state) [state] = (LIFE_##state >> REPLY_REFRESH) + 1
 	QUIET(REPLY_TCP_OPEN),  QUIET(REPLY_TCP_FIN_OUT), QUIET(REPLY_TCP_FIN_IN), QUIET(REPLY_TCP_CLOSED),
@@ -505,16 +529,16 @@ static const __u16 reply_quiet[REPLY_STATES] = {
 
 enum {
 	REPLY_TURNS = 7, /* flags of TCP that may change any state: FIN, SYN, RST */
-	/* Of packets that meet a bucket in vain, one of 16 sweeps it that the second filter lets through, and one of 256
-	 * that it refuses: those whose hash has none of these bits, which no tag has. */
+	/* A packet of no conversation sweeps its bucket if its hash has none of these bits, which are below the tag. Of packets
+	 * that the second filter lets through, one in 16 sweeps; of packets that it refuses, one in 256. */
 	REPLY_SWEEP = 0xf << 19,
 	REPLY_SWEEP_REFUSED = 0xff << 19,
 };
 
 /*
- * Whether a packet that arrives is a reply: the state of its conversation if so, else 0. ends are reply_ends(), flags as for take_reply(). The generated entry calls it
- * for a bucket that is in use, packet_is_reply() for any. A reply that changes nothing ends here, and so do most packets of no conversation: beside many
- * conversations, a flood meets many buckets in use. A global function.
+ * Whether an arriving packet is a reply. Returns the state of its conversation; 0 if it is no reply. ends is the result of reply_ends(), flags
+ * are those of take_reply(). The generated entry asks about buckets in use only, packet_is_reply() about any. Replies that change nothing, and
+ * most packets of no conversation, need no further call: where many conversations are open, a flood hits many buckets in use. A global function.
  */
 __noinline __u32 is_reply(__u64 pair, __u64 ends, __u64 flags, __u64 index)
 {

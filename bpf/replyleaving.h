@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Notes the conversations of packets that leave (replyflow.h). egress() asks for it for each packet, so the usual ones
- * are parsed in the data of the skb, and a conversation that is noted already costs one look into its bucket.
+ * Notes the conversations of packets that leave (replyflow.h). egress() calls it for each packet. So usual packets
+ * are parsed in the data of the skb, and a conversation that is already noted costs one look into its bucket.
  */
 #pragma once
 
@@ -12,21 +12,21 @@
 #include "packet.h"
 #include "skb.h"
 
-/* Whether any of both is to be noted: replies, if the policy lets them pass, and clients of services. Constants. */
+/* Constants. notes_replies: whether replies are noted, because the policy passes them. notes_clients: clients of services. notes_flows: either. */
 const volatile bool notes_flows;
 const volatile bool notes_replies;
 const volatile bool notes_clients;
 
 /*
- * The ports of services, a bit each: of TCP, then of UDP. What leaves from there is not noted, since a rule decides what
- * arrives there before replies are asked for.
+ * The ports of services, a bit each: TCP, then UDP. Packets that leave from these ports are not noted: a rule decides packets
+ * to these ports before another rule asks for replies.
  */
 __u64 service_ports[2 << 10] SEC(".data.services");
 
-/* The ports of UDP whose clients are noted, likewise. */
+/* The UDP ports whose clients are noted, a bit each. */
 __u64 client_ports[1 << 10] SEC(".data.clients");
 
-/* A packet that leaves, and what a reply to it looks like. */
+/* A packet that leaves, and the key of a reply to it. */
 struct leaving {
 	struct reply_key key;
 	__u32 flags; /* of TCP */
@@ -38,7 +38,7 @@ struct leaving {
 static __always_inline __u64 own_port(struct reply_key *t)
 {
 	return opaque(bpf_ntohs(t->ports >> 16)) &
-	       0xffff; /* the verifier of Linux 6.1 knows nothing of a swapped value */
+	       0xffff; /* the verifier of Linux 6.1 knows no bounds after a byte swap */
 }
 
 static __always_inline bool is_service_port(struct reply_key *t)
@@ -58,7 +58,7 @@ static __always_inline bool is_clients_port(struct reply_key *t)
 	return client_ports[port >> 6] >> (port & 63) & 1;
 }
 
-/* Reads TCP or UDP at a place in the data. */
+/* Reads the TCP or UDP header at a place in the data. */
 static __always_inline bool leaving_ports(struct leaving *l, void *l4, void *end, __u8 proto)
 {
 	struct tcphdr *tcp = l4;
@@ -81,38 +81,39 @@ static __always_inline bool leaving_ports(struct leaving *l, void *l4, void *end
 static __always_inline bool usual_leaving(struct __sk_buff *skb, struct leaving *l)
 {
 	void *data = (void *)(long)skb->data, *end = (void *)(long)skb->data_end;
-	struct ethernet *eth = data;
-	struct ipv6hdr *six = (void *)(eth + 1);
-	struct iphdr *four = (void *)(eth + 1);
+	struct ipv6hdr *six = data + LINK_HEADER;
+	struct iphdr *four = data + LINK_HEADER;
+	__be16 ethertype;
 
 	if ((void *)(four + 1) > end)
 		return false;
-	if (eth->type == bpf_htons(ETH_P_IP)) {
+	ethertype = LINK_HEADER ? ((struct ethernet *)data)->type : skb->protocol;
+	if (ethertype == bpf_htons(ETH_P_IP)) {
 		if (four->version != 4 || four->ihl != 5 || four->frag_off & bpf_htons(0x3fff))
 			return false;
 		reply_ends4(&l->key, four->daddr, four->saddr);
 		l->client = four->saddr;
-		l->l4 = sizeof(*eth) + sizeof(*four);
+		l->l4 = LINK_HEADER + sizeof(*four);
 		return leaving_ports(l, four + 1, end, four->protocol);
 	}
-	if (eth->type != bpf_htons(ETH_P_IPV6) || (void *)(six + 1) > end)
+	if (ethertype != bpf_htons(ETH_P_IPV6) || (void *)(six + 1) > end)
 		return false;
 	reply_ends6(&l->key, &six->daddr, &six->saddr);
 	l->client = six->saddr.in6_u.u6_addr32[3];
-	l->l4 = sizeof(*eth) + sizeof(*six);
+	l->l4 = LINK_HEADER + sizeof(*six);
 	return leaving_ports(l, six + 1, end, six->nexthdr);
 }
 
 /*
- * The state after a segment that leaves; REPLY_NONE if it begins no flow. A reset answers what should not have come in, and a FIN ends
- * what is not known.
+ * The state after a segment that leaves; REPLY_NONE if it begins no flow. A reset begins none: it answers a segment that should not have
+ * arrived. A FIN begins none: it ends a flow that is not known.
  */
 static __always_inline __u32 reply_after_own_segment(__u32 state, __u32 flags)
 {
 	if (flags & TCP_RST)
 		return state ? REPLY_TCP_CLOSED : REPLY_NONE;
 	if (flags & TCP_SYN &&
-	    flags & TCP_ACK) /* an answer, of two sides that open at once when a SYN has left before */
+	    flags & TCP_ACK) /* an answer; if a SYN has left before, both sides open at the same time */
 		return state == REPLY_TCP_SYN ? REPLY_TCP_ACK : state;
 	if (flags & TCP_SYN) /* of an open connection it is ignored, also by who gets it (RFC 5961, 4) */
 		return state >= REPLY_TCP_ACK && state < REPLY_TCP_CLOSED ? state : REPLY_TCP_SYN;
@@ -135,19 +136,25 @@ static __always_inline __u32 reply_after_leaving(__u32 state, __u32 kind, __u32 
 	return kind == REPLY_UDP ? REPLY_UDP_NEW : kind == REPLY_ICMP ? REPLY_ECHO : REPLY_BARE_NEW;
 }
 
-/* 1 if a number is 0, without a branch: each would be one more path for the verifier. */
+/* 1 if a number is 0, otherwise 0. Without a branch, because each branch is one more path for the verifier. */
 static __always_inline __u64 is_zero(__u64 n)
 {
 	return opaque(~(n | -n) >> 63);
 }
 
-/* 1 if the other side of a word is the client, which has no number of one in it, else 0. Without a branch, likewise. */
+/* 1 if the other side of a conversation is the client, so that its word has no number of a client; otherwise 0. Without a branch, like is_zero(). */
 static __always_inline __u64 of_client(__u64 word)
 {
 	return opaque((reply_state_of(word) + REPLY_STATES - REPLY_CLIENT_NEW) / REPLY_STATES);
 }
 
-/* How many conversations of a bucket, but those with clients of services, are of the client of one of them. A global function. */
+/* 1 if a word is for a client of a service, or for an identifier that a service has issued. Packets from outside cause such words. Otherwise 0. */
+static __always_inline __u64 is_guest(__u64 word)
+{
+	return of_client(word) | is_zero(reply_client_of(word) ^ REPLY_SERVICE);
+}
+
+/* The number of conversations in a bucket that have the same client as a word, without those with clients of services. A global function. */
 __noinline __u32 reply_flows_of_same(struct reply_bucket *b, __u64 word)
 {
 	__u32 n = 0;
@@ -165,40 +172,67 @@ __noinline __u32 reply_flows_of_same(struct reply_bucket *b, __u64 word)
 
 enum {
 	REPLY_UNANSWERED = BIT(REPLY_TCP_SYN) | BIT(REPLY_TCP_ACK) | BIT(REPLY_UDP_NEW) | BIT(REPLY_ECHO) |
-			   BIT(REPLY_BARE_NEW) | BIT(REPLY_FRAGMENTS) | BIT(REPLY_CLIENT_NEW),
-	REPLY_ENDED = BIT(REPLY_TCP_CLOSED) | BIT(REPLY_TCP_RESET),
-	REPLY_WORTH_SHIFT = 20, /* above what is left of its life */
-	REPLY_FREE = 64,        /* the smallest worth of a slot whose conversation is over */
+			   BIT(REPLY_BARE_NEW) | BIT(REPLY_FRAGMENTS) |
+			   BIT(REPLY_TCP_RESET), /* a reset may have ended it */
+	REPLY_ENDED = BIT(REPLY_TCP_CLOSED),
+	REPLY_NEW_GUEST = BIT(REPLY_CLIENT_NEW) | BIT(REPLY_BARE_NEW),
+	REPLY_WORTH_SHIFT = 20, /* the value of reply_spare() is above the rest of the life */
+	REPLY_FREE = 64,        /* the least value of a slot whose conversation is over */
+	REPLY_NEWCOMER = 24,    /* that of an unknown client of a service: more than of all that has not ended */
 	REPLY_KEPT =
-		2, /* the worth of a client's only conversation in a bucket, if it was answered: it is not replaced */
+		2, /* that of a known client, and of a client's only conversation in a bucket, if it was answered: such a word is not replaced */
 };
 
-/* How much a slot is to be given to another conversation, without a branch: the less is left of its life, the more. */
+/*
+ * How readily a slot is given to another conversation, without a branch: the less of its life is left, the more readily. Conversations of this host have
+ * the value 0 or 1, those of clients behind it 2 to 21. Clients of services that came only once are given up before other clients of services.
+ */
 static __always_inline __u64 reply_spare(struct reply_bucket *b, __u64 word, __u32 now)
 {
 	__u32 state = reply_state_of(word), age = reply_age(word, now);
-	__u64 left = (__u64)reply_life[state] + 1 - age, over = left >> 63;
-	__u64 spare = 2 * reply_flows_of_same(b, word) * (1 - of_client(word));
+	__u64 left = (__u64)reply_life[state] + 1 - age, over = left >> 63, guest = is_guest(word), again;
+	__u64 inside = (1 - guest) * (1 - is_zero(reply_client_of(word)));
+	__u64 unanswered = (__u32)REPLY_UNANSWERED >> state & 1;
+	__u64 spare = 2 * reply_flows_of_same(b, word) * inside + unanswered * (1 + 4 * inside) * (1 - guest);
 
-	spare += 5 * ((__u32)REPLY_UNANSWERED >> state & 1) + 32 * ((__u32)REPLY_ENDED >> state & 1);
+	again = of_client(word) & word >> (REPLY_CLIENT_SHIFT + 1); /* the upper bit of CLIENT_TIMES */
+	spare += guest *
+		 (REPLY_KEPT + ((__u32)REPLY_NEW_GUEST >> state & 1) * (REPLY_NEWCOMER - REPLY_KEPT + 4 - 4 * again));
+	spare += 32 * ((__u32)REPLY_ENDED >> state & 1);
 	spare += REPLY_FREE * opaque(over) + 2 * REPLY_FREE * is_zero(state);
 	return (spare << REPLY_WORTH_SHIFT) + LIFE_REPLY_TCP_OPEN + 1 - left;
 }
 
+/* The number of words in a bucket that are for clients of services or for identifiers, also if they are over. A global function. */
+__noinline __u32 reply_guests(struct reply_bucket *b)
+{
+	__u32 n = 0;
+
+	if (!b)
+		return 0;
+#pragma unroll
+	for (__u32 i = 0; i < REPLY_SLOTS; i++)
+		n += is_guest(read_once(&b->word[i]));
+	return n;
+}
+
 /*
- * The slot for a new conversation, and in the upper half how much it is to spare. What is over goes first; then what has
- * ended; then of the clients that have most of the bucket what was not answered; then what has least of its life left. A
- * global function.
+ * The slot for a new conversation, and in the upper half its value by reply_spare(). Words that are over are replaced first, then conversations that
+ * have ended, then unknown clients of services, then unanswered conversations of the clients behind this host that have most of the bucket, then the
+ * conversation with the least of its life left. If guests is set, only words for which is_guest() is 1 are replaced. A global function.
  */
-__noinline __u64 reply_victim(struct reply_bucket *b, __u32 now)
+__noinline __u64 reply_victim(struct reply_bucket *b, __u32 now, __u32 guests)
 {
 	__u64 most = 0, found = 0;
 
 	if (!b)
 		return 0;
+	guests = opaque(guests) & 1;
 #pragma nounroll
 	for (__u32 i = 0; i < REPLY_SLOTS; i++) {
-		__u64 spare = reply_spare(b, read_once(&b->word[i]), now), more = opaque((most - spare) >> 63);
+		__u64 word = read_once(&b->word[i]);
+		__u64 spare = reply_spare(b, word, now) * (1 - guests * (1 - is_guest(word)));
+		__u64 more = opaque((most - spare) >> 63);
 
 		found += (i - found) * more;
 		most += (spare - most) * more;
@@ -206,7 +240,7 @@ __noinline __u64 reply_victim(struct reply_bucket *b, __u32 now)
 	return most >> REPLY_WORTH_SHIFT << 32 | found;
 }
 
-/* How many conversations were noted in place of others, and how many were not, as none could give way. */
+/* The number of conversations that displaced others, and the number of those that were not noted, because they could displace none. */
 struct reply_counts {
 	__u64 displaced;
 	__u64 refused;
@@ -232,20 +266,22 @@ static __always_inline void count_reply_flow(bool displaced)
 		c->refused++;
 }
 
-/* What became of the word of a conversation that leaves. */
+/* The result of an attempt to write the word of a conversation. */
 enum reply_written {
 	REPLY_AGAIN, /* another CPU was first */
 	REPLY_WRITTEN,
-	REPLY_UNWRITTEN, /* it begins nothing, or there is no place */
+	REPLY_UNWRITTEN, /* the packet begins no conversation, or there is no slot */
 };
 
-/* The word of a new conversation takes the place of another. */
+/* Writes the word of a new conversation in place of another. */
 static __always_inline enum reply_written place_reply_flow(struct reply_bucket *b, __u64 next, __u32 now)
 {
-	__u64 victim = reply_victim(b, now), spare = victim >> 32, word;
+	__u32 guest = is_guest(next), full = guest && reply_guests(b) >= REPLY_GUESTS;
+	__u64 victim = reply_victim(b, now, full), spare = victim >> 32, word;
 	__u64 *slot = &b->word[victim & (REPLY_SLOTS - 1)];
 
-	if (spare <= REPLY_KEPT && reply_client_of(next)) { /* clients do not keep this host from asking */
+	/* Clients behind this host do not displace its own conversations. Clients of services displace neither of them. */
+	if (spare < (guest ? REPLY_NEWCOMER : REPLY_KEPT + 1) && reply_client_of(next)) {
 		count_reply_flow(false);
 		return REPLY_UNWRITTEN;
 	}
@@ -257,7 +293,7 @@ static __always_inline enum reply_written place_reply_flow(struct reply_bucket *
 	return REPLY_WRITTEN;
 }
 
-/* The time of a new word: that of an identifier is set back, so that it is not remembered for longer than a question unless it is used. */
+/* The time of a new word. For an identifier it is set back: unless it is used, it is remembered no longer than an unanswered UDP packet. */
 static __always_inline __u32 reply_begins(__u32 kind, __u32 now)
 {
 	return kind == REPLY_ISSUED ? (now - (LIFE_REPLY_BARE_NEW - LIFE_REPLY_UDP_NEW)) & (BIT(REPLY_SEEN_BITS) - 1)
@@ -265,8 +301,8 @@ static __always_inline __u32 reply_begins(__u32 kind, __u32 now)
 }
 
 /*
- * Writes the word of a conversation that leaves: as has the state that it is to have, or 0 for that which follows from flags and kind.
- * Returns enum reply_written. A global function.
+ * Writes the word of the conversation of a packet that leaves. as is the new state, or 0 for the state that follows from flags and kind.
+ * Returns an enum reply_written. A global function.
  */
 __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u32 as)
 {
@@ -288,10 +324,10 @@ __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u
 	if (!is_reply_flow(word, hash))
 		return REPLY_AGAIN;
 	if (l->key.kind == REPLY_ISSUED && !reply_is_over(word, now))
-		return REPLY_WRITTEN; /* what uses it says for how long it is remembered */
+		return REPLY_WRITTEN; /* only the use of an identifier extends its life */
 	state = reply_is_over(word, now) ? REPLY_NONE : reply_state_of(word);
 	state = as ? as : reply_after_leaving(state, l->key.kind, l->flags);
-	client = reply_client_of(word); /* conntrack has not seen a packet of a flowtable */
+	client = reply_client_of(word); /* conntrack does not see packets of a flowtable */
 	if (!client || as == REPLY_CLIENT_NEW)
 		client = l->client;
 	if (!state)
@@ -305,8 +341,8 @@ __noinline __u32 write_reply_flow(struct reply_bucket *b, struct leaving *l, __u
 enum { REPLY_AS_SHIFT = 16 };
 
 /*
- * Notes a conversation, or what has become of it. ends are reply_ends(); flags those of TCP, with the state that it is to have in the upper
- * half. A global function.
+ * Notes a conversation, or its new state. ends is reply_ends(). flags has the TCP flags, and in the upper half the new state, or 0 as in
+ * write_reply_flow(). A global function.
  */
 __noinline __u32 expect_reply(__u64 pair, __u64 ends, __u64 index, __u32 flags, __u32 client)
 {
@@ -322,8 +358,8 @@ __noinline __u32 expect_reply(__u64 pair, __u64 ends, __u64 index, __u32 flags, 
 }
 
 /*
- * Notes the conversation of a packet, and before one of UDP that later fragments may come: where both are in one full bucket, the second
- * may displace the first.
+ * Notes the conversation of a packet. For UDP, it first notes that later fragments may arrive: if both words are in one full bucket, the
+ * second may displace the first.
  */
 static __always_inline void expect_replies(struct leaving *l)
 {
@@ -354,19 +390,25 @@ static __always_inline bool reply_is_noted(struct leaving *l)
 	return word && !reply_is_stale(word, reply_after_leaving(reply_state_of(word), l->key.kind, l->flags), now);
 }
 
-/* The word of a client that came again and is answered now. */
-static __always_inline __u64 answered_client(__u64 word, __u32 now)
+/* Notes the answer to a client that came again. A global function, so that it does not use the stack of its callers. */
+__noinline __u32 count_answer(__u64 hash, __u64 index)
 {
-	__u32 times = reply_client_of(word) & CLIENT_MOST;
+	struct reply_bucket *b = reply_bucket(reply_index_within(index));
+	__u32 now = reply_now(), times, state;
+	__u64 at = find_reply_flow(b, hash), word = live_reply_flow(b, at, hash, now);
 
-	times += times < CLIENT_MOST;
-	return (word >> REPLY_TAG_SHIFT << REPLY_TAG_SHIFT) | (__u64)times << REPLY_CLIENT_SHIFT |
-	       (__u64)(times < CLIENT_KNOWN ? REPLY_CLIENT_NEW : REPLY_CLIENT) << REPLY_STATE_SHIFT | now;
+	state = reply_state_of(word);
+	if (at >= REPLY_SLOTS || state < REPLY_CLIENT_NEW)
+		return 0;
+	times = (reply_client_of(word) & CLIENT_TIMES) + 1;
+	__sync_val_compare_and_swap(&b->word[at], word,
+				    reply_word(hash, times, times == CLIENT_KNOWN ? REPLY_CLIENT : state, now));
+	return 0;
 }
 
 /*
- * Notes that a service answers a client. Most answers change nothing: the client was answered in this unit already, or
- * did not come since. A client that is not there is new.
+ * Notes that a service answers a client. Most answers change nothing: the client was already answered in this unit of time, or
+ * has not come since. A client that is not in the table is new.
  */
 static __always_inline void note_client(struct reply_key *t)
 {
@@ -376,14 +418,14 @@ static __always_inline void note_client(struct reply_key *t)
 
 	at = find_reply_flow(b, hash);
 	word = live_reply_flow(b, at, hash, now);
-	if (reply_state_of(word) < REPLY_CLIENT_NEW) { /* or this host began it, while nothing protected the port */
+	if (reply_state_of(word) < REPLY_CLIENT_NEW) { /* new, or this host began it while nothing protected the port */
 		expect_reply(t->pair, reply_ends(t), index, REPLY_CLIENT_NEW << REPLY_AS_SHIFT, 1);
 		return;
 	}
 	if (!reply_may_be(index, hash)) /* what wrote the word has not come to that yet */
 		set_reply_bits(index, hash);
 	if (at < REPLY_SLOTS && reply_client_of(word) & CLIENT_CAME && reply_age(word, now) > 1)
-		__sync_val_compare_and_swap(&b->word[at], word, answered_client(word, now));
+		count_answer(hash, index);
 }
 
 /* The first eight bytes of an L4 header. */
@@ -394,7 +436,7 @@ struct l4_start {
 	__be16 fourth;
 };
 
-/* Reads any other packet. Returns false for one that begins no conversation. A global function, so that struct packet is not on the stack of others. */
+/* Reads a packet that usual_leaving() does not read. Returns false if it begins no conversation. A global function: struct packet is not on others' stack. */
 __noinline __u32 other_leaving(struct __sk_buff *skb, struct leaving *l)
 {
 	struct packet p = {};
@@ -440,57 +482,4 @@ __noinline __u32 other_leaving(struct __sk_buff *skb, struct leaving *l)
 static __always_inline bool may_be_noted(struct reply_key *t)
 {
 	return t->kind != REPLY_TCP && t->kind != REPLY_UDP ? true : !is_service_port(t);
-}
-
-/*
- * Notes the identifier that a datagram issues which leaves from a protected service: its UDP header begins at l4, and client is the hash of its key
- * (datagram.h), whose index is that of its bucket. Returns the kind of query or request that turn_challenge() or turn_reply1() is to make of it, most often
- * 0. A global function.
- */
-__noinline __u32 note_issued(struct __sk_buff *skb, __u32 l4, __u64 client, __u64 index);
-
-/* Notes what a service sends to a client. Returns what note_issued() does. */
-static __always_inline __u32 note_answer(struct __sk_buff *skb, struct leaving *l)
-{
-	note_client(&l->key);
-	return reads_datagrams ? note_issued(skb, l->l4, reply_hash(&l->key), reply_index(&l->key)) : 0;
-}
-
-/* Notes the conversation of a packet that is not usual. A global function. */
-__noinline __u32 note_other(struct __sk_buff *skb)
-{
-	struct leaving l = {};
-
-	if (!other_leaving(skb, &l))
-		return 0;
-	if (is_clients_port(&l.key)) {
-		note_answer(skb, &l);
-		return 0;
-	}
-	if (!notes_replies || !may_be_noted(&l.key) || reply_is_noted(&l))
-		return 0;
-	l.client = client_number(skb, l.client);
-	expect_replies(&l);
-	return 0;
-}
-
-/*
- * Notes the conversation of a packet that leaves. Returns what note_issued() does. Where nothing is to be noted no function is called: a return may
- * cost 5 ns.
- */
-static __always_inline __u32 note_leaving(struct __sk_buff *skb)
-{
-	struct leaving l = {};
-
-	if (!usual_leaving(skb, &l)) {
-		note_other(skb);
-		return 0;
-	}
-	if (is_clients_port(&l.key))
-		return note_answer(skb, &l);
-	if (!notes_replies || is_service_port(&l.key) || reply_is_noted(&l))
-		return 0;
-	l.client = client_number(skb, l.client);
-	expect_replies(&l);
-	return 0;
 }

@@ -12,10 +12,10 @@
 const volatile bool sampling;
 
 enum {
-	SAMPLE_BYTES = 128,       /* of a frame that are handed out */
-	SAMPLE_INTERVAL = 100000, /* nanoseconds between two samples of a CPU: 10,000 a second, */
-	SAMPLE_BURST = 99,        /* and so many more at once */
-	SAMPLE_WAKE = 64 << 10,   /* bytes that wait before the reader is woken: it looks now and then in any case */
+	SAMPLE_BYTES = 128,       /* the most bytes of a frame in a sample */
+	SAMPLE_INTERVAL = 100000, /* nanoseconds between two samples of a CPU: 10,000 a second */
+	SAMPLE_BURST = 99,        /* samples that a CPU may take at once beyond that rate */
+	SAMPLE_WAKE = 64 << 10,   /* bytes in the ring at which the reader is woken; it also polls now and then */
 };
 
 struct sample {
@@ -23,9 +23,9 @@ struct sample {
 	__u32 slot;
 	__u32 verdict;
 	__u32 ifindex;
-	__u32 bytes;    /* of the frame, */
-	__u32 captured; /* and how many of them follow */
-	__u32 share;    /* of 2^32 packets so many are sampled; 0 in samples of rules */
+	__u32 bytes;    /* the length of the frame */
+	__u32 captured; /* the number of its bytes that follow */
+	__u32 share;    /* how many of 2^32 packets are sampled; 0 in samples of rules */
 	__u8 frame[SAMPLE_BYTES];
 };
 
@@ -38,7 +38,7 @@ struct {
 struct sampler {
 	__u64 next;  /* when the next sample is due, in nanoseconds: a generic cell rate algorithm (ITU-T I.371) */
 	__u64 lost;  /* samples that were above the rate, or found the ring full */
-	__u64 eased; /* when the share was halved last, of samples of the traffic */
+	__u64 eased; /* in samples of the traffic: when the share was last halved */
 };
 
 struct {
@@ -49,8 +49,8 @@ struct {
 } samplers SEC(".maps");
 
 /*
- * Whether the traffic is sampled as well, whatever decides a packet, so that user space sees it; whether that adapts to
- * the rate; and whether what leaves is sampled, by which user space knows whom this host answers. Constants.
+ * Constants. samples_traffic: whether arriving packets are sampled for user space, whatever their decision. samples_adapt: whether the share
+ * adapts to the rate. samples_leaving: whether leaving packets are sampled, from which user space learns which clients this host answers.
  */
 const volatile bool samples_traffic;
 const volatile bool samples_adapt;
@@ -58,20 +58,20 @@ const volatile bool samples_leaving;
 
 enum {
 	LEAST_SHARE = 1 << 12, /* one in a million */
-	EASE_EVERY = 1000000,  /* nanoseconds between two times that a CPU halves a share */
+	EASE_EVERY = 1000000,  /* the least nanoseconds between two halvings of a share by a CPU */
 	SAMPLE_LEAVES = 0x20,  /* a flag of a sample's verdict: the packet leaves */
 };
 
 /*
- * Of 2^32 packets that arrive, and that leave, so many are sampled. User space raises a share that brings few samples.
- * The program halves one that brings more than the rate of a CPU, as a flood begins within less than user space needs to
- * see it, and as user space may have gone.
+ * How many of 2^32 arriving packets, and of 2^32 leaving packets, are sampled. User space raises a share that yields few samples.
+ * The program halves a share that yields more than the rate of a CPU: a flood begins faster than user space notices it, and
+ * user space may have ended.
  */
 struct traffic_shares {
 	__u32 arriving, leaving;
 } traffic_shares SEC(".data.traffic");
 
-/* These samples have a ring and a rate of their own, so that neither kind takes the other's place. */
+/* Samples of the traffic have a ring and a rate of their own, so that they and the samples of rules do not displace each other. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 << 10);
@@ -79,14 +79,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2); /* of what arrives, and of what leaves */
+	__uint(max_entries, 2); /* 0: arriving packets, 1: leaving packets */
 	__type(key, __u32);
 	__type(value, struct sampler);
 } traffic_samplers SEC(".maps");
 
 /*
- * Reserves a sample within the rate of a CPU. A share that brings more is halved; NULL is none. Of the sample, the frame
- * and what the caller knows of it are to be filled in.
+ * Reserves a sample, and sets its time and share; the caller sets the rest. Returns NULL when the CPU is over its rate or the ring is full,
+ * and then halves the share if that may adapt. share is NULL when there is none.
  */
 static __always_inline struct sample *reserve_sample(void *ring, struct sampler *sampler, __u32 *share, __u64 now)
 {
@@ -108,7 +108,7 @@ static __always_inline struct sample *reserve_sample(void *ring, struct sampler 
 	return NULL;
 }
 
-/* Hands a sample out, unless its frame could not be read. */
+/* Submits a sample to user space, unless its frame could not be read. */
 static __always_inline void submit_sample(void *ring, struct sample *s, bool whole)
 {
 	__u64 waiting;
@@ -121,10 +121,10 @@ static __always_inline void submit_sample(void *ring, struct sample *s, bool who
 	bpf_ringbuf_submit(s, waiting >= SAMPLE_WAKE ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
-/* Fills in what came. Returns false when the frame cannot be read. */
-static __always_inline bool fill_sample(struct xdp_md *ctx, struct sample *s, __u32 decision)
+/* Fills a sample with an arriving packet. Returns false when the frame cannot be read. */
+static __always_inline bool fill_sample(context *ctx, struct sample *s, __u32 decision)
 {
-	__u32 bytes = bpf_xdp_get_buff_len(ctx), captured = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
+	__u32 bytes = frame_length(ctx), captured = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
 
 	if (captured < 1)
 		return false;
@@ -134,11 +134,11 @@ static __always_inline bool fill_sample(struct xdp_md *ctx, struct sample *s, __
 	s->ifindex = ctx->ingress_ifindex;
 	s->bytes = bytes;
 	s->captured = captured;
-	return !bpf_xdp_load_bytes(ctx, 0, s->frame, captured);
+	return !load_frame(ctx, 0, s->frame, captured);
 }
 
 /* Samples a packet for a rule. A global function, like ipv4_options(). */
-__noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decision)
+__noinline __u32 take_sample(context *ctx, struct packet *p, __u32 decision)
 {
 	__u32 key = 0;
 	struct sampler *sampler = bpf_map_lookup_elem(&samplers, &key);
@@ -152,8 +152,8 @@ __noinline __u32 take_sample(struct xdp_md *ctx, struct packet *p, __u32 decisio
 	return 0;
 }
 
-/* Samples a packet that came. The verdict does not change. The generated entry calls it too. */
-__noinline __u32 sample_traffic(struct xdp_md *ctx, __u32 decision)
+/* Samples an arriving packet. The verdict does not change. The generated entry calls it too. */
+__noinline __u32 sample_traffic(context *ctx, __u32 decision)
 {
 	__u32 key = 0;
 	struct sampler *sampler = bpf_map_lookup_elem(&traffic_samplers, &key);
@@ -168,7 +168,7 @@ __noinline __u32 sample_traffic(struct xdp_md *ctx, __u32 decision)
 }
 
 /* Chooses packets for sample_traffic() at random. */
-static __always_inline void watch_traffic(struct xdp_md *ctx, __u32 decision)
+static __always_inline void watch_traffic(context *ctx, __u32 decision)
 {
 	if (samples_traffic && bpf_get_prandom_u32() < traffic_shares.arriving)
 		sample_traffic(ctx, decision);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * TCP segments to a protected service, called by the generated entry. The entry has found that the frame is usual
- * (internal/compile/xdp/entry), and the protection of its service. Most of a flood of ACKs is dropped with the data of
+ * Decides TCP segments to a protected service. The generated entry (internal/compile/xdp/entry) calls it, after it has found that the
+ * frame is usual, and which protection its service has. Most segments of a flood of ACKs are dropped with the data of
  * the frame alone. All other segments go to protect(), without the parsers, the classes and the rules of general().
  */
 #pragma once
@@ -13,6 +13,7 @@
 #include "count.h"
 #include "flood.h"
 #include "flow.h"
+#include "newcomer.h"
 #include "parse.h"
 #include "protect.h"
 #include "protection.h"
@@ -23,26 +24,26 @@
 struct segment {
 	struct ends ends;
 	struct tcphdr *tcp;
-	__u32 l4;     /* where the TCP header begins in the frame, */
-	__u32 length; /* and that of the IP packet */
-	__u32 left;   /* of which so much is the TCP header and what follows it */
+	__u32 l4;     /* the offset of the TCP header in the frame */
+	__u32 length; /* the length of the IP packet */
+	__u32 left;   /* the length of the IP packet from the TCP header on */
 };
 
 /*
- * Reads the headers before TCP or UDP, whose header has so many bytes at least, and the ports. Returns false for a frame that the
- * entry did not find to be usual.
+ * Reads the headers before TCP or UDP, and the ports. header is the least size of the TCP or UDP header. Returns false for a frame that
+ * is not usual for the entry.
  */
 static __always_inline bool read_usual_frame(struct segment *s, void *data, void *end, bool v6, __u32 header)
 {
 	struct ethernet *eth = data;
-	struct ipv6hdr *six = (void *)(eth + 1);
+	struct ipv6hdr *six = data + LINK_HEADER;
 	struct iphdr *four;
 
-	s->l4 = sizeof(*eth);
+	s->l4 = LINK_HEADER;
 	if ((void *)(eth + 1) > end)
 		return false;
-	if (eth->type == bpf_htons(ETH_P_8021Q)) {
-		six = (void *)(eth + 1) + sizeof(struct vlan_tag);
+	if (LINK_HEADER && eth->type == bpf_htons(ETH_P_8021Q)) {
+		six = data + LINK_HEADER + sizeof(struct vlan_tag);
 		s->l4 += sizeof(struct vlan_tag);
 	}
 	four = (void *)six;
@@ -113,7 +114,7 @@ static __always_inline bool only_cookies(__u32 protection, __u64 now)
 }
 
 /* Whether a segment certainly brings back no valid cookie. A global function. */
-__noinline __u32 has_no_cookie(struct xdp_md *ctx, __u32 v6, __u64 now)
+__noinline __u32 has_no_cookie(context *ctx, __u32 v6, __u64 now)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct syn_options o = {};
@@ -125,10 +126,10 @@ __noinline __u32 has_no_cookie(struct xdp_md *ctx, __u32 v6, __u64 now)
 
 /*
  * Refuses a segment with ACK and without SYN, RST or FIN, of no known flow, to a service with METHOD_HOST, if nothing
- * lets it pass. hash is that of its flow; slot counts refused segments. Returns whether it was refused. If not, nothing
+ * lets it pass. hash is the hash of its flow; slot counts refused segments. Returns whether it was refused. If not, nothing
  * has changed, and protect() decides.
  */
-static __always_inline bool refuse_segment(struct xdp_md *ctx, __u32 v6, __u32 protection, __u32 slot, __u64 hash)
+static __always_inline bool refuse_segment(context *ctx, __u32 v6, __u32 protection, __u32 slot, __u64 hash)
 {
 	__u64 now = coarse_time();
 
@@ -136,36 +137,36 @@ static __always_inline bool refuse_segment(struct xdp_md *ctx, __u32 v6, __u32 p
 		return false;
 	if (cookie_may_come(hash, now >> SLOT_SHIFT) && !has_no_cookie(ctx, v6, now))
 		return false;
-	count(DECISION(slot, VERDICT_PASS), ctx->data_end - ctx->data);
+	count(DECISION(slot, VERDICT_PASS), frame_bytes(ctx, (void *)(long)ctx->data, (void *)(long)ctx->data_end));
 	return true;
 }
 
-/* The decision about such a segment. The values are also in internal/compile/xdp/entry/protect.go. */
+/* The result of decide_unknown() and decide_known(). The values are also in internal/compile/xdp/entry/protect.go. */
 enum segment_outcome {
-	SEGMENT_OTHER, /* protect() is to decide */
-	SEGMENT_OPEN,  /* it passes: it is of an open connection */
+	SEGMENT_OTHER, /* protect() must decide */
+	SEGMENT_OPEN,  /* it belongs to an open connection, and passes */
 	SEGMENT_REFUSED,
 };
 
 /* The arguments of the generated entry in one number, because a BPF function takes five arguments. */
 enum {
 	SEGMENT_PROTECTION =
-		8,         /* above the states that are open, a bit each: the number of its protection, of 8 bits */
-	SEGMENT_SLOT = 32, /* and the slot that counts what is refused */
+		8,         /* the number of its protection, of 8 bits; the 8 bits below are the states that are open */
+	SEGMENT_SLOT = 32, /* the slot that counts refused segments */
 };
 
 /*
- * Decides such a segment for the generated entry, which has found that the filter does not have its flow, but cannot refuse
- * it itself. hash is that of the flow. Returns an enum segment_outcome. A global function.
+ * Decides a segment like that of refuse_segment(). The generated entry has found that the filter does not have its flow, but cannot
+ * refuse the segment itself. hash is the hash of the flow. Returns an enum segment_outcome. A global function.
  */
-__noinline __u32 decide_unknown(struct xdp_md *ctx, __u32 v6, __u64 hash, __u64 what)
+__noinline __u32 decide_unknown(context *ctx, __u32 v6, __u64 hash, __u64 what)
 {
 	return refuse_segment(ctx, v6, (__u8)(what >> SEGMENT_PROTECTION), what >> SEGMENT_SLOT, hash) ? SEGMENT_REFUSED
 												       : SEGMENT_OTHER;
 }
 
-/* The same of a segment whose flow the filter may have. A global function. */
-__noinline __u32 decide_known(struct xdp_md *ctx, __u32 v6, __u64 hash, __u64 what)
+/* Like decide_unknown(), but for a segment whose flow the filter may have. A global function. */
+__noinline __u32 decide_known(context *ctx, __u32 v6, __u64 hash, __u64 what)
 {
 	__u32 answer = find_noted_flow(hash, what & ((1 << SEGMENT_PROTECTION) - 1));
 
@@ -176,9 +177,9 @@ __noinline __u32 decide_known(struct xdp_md *ctx, __u32 v6, __u64 hash, __u64 wh
 
 /*
  * Counts a decision with DECISION_PROTECTED, and calls protect() for its packet, which carries no question. Returns an
- * enum xdp_action. A global function.
+ * action. A global function.
  */
-__noinline int protect_segment(struct xdp_md *ctx, __u32 v6, __u32 decision)
+__noinline int protect_segment(context *ctx, __u32 v6, __u32 decision)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct packet p = {};
@@ -186,7 +187,7 @@ __noinline int protect_segment(struct xdp_md *ctx, __u32 v6, __u32 decision)
 	__u32 header;
 
 	if (!read_segment(&s, data, end, v6))
-		return XDP_PASS;
+		return ACTION_PASS;
 	header = s.tcp->doff * 4;
 	p.proto = IPPROTO_TCP;
 	p.family = s.ends.v6 & 1;
@@ -196,7 +197,7 @@ __noinline int protect_segment(struct xdp_md *ctx, __u32 v6, __u32 decision)
 	p.sport = s.ends.ports >> 16;
 	p.flags = tcp_flags(s.tcp);
 	p.length = s.length;
-	p.bytes = end - data;
+	p.bytes = frame_bytes(ctx, data, end);
 	p.l4 = s.l4;
 	p.payload = header < sizeof(*s.tcp) || header > s.left ? 0 : s.l4 + header;
 	p.end = s.l4 + s.left;
@@ -205,31 +206,54 @@ __noinline int protect_segment(struct xdp_md *ctx, __u32 v6, __u32 decision)
 	return protect(ctx, &p, decision);
 }
 
-/* known_client() for a usual frame that carries no question. A global function. */
-__noinline __u32 known_in_frame(struct xdp_md *ctx, __u32 v6, __u32 number)
+/* Reads a datagram in a usual frame that carries no question. */
+static __always_inline bool read_client_packet(context *ctx, __u32 v6, struct packet *p)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct packet p = {};
 	struct segment s;
 
 	if (!read_usual_frame(&s, data, end, v6, sizeof(struct udphdr)))
-		return true;
-	p.proto = IPPROTO_UDP;
-	p.family = v6 & 1;
-	p.src = s.ends.src;
-	p.dst = s.ends.dst;
-	p.port = PORT_UDP + (s.ends.ports & 0xffff);
-	p.sport = PORT_UDP + (s.ends.ports >> 16);
-	p.icmp = ICMP_NONE;
-	p.length = s.length;
-	p.l4 = s.l4;
-	p.payload = s.l4 + sizeof(struct udphdr);
-	p.end = s.l4 + s.left;
-	return known_client(ctx, &p, number);
+		return false;
+	p->proto = IPPROTO_UDP;
+	p->family = v6 & 1;
+	p->src = s.ends.src;
+	p->dst = s.ends.dst;
+	p->port = PORT_UDP + (s.ends.ports & 0xffff);
+	p->sport = PORT_UDP + (s.ends.ports >> 16);
+	p->icmp = ICMP_NONE;
+	p->length = s.length;
+	p->l4 = s.l4;
+	p->payload = s.l4 + sizeof(struct udphdr);
+	p->end = s.l4 + s.left;
+	return true;
 }
 
-/* Reads where the UDP header begins in a usual frame, and how many bytes follow it. Returns false for a frame that is none. */
-static __always_inline bool read_datagram(struct xdp_md *ctx, __u32 v6, __u32 *l4, __u32 *length)
+/* known_client() for a usual frame. A global function. */
+__noinline __u32 known_in_frame(context *ctx, __u32 v6, __u32 number)
+{
+	struct packet p = {};
+
+	return !read_client_packet(ctx, v6, &p) || known_client(ctx, &p, number);
+}
+
+/* goes_on() for a usual frame. A global function. */
+__noinline __u32 goes_on_in_frame(context *ctx, __u32 v6, __u32 number)
+{
+	struct packet p = {};
+
+	return read_client_packet(ctx, v6, &p) && goes_on(&p, number);
+}
+
+/* comes_again() for such a frame. A global function. */
+__noinline __u32 again_in_frame(context *ctx, __u32 v6, __u32 number)
+{
+	struct packet p = {};
+
+	return read_client_packet(ctx, v6, &p) && comes_again(&p, number);
+}
+
+/* Reads the offset of the UDP header in a usual frame, and the number of bytes behind that header. Returns false for any other frame. */
+static __always_inline bool read_datagram(context *ctx, __u32 v6, __u32 *l4, __u32 *length)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct segment s;
@@ -242,7 +266,7 @@ static __always_inline bool read_datagram(struct xdp_md *ctx, __u32 v6, __u32 *l
 }
 
 /* proved_datagram() for a usual frame. A global function. */
-__noinline __u32 proved_in_frame(struct xdp_md *ctx, __u32 v6, __u32 number)
+__noinline __u32 proved_in_frame(context *ctx, __u32 v6, __u32 number)
 {
 	__u32 l4, length;
 
@@ -250,7 +274,7 @@ __noinline __u32 proved_in_frame(struct xdp_md *ctx, __u32 v6, __u32 number)
 }
 
 /* stray_datagram() for a usual frame. A global function. */
-__noinline __u32 stray_in_frame(struct xdp_md *ctx, __u32 v6, __u32 number)
+__noinline __u32 stray_in_frame(context *ctx, __u32 v6, __u32 number)
 {
 	__u32 l4, length;
 

@@ -5,14 +5,9 @@
  */
 #pragma once
 
+#include "context.h"
 #include "packet.h"
 #include "parse.h"
-
-/* enum tcx_action_base of linux/bpf.h. The headers of some systems do not have it. */
-enum {
-	TCX_NEXT = -1,
-	TCX_DROP = 2,
-};
 
 /* The EtherType behind up to two VLAN tags, and the offset behind it. Most tags are not in the data here. */
 static __always_inline __be16 skb_ethernet(struct __sk_buff *skb, __u32 *at)
@@ -21,6 +16,8 @@ static __always_inline __be16 skb_ethernet(struct __sk_buff *skb, __u32 *at)
 	struct vlan_tag tag;
 	__be16 ethertype;
 
+	if (!LINK_HEADER)
+		return skb->protocol;
 	if (bpf_skb_load_bytes(skb, 0, &eth, sizeof(eth)))
 		return 0;
 	ethertype = eth.type;
@@ -56,7 +53,7 @@ static __always_inline __u32 skb_ipv4(struct __sk_buff *skb, struct packet *p, _
 }
 
 /*
- * Skips the extension headers, the first of which would be at an offset. Returns the offset of the L4 header, 0 when
+ * Skips the extension headers, from an offset on. Returns the offset of the L4 header, 0 when
  * there is none. A global function: the verifier assumes that the arguments may be null.
  */
 __noinline __u32 skb_extensions(struct __sk_buff *skb, struct packet *p, __u32 at)
@@ -98,7 +95,7 @@ static __always_inline __u32 skb_ipv6(struct __sk_buff *skb, struct packet *p, _
 	return skb_extensions(skb, p, at + sizeof(ip));
 }
 
-/* Returns the offset of the IP header. */
+/* Parses the headers up to the L4 header. Returns the offset of the IP header. */
 static __always_inline __u32 skb_ip(struct __sk_buff *skb, struct packet *p)
 {
 	__u32 at = 0;

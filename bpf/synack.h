@@ -22,7 +22,7 @@ enum {
 	TCP_OPTION_TIMESTAMPS = 8,
 	TCP_OPTION_MD5 = 19,
 	TCP_OPTION_AO = 29,
-	TCP_WSCALE_MAX = 14, /* what is larger counts as this: RFC 7323, 2.3 */
+	TCP_WSCALE_MAX = 14, /* a larger value counts as this: RFC 7323, 2.3 */
 	SYN_ACK_MAX = 40,    /* bytes of TCP header */
 };
 
@@ -83,7 +83,7 @@ static __always_inline void read_usual(struct usual_options *from, struct syn_op
  * Reads the options of a TCP header. Like the kernel, it ignores the options behind a malformed one. A global function,
  * like ipv4_options(): the verifier assumes that the arguments may be null. Always returns 0.
  */
-__noinline __u32 read_options(struct xdp_md *ctx, struct packet *p, struct syn_options *o)
+__noinline __u32 read_options(context *ctx, struct packet *p, struct syn_options *o)
 {
 	struct options left = { .end = (void *)(long)ctx->data_end };
 
@@ -112,7 +112,7 @@ __noinline __u32 read_options(struct xdp_md *ctx, struct packet *p, struct syn_o
  * Reads the timestamps of a packet that is no SYN, if its options have the layout of RFC 7323, appendix A, as most
  * have. Returns whether they have.
  */
-static __always_inline bool read_timestamps(struct xdp_md *ctx, struct packet *p, struct syn_options *o)
+static __always_inline bool read_timestamps(context *ctx, struct packet *p, struct syn_options *o)
 {
 	__be32 *word = (void *)(long)ctx->data + (p->l4 & 0x7fff) + sizeof(struct tcphdr);
 	__u32 size = p->payload - p->l4 - sizeof(struct tcphdr);
@@ -186,7 +186,7 @@ static __always_inline void put_options(struct writer *w, struct syn_options *o)
 		put_word(w, OPTION_WORD(OPTION_NOP, TCP_OPTION_WSCALE, 3, 0) | o->wscale);
 }
 
-/* Writes the IP header up to the addresses. Returns the sum, which for IPv4 is that of the header so far. */
+/* Writes the IP header up to the addresses. Returns the sum of the words so far for IPv4, 0 for IPv6. */
 static __always_inline __u64 put_ip(struct writer *w, bool v6, __u32 tcp)
 {
 	if (v6) {
@@ -254,11 +254,11 @@ static __always_inline __u32 write_syn_ack(void *data, void *end, struct packet 
 }
 
 /*
- * Turns a SYN into its SYN-ACK. Returns the length of the frame, to which the caller cuts it, or 0 when there is none:
+ * Turns a SYN into its SYN-ACK. Returns the length of the frame, to which the caller cuts it, or 0 when there is no answer:
  * for a frame to a group, and for one whose headers the driver has put into several buffers. A global function, like
  * ipv4_options().
  */
-__noinline __u32 make_syn_ack(struct xdp_md *ctx, struct packet *p, struct syn_ack *a)
+__noinline __u32 make_syn_ack(context *ctx, struct packet *p, struct syn_ack *a)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	bool roomy;

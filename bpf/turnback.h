@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Turns what a game server sends to a client, and the client would not understand, into what the client says to it, and gives that to the server:
- * gameanswer.h and raknetleaving.h say when.
+ * Turns a packet that a game server sends to a client, and that the client would not understand, into the client's answer to it, and gives the answer to
+ * the server. gameanswer.h and raknetleaving.h say when.
  */
 #pragma once
 
@@ -9,16 +9,16 @@
 #include "dnsreply.h"
 #include "skb.h"
 
-enum { TURNED_MOST = 120 }; /* bytes behind the UDP header: with that, a power of two */
+enum { TURNED_MOST = 120 }; /* bytes behind the UDP header; with the header, a power of two */
 
-/* The addresses of a datagram whose UDP header begins at l4. Returns false for one with options or extension headers. */
+/* Reads the addresses of a datagram with its UDP header at l4. Returns false if it has IP options or extension headers. */
 static __always_inline bool datagram_ends(struct __sk_buff *skb, __u32 l4, struct address *from, struct address *to)
 {
 	__be64 six[4];
 	__be32 four[2];
 
 	if (skb->protocol == bpf_htons(ETH_P_IP)) {
-		if (l4 != sizeof(struct ethernet) + sizeof(struct iphdr) ||
+		if (l4 != LINK_HEADER + sizeof(struct iphdr) ||
 		    bpf_skb_load_bytes(skb, l4 - sizeof(four), four, sizeof(four)))
 			return false;
 		from->hi = to->hi = 0;
@@ -26,7 +26,7 @@ static __always_inline bool datagram_ends(struct __sk_buff *skb, __u32 l4, struc
 		to->lo = 0xffff00000000ULL | bpf_ntohl(four[1]);
 		return true;
 	}
-	if (skb->protocol != bpf_htons(ETH_P_IPV6) || l4 != sizeof(struct ethernet) + sizeof(struct ipv6hdr) ||
+	if (skb->protocol != bpf_htons(ETH_P_IPV6) || l4 != LINK_HEADER + sizeof(struct ipv6hdr) ||
 	    bpf_skb_load_bytes(skb, l4 - sizeof(six), six, sizeof(six)))
 		return false;
 	from->hi = bpf_be64_to_cpu(six[0]);
@@ -36,7 +36,7 @@ static __always_inline bool datagram_ends(struct __sk_buff *skb, __u32 l4, struc
 	return true;
 }
 
-/* Reads who is the client of a datagram that a service sends, whose UDP header begins at l4. Returns false as datagram_ends() does. */
+/* Reads the client of a datagram that a service sends, with its UDP header at l4. Returns false when datagram_ends() does. */
 static __always_inline bool read_client(struct __sk_buff *skb, __u32 l4, struct service_client *c)
 {
 	__be16 ports[2];
@@ -47,14 +47,13 @@ static __always_inline bool read_client(struct __sk_buff *skb, __u32 l4, struct 
 	return true;
 }
 
-/* Where the UDP header begins of a datagram that datagram_ends() reads. */
+/* The offset of the UDP header of a datagram that datagram_ends() can read. */
 static __always_inline __u32 turned_l4(struct __sk_buff *skb)
 {
-	return sizeof(struct ethernet) +
-	       (skb->protocol == bpf_htons(ETH_P_IPV6) ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+	return LINK_HEADER + (skb->protocol == bpf_htons(ETH_P_IPV6) ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
 }
 
-/* A UDP header and what follows, then zeros for the sum. */
+/* A UDP header and its data, then zeros for the checksum. */
 struct turned {
 	__be16 sport;
 	__be16 dport;
@@ -63,38 +62,38 @@ struct turned {
 	__u8 data[TURNED_MOST];
 };
 
-/* Sets the IPv4 header of a datagram that is turned back, with so many bytes behind it. */
+/* Sets the IPv4 header of a datagram that is turned back, with length bytes behind that header. */
 static __always_inline bool turn_ipv4(struct __sk_buff *skb, __u32 length)
 {
 	struct iphdr ip;
 
-	if (bpf_skb_load_bytes(skb, sizeof(struct ethernet), &ip, sizeof(ip)))
+	if (bpf_skb_load_bytes(skb, LINK_HEADER, &ip, sizeof(ip)))
 		return false;
 	return_ipv4(&ip, length);
 	ip.check = checksum(bpf_csum_diff(NULL, 0, (void *)&ip, sizeof(ip), 0));
-	return !bpf_skb_store_bytes(skb, sizeof(struct ethernet), &ip, sizeof(ip), 0);
+	return !bpf_skb_store_bytes(skb, LINK_HEADER, &ip, sizeof(ip), 0);
 }
 
-/* The same for IPv6. Sets the checksum of UDP, too. */
+/* Like turn_ipv4(), for IPv6. Also sets the UDP checksum in m. */
 static __always_inline bool turn_ipv6(struct __sk_buff *skb, struct turned *m, __u32 length)
 {
 	__be32 pseudo[2] = { bpf_htonl(length), bpf_htonl(IPPROTO_UDP) };
 	struct ipv6hdr ip;
 	__s64 sum;
 
-	if (bpf_skb_load_bytes(skb, sizeof(struct ethernet), &ip, sizeof(ip)))
+	if (bpf_skb_load_bytes(skb, LINK_HEADER, &ip, sizeof(ip)))
 		return false;
 	return_ipv6(&ip, length);
 	sum = bpf_csum_diff(NULL, 0, (void *)&ip.saddr, 2 * sizeof(ip.saddr), 0);
 	sum = bpf_csum_diff(NULL, 0, pseudo, sizeof(pseudo), sum);
 	sum = bpf_csum_diff(NULL, 0, (void *)m, sizeof(*m), sum);
 	m->check = checksum(sum) ?: 0xffff;
-	return !bpf_skb_store_bytes(skb, sizeof(struct ethernet), &ip, sizeof(ip), 0);
+	return !bpf_skb_store_bytes(skb, LINK_HEADER, &ip, sizeof(ip), 0);
 }
 
 /*
- * Puts a datagram, of which so many bytes are behind the UDP header, in the place of one that leaves, and gives it to this host as one of the receiver.
- * Returns a verdict.
+ * Replaces a leaving datagram with m, which has size bytes behind the UDP header, and gives it to this host as if the receiver had sent it. Returns a
+ * verdict.
  */
 static __always_inline int turn_back(struct __sk_buff *skb, struct turned *m, __u32 size)
 {
@@ -115,8 +114,9 @@ static __always_inline int turn_back(struct __sk_buff *skb, struct turned *m, __
 		eth.source[i] = eth.destination[i];
 		eth.destination[i] = half;
 	}
-	if (bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0))
+	if (LINK_HEADER && bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0))
 		return TCX_DROP;
+	skb->tc_index = REINJECTED;
 	length = (opaque((__u64)length - 1) & (sizeof(*m) - 1)) + 1; /* with bounds that the verifier knows */
 	if (bpf_skb_store_bytes(skb, l4, m, length, 0))
 		return TCX_DROP;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The answer to a usual SYN, called by the generated entry. While cookies are on, a SYN without data is answered here
- * that has the options of Linux and Android, those of Windows, MSS alone, or none, as tools for floods send it. This takes
- * a third of the instructions less than protect(). The functions are those of protect(); known properties of such a SYN
+ * Answers usual SYNs while cookies are on. The generated entry calls it. A usual SYN has no data. Its options are those of
+ * Linux and Android, those of Windows, MSS alone, or none, as flood tools send it. The answer takes a third fewer
+ * instructions than in protect(). The functions are those of protect(); known properties of such a SYN
  * are constants, so they are not stored in memory.
  */
 #pragma once
@@ -21,7 +21,7 @@
 #include "synack.h"
 
 enum {
-	SYN_OTHER = 0, /* no enum xdp_action that is used: the SYN is for protect(), and nothing has changed */
+	SYN_OTHER = 0, /* not an action that is used: nothing has changed, and protect() must decide */
 
 	USUAL_SYN = sizeof(struct tcphdr) + sizeof(struct usual_options), /* bytes of TCP header */
 };
@@ -93,7 +93,7 @@ static __always_inline bool is_surely_new(struct packet *p)
 	return !(*filter_word(hash) & filter_bit(hash));
 }
 
-static __always_inline void read_usual_packet(struct packet *p, struct segment *g, void *data, void *end, bool v6)
+static __always_inline void read_usual_packet(struct packet *p, struct segment *g, bool v6)
 {
 	p->family = v6;
 	p->src = g->ends.src;
@@ -101,10 +101,9 @@ static __always_inline void read_usual_packet(struct packet *p, struct segment *
 	p->port = g->ends.ports & 0xffff;
 	p->sport = g->ends.ports >> 16;
 	p->length = g->length;
-	p->bytes = end - data;
 }
 
-/* Writes a SYN-ACK. size is that of its TCP header in bytes; the SYN's was as long. */
+/* Writes a SYN-ACK. size is the size of its TCP header in bytes, which is that of the SYN, too. */
 static __always_inline void put_answer(struct packet *p, struct segment *g, struct syn_ack *a, bool v6, __u32 size)
 {
 	struct iphdr *ip = (void *)g->tcp - (v6 ? sizeof(struct ipv6hdr) : sizeof(*ip));
@@ -113,7 +112,7 @@ static __always_inline void put_answer(struct packet *p, struct segment *g, stru
 	put_syn_ack(&w, ip, g->tcp, p, a, v6, size);
 }
 
-/* The same without timestamps: with as many of the options as the length of the SYN says. */
+/* Writes a SYN-ACK without timestamps. The length of the SYN says which options it has. */
 static __always_inline void put_plain_answer(struct packet *p, struct segment *g, struct syn_ack *a, bool v6)
 {
 	if (g->left == PLAIN_SYN) {
@@ -168,8 +167,8 @@ static __always_inline bool is_over_limits(struct protection *pr, struct packet 
 }
 
 /* Answers a SYN with timestamps, as Linux sends it, or one without. v6 and stamped are constants. */
-static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, bool stamped, __u32 decision,
-					struct protection_state *s, struct protection *pr)
+static __always_inline int answer_usual(context *ctx, bool v6, bool stamped, __u32 decision, struct protection_state *s,
+					struct protection *pr)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct usual_options *options = NULL;
@@ -189,14 +188,15 @@ static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, bool stampe
 	p.now = coarse_time();
 	if (!answers_surely(pr, s, p.now))
 		return SYN_OTHER;
-	read_usual_packet(&p, &g, data, end, v6);
+	read_usual_packet(&p, &g, v6);
+	p.bytes = frame_bytes(ctx, data, end);
 	if (!is_shown(data) || is_loopback(p.dst, v6) || may_be_no_peer(&p) || !is_surely_new(&p))
 		return SYN_OTHER;
 	count(decision, p.bytes);
 	watch_traffic(ctx, decision);
 	if (is_over_limits(pr, &p, v6)) {
 		count_outcome(&p, pr, SYN_LIMITED);
-		return XDP_DROP;
+		return ACTION_DROP;
 	}
 	swap_ethernet(data);
 	if (stamped)
@@ -211,7 +211,7 @@ static __always_inline int answer_usual(struct xdp_md *ctx, bool v6, bool stampe
  * xdp_action, or SYN_OTHER. answer_usual_syn() is for SYNs with the options of Linux and Android, answer_plain_syn() for
  * shorter ones. Both are global functions.
  */
-__noinline int answer_usual_syn(struct xdp_md *ctx, __u32 v6, __u32 decision, struct protection_state *s,
+__noinline int answer_usual_syn(context *ctx, __u32 v6, __u32 decision, struct protection_state *s,
 				struct protection *pr)
 {
 	if (!s || !pr)
@@ -219,7 +219,7 @@ __noinline int answer_usual_syn(struct xdp_md *ctx, __u32 v6, __u32 decision, st
 	return v6 ? answer_usual(ctx, true, true, decision, s, pr) : answer_usual(ctx, false, true, decision, s, pr);
 }
 
-__noinline int answer_plain_syn(struct xdp_md *ctx, __u32 v6, __u32 decision, struct protection_state *s,
+__noinline int answer_plain_syn(context *ctx, __u32 v6, __u32 decision, struct protection_state *s,
 				struct protection *pr)
 {
 	if (!s || !pr)

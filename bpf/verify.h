@@ -12,22 +12,22 @@
 
 enum {
 	MAX_SECRETS = 2,   /* the present one, and the one before, of which clients may still have cookies */
-	GUARD_LIMIT = 1,   /* flags: responses are limited, */
-	GUARD_OBSERVE = 2, /* but what exceeds the limit is only counted */
-	GUARD_NAMES = 4,   /* responses are looked at: zone.h */
+	GUARD_LIMIT = 1,   /* flags: responses are limited */
+	GUARD_OBSERVE = 2, /* responses above the limit are only counted */
+	GUARD_NAMES = 4,   /* responses are examined: zone.h */
 };
 
 /* The configuration of a guard. internal/compile/xdp/guard.go fills this map and the next. */
 struct guard {
 	__u64 secrets[MAX_SECRETS][2];
 	__u32 num_secrets;
-	__u32 verify; /* seconds that an answer over TCP proves an address for; 0: it proves none */
-	__u32 limit;  /* of responses */
-	__u32 slot;   /* that those above it are counted in */
+	__u32 verify; /* seconds for which an answer over TCP proves an address; 0: it proves none */
+	__u32 limit;  /* the limit of responses */
+	__u32 slot;   /* the slot that counts responses above the limit */
 	__u32 flags;
-	__u32 flooded;   /* the limit of responses of a zone without an answer, above which it is flooded, */
-	__u32 go_on;     /* that of queries, above which it goes on to be, */
-	__u32 new_names; /* and that of names of a domain that are new */
+	__u32 flooded;   /* the limit of negative responses for a zone, above which the zone is flooded */
+	__u32 go_on;     /* the limit of queries for a flooded zone, above which the flood goes on */
+	__u32 new_names; /* the limit of new names of a domain */
 };
 
 struct {
@@ -110,8 +110,8 @@ struct cookie {
 
 enum {
 	COOKIE_VERSION = 1,
-	COOKIE_PAST = 3600,  /* seconds that a cookie is valid for, */
-	COOKIE_FUTURE = 300, /* and that its clock may be ahead: RFC 9018, 4.3 */
+	COOKIE_PAST = 3600,  /* seconds for which a cookie is valid */
+	COOKIE_FUTURE = 300, /* seconds by which its time may be ahead: RFC 9018, 4.3 */
 };
 
 /*
@@ -141,11 +141,11 @@ static __always_inline __u64 cookie_hash(struct packet *p, struct cookie *c, con
 	return siphash_end(&h, 0, 32);
 }
 
-static __always_inline bool cookie_valid(struct xdp_md *ctx, struct packet *p, struct guard *guard, __u32 offset)
+static __always_inline bool cookie_valid(context *ctx, struct packet *p, struct guard *guard, __u32 offset)
 {
 	struct cookie c;
 
-	if (bpf_xdp_load_bytes(ctx, offset, &c, sizeof(c)) || c.version != COOKIE_VERSION || !cookie_timely(p, &c))
+	if (load_frame(ctx, offset, &c, sizeof(c)) || c.version != COOKIE_VERSION || !cookie_timely(p, &c))
 		return false;
 	for (__u32 i = 0; i < MAX_SECRETS; i++)
 		if (i < guard->num_secrets && cookie_hash(p, &c, guard->secrets[i]) == c.hash)
@@ -157,7 +157,7 @@ static __always_inline bool cookie_valid(struct xdp_md *ctx, struct packet *p, s
  * Whether the client of a query to a guarded service is verified. cookie is the offset of the COOKIE option's data in
  * the frame, 0 without that option, and length its length. A global function.
  */
-__noinline __u32 client_verified(struct xdp_md *ctx, struct packet *p, __u32 cookie, __u32 length)
+__noinline __u32 client_verified(context *ctx, struct packet *p, __u32 cookie, __u32 length)
 {
 	struct guard *guard = p ? guard_of(p->port) : NULL;
 

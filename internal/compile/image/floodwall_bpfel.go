@@ -64,7 +64,9 @@ type floodwallFlood struct {
 	Each     uint32
 	Protocol uint32
 	Proved   uint32
-	Reserved uint32
+	Answered uint32
+	Again    uint32
+	Layers   uint32
 }
 
 type floodwallGuard struct {
@@ -204,6 +206,7 @@ const (
 	floodwallVarNameDepths         = "name_depths"
 	floodwallVarNameKey            = "name_key"
 	floodwallVarNameRootSets       = "name_root_sets"
+	floodwallVarNewcomers          = "newcomers"
 	floodwallVarNotesClients       = "notes_clients"
 	floodwallVarNotesFlows         = "notes_flows"
 	floodwallVarNotesReplies       = "notes_replies"
@@ -398,6 +401,7 @@ type floodwallVariableSpecs struct {
 	NameDepths         *ebpf.VariableSpec `ebpf:"name_depths"`
 	NameKey            *ebpf.VariableSpec `ebpf:"name_key"`
 	NameRootSets       *ebpf.VariableSpec `ebpf:"name_root_sets"`
+	Newcomers          *ebpf.VariableSpec `ebpf:"newcomers"`
 	NotesClients       *ebpf.VariableSpec `ebpf:"notes_clients"`
 	NotesFlows         *ebpf.VariableSpec `ebpf:"notes_flows"`
 	NotesReplies       *ebpf.VariableSpec `ebpf:"notes_replies"`
@@ -609,6 +613,7 @@ type floodwallVariables struct {
 	NameDepths         *ebpf.Variable `ebpf:"name_depths"`
 	NameKey            *ebpf.Variable `ebpf:"name_key"`
 	NameRootSets       *ebpf.Variable `ebpf:"name_root_sets"`
+	Newcomers          *ebpf.Variable `ebpf:"newcomers"`
 	NotesClients       *ebpf.Variable `ebpf:"notes_clients"`
 	NotesFlows         *ebpf.Variable `ebpf:"notes_flows"`
 	NotesReplies       *ebpf.Variable `ebpf:"notes_replies"`

@@ -14,15 +14,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// handedOn are the maps that a floodwall of another version may find, beside those that user space alone makes.
+// handedOn has the maps that another version of floodwall may read. It does not have maps that only user space creates.
 var handedOn = []string{
 	Counters, Verified, Flows, FlowFilter, CookiesSent, SynKeys, ProtectionStates, HostEnds, DynamicInfo, Dynamic, Limits, LimitInfos, Evictions, Offences, Samples, Samplers,
 	ReplyFlows, ReplyFilter, Services, FloodStates, GameAnswers, RakNetServers, AnsweredNames, FloodedZones, ZoneTimes,
 }
 
-// TestFormats compares what maps hold with what knownFormats notes. One that differs needs a new number in
-// formats, and the line here: then generations of other versions are not misread. The number may stay where only names or
-// comments changed.
+// TestFormats compares the types of map contents with knownFormats. A map that differs needs a new number in formats, and a new line here, so that
+// one version does not misread the generations of another. The number may stay if only names or comments changed.
 func TestFormats(t *testing.T) {
 	spec := Load()
 	var lines []string
@@ -48,7 +47,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// form writes a type with all that is in it.
+// form returns a type as text, with all types that it contains.
 func form(t btf.Type, depth int) string {
 	if depth > 8 {
 		return "..."
@@ -75,7 +74,7 @@ func form(t btf.Type, depth int) string {
 	}
 }
 
-// knownFormats has for each map its number, and a hash of its kind and of the types of what it holds.
+// knownFormats has a line for each map: its number, and a hash of its kind and of the types of its keys and values.
 const knownFormats = `
 counters 1 80924ce2
 verified 1 d7f3d1f4
@@ -94,8 +93,8 @@ offences 1 0e56ae1c
 samples 2 0e56ae1c
 samplers 2 47fd42a9
 .data.floods 2 bf98dcb4
-.data.replied 3 aa185620
-.data.replies 3 4629dfaf
+.data.replied 4 aa185620
+.data.replies 4 154ab345
 .data.services 1 7171248a
 game_answers 1 a55605d6
 raknet_servers 2 b8e1dc17

@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// optional are functions of the C part that are called only where a constant of this name is set.
+// optional maps functions of the C part to a constant. A function is called only if its constant is set.
 var optional = map[string]string{
 	"make_reply":           "answers",
 	"may_answer":           "answers",
@@ -31,10 +31,16 @@ var optional = map[string]string{
 	"is_reply":             "notes_flows",
 	"note_other":           "notes_flows",
 	"expect_reply":         "notes_flows",
+	"count_answer":         "floods",
 	"is_calm":              "floods",
 	"is_spent":             "floods",
 	"known_client":         "floods",
 	"known_in_frame":       "floods",
+	"goes_on":              "floods",
+	"goes_on_in_frame":     "floods",
+	"came_again":           "floods",
+	"comes_again":          "floods",
+	"again_in_frame":       "floods",
 	"proved_datagram":      "reads_datagrams",
 	"read_issued_key":      "reads_datagrams",
 	"read_chosen_key":      "reads_datagrams",
@@ -84,8 +90,8 @@ var optional = map[string]string{
 	"forget_connection":     "ask_conntrack",
 }
 
-// without replaces the calls of functions whose constant is not set by their result, 0. The verifier would find them
-// dead, but then the functions and their maps would still be loaded.
+// without replaces calls of functions whose constant is not set. The result of such a call is 0. The verifier would find these calls dead, but the
+// functions and their maps would still be loaded.
 func without(insns asm.Instructions, constants map[string]any) asm.Instructions {
 	out := slices.Clone(insns)
 	for i, in := range out {
@@ -102,7 +108,7 @@ func without(insns asm.Instructions, constants map[string]any) asm.Instructions 
 // isSet reports whether a constant has a value that is true in C.
 func isSet(constant any) bool { return constant != nil && !reflect.ValueOf(constant).IsZero() }
 
-// reachable removes functions that nothing calls, which the verifier refuses or verifies in vain
+// reachable removes functions that are never called. The verifier would reject them, or spend time on them for nothing
 // (https://elixir.bootlin.com/linux/v6.1/source/kernel/bpf/verifier.c, check_cfg).
 func reachable(insns asm.Instructions) asm.Instructions {
 	bodies := map[string]asm.Instructions{}
@@ -137,8 +143,8 @@ func reachable(insns asm.Instructions) asm.Instructions {
 	return out
 }
 
-// dropUnused leaves out the maps of the C part that no instruction refers to.
-func dropUnused(spec *ebpf.CollectionSpec) {
+// dropUnused removes the maps of the C part to which no instruction refers.
+func dropUnused(spec *ebpf.CollectionSpec, h Hook) {
 	used := map[string]bool{Counters: true, constantsMap: true}
 	for _, prog := range spec.Programs {
 		for _, in := range prog.Instructions {
@@ -147,6 +153,6 @@ func dropUnused(spec *ebpf.CollectionSpec) {
 			}
 		}
 	}
-	known := Load().Maps
+	known := h.load().Maps
 	maps.DeleteFunc(spec.Maps, func(name string, _ *ebpf.MapSpec) bool { return known[name] != nil && !used[name] })
 }

@@ -3,6 +3,8 @@ package xdp
 import (
 	"math/bits"
 
+	"github.com/cilium/ebpf/asm"
+
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/xdp/entry"
 	"github.com/floodwall/floodwall/internal/model/addrs"
@@ -10,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Held lists the expressions that hold for a class.
+// Held returns the expressions that hold for a class.
 func (a *addresses) Held(class int) (list []int) {
 	for at, word := range a.truth[class] {
 		for ; word != 0; word &= word - 1 {
@@ -20,7 +22,7 @@ func (a *addresses) Held(class int) (list []int) {
 	return list
 }
 
-// entryPart generates the entry of a program, and is the component with the maps that only the entry reads.
+// entryPart generates the entry of a program. It returns the component with the maps that only the entry reads.
 func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Options, out *Program) component {
 	in := entry.Input{
 		Program:    p,
@@ -30,20 +32,27 @@ func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Opt
 		Handshakes: o.Protect,
 		Table6:     !a.table.V6.Empty(),
 		Questions:  o.QuestionKey != 0,
+		Key:        o.QuestionKey,
 		Limits:     l.infos,
 		Sampling:   entry.Sampling{Share: trafficShare(p), Adapts: p.SamplesAdapt, Salt: uint32(o.QuestionKey >> 32)},
 	}
-	if buckets, err := flowBuckets(p.Protections); err == nil { // if not, protectPart() says so
+	if buckets, err := flowBuckets(p.Protections); err == nil { // if there is an error, protectPart() returns it
 		in.FlowMask = buckets - 1
-	}
-	if len(l.infos) > 0 {
-		in.Constants = image.ConstantOffsets("limit_keys", "limit_mix")
 	}
 	if t := a.table.V4; !t.Empty() {
 		in.Filter4 = a.filter4(t)
 	}
-	e := entry.Generate(in)
+	at := func(h image.Hook) *entry.Entry {
+		in := in
+		in.Hook = h
+		if len(l.infos) > 0 {
+			in.Constants = image.ConstantOffsets(h, "limit_keys", "limit_mix")
+		}
+		return entry.Generate(in)
+	}
+	e := at(image.XDP)
 	out.Entry = e.Insns
+	out.EntryAt = func(h image.Hook) asm.Instructions { return at(h).Insns }
 	part := component{shapes: map[string]image.Shape{}}
 	if (p.Checks | p.Observed).Has(packet.ReflectorSource) {
 		shape := image.Shape{ValueSize: entry.ReflectorBytes, Entries: 1}
@@ -64,7 +73,7 @@ func entryPart(p *ir.Program, a *addresses, l *limits, decisions []uint32, o Opt
 	return part
 }
 
-// filter4 says how the entry finds out that an IPv4 source has no class.
+// filter4 returns the filters with which the entry finds out that an IPv4 source has no class.
 func (a *addresses) filter4(t *addrs.Table4) *entry.Filter4 {
 	f := &entry.Filter4{Shift: t.Shift, Mask: filter4Mask(t), All: t.FilterHosts, Hosts: t.FirstHosts(), Follow: a.follow4(t)}
 	for _, bytes := range t.FirstBytes() {

@@ -60,7 +60,7 @@ func newSubject(p *ir.Program, x *xdp.Program, fill func(map[string][]byte) erro
 	}
 	w := &world{
 		program: p, content: map[string][]byte{}, dynamic: x.Dynamic, classes: found, tables: t, marksAt: entry.MarksOffset,
-		offsets: image.ConstantOffsets("limit_keys", "limit_mix"),
+		offsets: image.ConstantOffsets(image.XDP, "limit_keys", "limit_mix"),
 	}
 	for _, name := range frozen {
 		if memory[name] != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Flags of TCP, and offsets in its header.
+// TCP flags, and offsets in the TCP header.
 const (
 	flagsSYN    = 0x02
 	flagsACK    = 0x10
@@ -21,7 +21,7 @@ const (
 	windowAt = 14
 )
 
-// tcpHeader compares the length of the header with the rest of the IP packet.
+// tcpHeader adds code that compares the header length with the rest of the IP packet.
 func (s *section) tcpHeader(exit string) {
 	if !s.is(packet.ProtoTCP) {
 		return
@@ -34,8 +34,8 @@ func (s *section) tcpHeader(exit string) {
 	)
 }
 
-// suspectTCPHeader tests the whole byte of the header length, with its reserved bits: a packet that sets these may be
-// suspected.
+// suspectTCPHeader tests the complete byte that contains the header length, including its reserved bits. So it also suspects packets with these bits
+// set.
 func (s *section) suspectTCPHeader(exit string) {
 	if s.is(packet.ProtoTCP) {
 		s.Add(
@@ -45,7 +45,7 @@ func (s *section) suspectTCPHeader(exit string) {
 	}
 }
 
-// headerLength loads the length of the TCP header in bytes.
+// headerLength loads the length of the TCP header in bytes into a register.
 func (s *section) headerLength(to asm.Register) {
 	s.Add(asm.LoadMem(to, base, s.family.l4+offsetAt, asm.Byte), asm.RSh.Imm(to, 4), asm.LSh.Imm(to, 2))
 }
@@ -54,32 +54,32 @@ func (s *section) flags(to asm.Register) {
 	s.Add(asm.LoadMem(to, base, s.family.l4+flagsAt, asm.Byte))
 }
 
-// tcpFlags looks the flags up in a bitmap of the invalid combinations.
+// tcpFlags adds code that looks up the flags in a bitmap of the invalid combinations.
 func (s *section) tcpFlags(exit string) {
 	s.flagsAmong(func(flags byte) bool { return !packet.ValidFlags(flags) }, exit)
 }
 
-// suspectTCPFlags suspects every SYN too if there are checks of SYNs.
+// suspectTCPFlags also suspects every SYN if any check of SYNs is enabled.
 func (s *section) suspectTCPFlags(exit string) {
 	s.flagsAmong(func(flags byte) bool {
 		return !packet.ValidFlags(flags) || s.checksSYN() && flags&flagsSYNACK == flagsSYN
 	}, exit)
 }
 
-// suspectSYN is part of suspectTCPFlags if that check is on.
+// suspectSYN adds no code if the check of suspectTCPFlags is enabled, because suspectTCPFlags then finds SYNs, too.
 func (s *section) suspectSYN(exit string) {
 	if !s.asked(packet.TCPFlags) {
 		s.onSYN(func() { s.Add(asm.Ja.Label(exit)) })
 	}
 }
 
-// checksSYN reports whether any check of SYNs is on.
+// checksSYN reports whether any check of SYNs is enabled.
 func (s *section) checksSYN() bool {
 	return slices.ContainsFunc([]packet.Check{packet.TCPOptions, packet.SYNData, packet.SYNLowPort, packet.SYNNoMSS, packet.SYNWindowZero}, s.asked)
 }
 
-// flagsAmong jumps to exit if the lower six flags of TCP are one of some combinations. A 64-bit shift uses the lower
-// six bits of its count.
+// flagsAmong adds code that jumps to exit if some() returns true for the lower six TCP flags of the packet. The code
+// shifts a 64-bit bitmap by the flags. A 64-bit shift uses only the lower six bits of its count.
 func (s *section) flagsAmong(some func(flags byte) bool, exit string) {
 	if !s.is(packet.ProtoTCP) {
 		return
@@ -107,7 +107,7 @@ func (s *section) ackZero(exit string) {
 	s.Mark(other)
 }
 
-// onSYN adds code that only packets that begin a connection run.
+// onSYN adds code that runs only for segments that open a connection.
 func (s *section) onSYN(code func()) {
 	if !s.is(packet.ProtoTCP) {
 		return
@@ -119,12 +119,12 @@ func (s *section) onSYN(code func()) {
 	s.Mark(other)
 }
 
-// synForGeneral leaves SYNs to general(), for checks that no profile has.
+// synForGeneral leaves SYNs to general(). It is used for checks that no profile has.
 func (s *section) synForGeneral(string) {
 	s.onSYN(func() { s.Add(asm.Ja.Label(toGeneral)) })
 }
 
-// synOptions leaves options to general() that are neither absent nor those of Linux, Android and Windows.
+// synOptions leaves a SYN to general(), unless the SYN has no options, or the usual options of Linux, Android or Windows.
 func (s *section) synOptions(string) {
 	s.onSYN(func() {
 		none := s.newLabel()
@@ -135,7 +135,8 @@ func (s *section) synOptions(string) {
 	})
 }
 
-// synNoMSS finds SYNs without options. Other options are known to be the usual ones here.
+// synNoMSS adds code that jumps to exit for SYNs without options. At this place, a SYN with options is known to have the usual ones, which include an
+// MSS.
 func (s *section) synNoMSS(exit string) {
 	s.onSYN(func() {
 		s.headerLength(asm.R1)
@@ -150,15 +151,15 @@ func (s *section) synNoMSS(exit string) {
 	})
 }
 
-// A part of the options of a SYN, at an offset of them, in network order.
+// optionPart is a part of the options of a SYN, at an offset within the options. The value is in network order.
 type optionPart struct {
 	at    int16
 	size  asm.Size
 	value uint32
 }
 
-// usualOptions jumps to general() unless the options are those of struct usual_options in bpf/l4.h, of struct plain_options in
-// bpf/usualsyn.h, or MSS alone. The register has the length of the header.
+// usualOptions leaves a SYN to general() unless its options are those of struct usual_options in bpf/l4.h, those of struct plain_options in
+// bpf/usualsyn.h, or only an MSS. The register header has the length of the TCP header.
 func (s *section) usualOptions(header asm.Register) {
 	full, plain, done := s.newLabel(), s.newLabel(), s.newLabel()
 	s.Add(asm.JNE.Imm(header, 20+4, full))
@@ -174,12 +175,12 @@ func (s *section) usualOptions(header asm.Register) {
 	s.Mark(done)
 }
 
-// options jumps to general() unless there are this many bytes of options, with these parts.
+// options leaves a packet to general() unless it has this number of bytes of options, and these parts.
 func (s *section) options(bytes int32, parts []optionPart) {
 	at := s.family.l4 + 20
 	s.Add(
 		asm.JLT.Imm(length, s.family.header()+20+bytes, toGeneral),
-		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word),
+		asm.LoadMem(asm.R1, context, s.at.end, asm.Word),
 	)
 	s.inFrame(base, int32(at)+bytes, asm.R1)
 	for _, p := range parts {
@@ -191,10 +192,10 @@ func (s *section) options(bytes int32, parts []optionPart) {
 	}
 }
 
-// segmentSize jumps to next unless packet.MSS is in one of some ranges. It leaves segments with SYN to general() of which the MSS is not the
-// first option. It changes r1 and r2.
+// segmentSize jumps to next unless packet.MSS is in one of the ranges. It leaves a segment with SYN to general() if its first option is not the MSS.
+// It changes r1 and r2.
 func (s *section) segmentSize(in []ir.Range, next string) {
-	const mss = 20 // behind the start of TCP
+	const mss = 20 // offset from the start of the TCP header
 	m := ir.Match{Field: packet.MSS, Values: in}
 	found := s.newLabel()
 	other := next
@@ -207,7 +208,7 @@ func (s *section) segmentSize(in []ir.Range, next string) {
 	s.loadLength(asm.R2, s.family)
 	s.Add(
 		asm.JLT.Imm(asm.R1, mss+4, toGeneral), asm.Add.Imm(asm.R1, s.family.header()), asm.JGT.Reg(asm.R1, asm.R2, toGeneral),
-		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word),
+		asm.LoadMem(asm.R1, context, s.at.end, asm.Word),
 	)
 	s.inFrame(base, int32(s.family.l4)+mss+4, asm.R1)
 	s.Add(

@@ -8,20 +8,21 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Numbers of bpf/datagram.h.
+// Constants of bpf/datagram.h.
 const (
 	idFactor1   = 0x1e3779b1 // ID_FACTOR1
 	idFactor2   = 0x45d9f3b5 // ID_FACTOR2
 	quicLong    = 0x80
 	quicFixed   = 0x40
 	udpHeader   = 8
-	wireguardID = 4   // where data have the index
-	a2sInfo     = 'T' // kinds of queries are A2S_INFO, A2S_PLAYER and A2S_RULES of bpf/a2s.h
+	wireguardID = 4   // offset of the receiver index in a data packet
+	a2sInfo     = 'T' // 'T', and the following letters, are the kinds of queries: A2S_INFO, A2S_PLAYER and A2S_RULES of bpf/a2s.h
 	a2sRules    = 'V'
 )
 
-// proved jumps to next unless the packet has an identifier that the service has issued to anybody: proved_datagram() of bpf/client.h. Data are looked up
-// here, as a flood of them is to cost little: one bit tells most that have none. Other kinds are for that function. noCalm has come before.
+// proved jumps to next unless the packet has an identifier that the service has issued to any client. It does the same as proved_datagram() of
+// bpf/client.h. The generated code looks up the identifiers of data packets itself. One bit excludes most data packets without an issued identifier,
+// so a flood of them costs little. For other kinds of packets the generated code calls proved_datagram(). The code of noCalm must precede it.
 func (s *section) proved(flood int, decision uint32, next string) {
 	const id, keys, end = asm.R4, asm.R5, asm.R1
 	function, ask, passes := s.newLabel(), s.newLabel(), s.newLabel()
@@ -30,7 +31,7 @@ func (s *section) proved(flood int, decision uint32, next string) {
 	s.loadLength(asm.R1, s.family)
 	s.Add(
 		asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+int32(protocol.Least()), s.short),
-		asm.LoadMem(end, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+int32(protocol.Least())),
+		asm.LoadMem(end, context, s.at.end, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+int32(protocol.Least())),
 		asm.JGT.Reg(asm.R2, end, s.short),
 		asm.LoadMapValue(asm.R1, 0, floodState(flood)+floodUnproved).WithReference(image.FloodStates), asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord),
 		asm.JGT.Reg(asm.R1, clock, next),
@@ -62,7 +63,7 @@ func (s *section) proved(flood int, decision uint32, next string) {
 		s.Add(asm.JNE.Imm(asm.R0, 0, passes), asm.Ja.Label(next))
 		s.Mark(other)
 		if protocol == packet.WireGuard {
-			s.Add(asm.JEq.Imm(asm.R1, wireguardInitiation, next)) // it has none
+			s.Add(asm.JEq.Imm(asm.R1, wireguardInitiation, next)) // an initiation has no identifier
 		} else {
 			s.longID(id, payload, function, next)
 			s.Add(asm.Ja.Label(lookup))
@@ -75,14 +76,15 @@ func (s *section) proved(flood int, decision uint32, next string) {
 	})
 }
 
-// query jumps to next unless a packet may be a query or a request at a game server: read_query() of bpf/a2s.h, and read_request() of bpf/raknet.h. A query
-// of A2S that surely proves nothing is decided here. Others are for general(). noCalm has come before.
+// query jumps to next unless a packet may be a query or a request to a game server. It does the same as read_query() of bpf/a2s.h and read_request()
+// of bpf/raknet.h. It decides an A2S query that certainly proves no address. It leaves other queries to general(). The code of noCalm must precede
+// it.
 func (s *section) query(flood int, decision uint32, next string) {
 	payload, protocol := s.family.l4+udpHeader, s.Program.Floods[flood].Protocol
 	s.loadLength(asm.R1, s.family)
 	s.Add(
 		asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+int32(protocol.Least()), next),
-		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+int32(protocol.Least())),
+		asm.LoadMem(asm.R1, context, s.at.end, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+int32(protocol.Least())),
 		asm.JGT.Reg(asm.R2, asm.R1, toGeneral),
 	)
 	if protocol == packet.A2S {
@@ -100,19 +102,20 @@ func (s *section) query(flood int, decision uint32, next string) {
 	)
 }
 
-// noSecondRequest leaves a packet of a known client to general() that may be a second request at a server of RakNet: one with a cookie of ours is changed
-// (admit() of bpf/gamereply.h).
+// noSecondRequest leaves a packet from a known client to general() if it may be a second request to a RakNet server. If the request has a cookie of
+// Floodwall, general() must change it (admit() of bpf/gamereply.h).
 func (s *section) noSecondRequest() {
 	payload := s.family.l4 + udpHeader
 	s.Add(
-		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+1),
+		asm.LoadMem(asm.R1, context, s.at.end, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+1),
 		asm.JGT.Reg(asm.R2, asm.R1, toGeneral),
 		asm.LoadMem(asm.R1, base, payload, asm.Byte), asm.JEq.Imm(asm.R1, rakNetRequest2, toGeneral),
 	)
 }
 
-// stray decides a packet with which nobody begins to talk: stray_datagram() of bpf/datagram.h. Those with which most begin are looked at here, as a flood of
-// them is to cost little. proved has come before, and has seen that the datagram is long enough.
+// stray decides packets that cannot be the first packet of a client: stray_datagram() of bpf/datagram.h. The generated code itself recognizes the
+// most frequent first packets, so that a flood of them costs little. The code of proved must precede it, because that code tests the length of the
+// datagram.
 func (s *section) stray(flood int, decision uint32, next string) {
 	if s.Program.Floods[flood].Protocol == packet.WireGuard {
 		s.beginsWireGuard(next)
@@ -123,25 +126,25 @@ func (s *section) stray(flood int, decision uint32, next string) {
 	s.decideAs(decision, notAsked)
 }
 
-// beginsWireGuard jumps to next for an initiation, and goes on for what is stray.
+// beginsWireGuard jumps to next for an initiation. Other packets are stray and continue.
 func (s *section) beginsWireGuard(next string) {
 	payload := s.family.l4 + udpHeader
 	s.Add(asm.LoadMem(asm.R1, base, payload, asm.Word), asm.JNE.Imm(asm.R1, wireguardInitiation, s.short))
 	s.loadLength(asm.R1, s.family)
 	s.Add(
 		asm.JNE.Imm(asm.R1, s.family.header()+udpHeader+initiationLength, s.short),
-		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+initiationLength),
+		asm.LoadMem(asm.R1, context, s.at.end, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+initiationLength),
 		asm.JGT.Reg(asm.R2, asm.R1, s.short),
 		asm.LoadMem(asm.R1, base, payload+mac1At, asm.DWord), asm.LoadMem(asm.R2, base, payload+mac1At+8, asm.DWord), asm.Or.Reg(asm.R1, asm.R2),
 		asm.JNE.Imm(asm.R1, 0, next),
 	)
 }
 
-// beginsQUIC jumps to next for a short packet and for an Initial of version 1, asks the function about others with a long header, and goes on for what is
-// stray.
+// beginsQUIC jumps to next for a packet with a short header, and for an Initial of version 1. It calls the C function for other packets with a long
+// header. Stray packets continue.
 func (s *section) beginsQUIC(flood int, next string) {
 	payload := s.family.l4 + udpHeader
-	long, function, short := s.newLabel(), s.newLabel(), s.short // of this service
+	long, function, short := s.newLabel(), s.newLabel(), s.short // the label s.short is of this service
 	s.Add(
 		asm.LoadMem(asm.R1, base, payload, asm.Byte), asm.JSet.Imm(asm.R1, quicLong, long),
 		asm.JSet.Imm(asm.R1, quicFixed, next), asm.Ja.Label(short),
@@ -157,7 +160,7 @@ func (s *section) beginsQUIC(flood int, next string) {
 		s.Add(
 			asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+initialLength, short),
 			asm.LoadMem(theirs, base, payload+5, asm.Byte), asm.JLT.Imm(theirs, drawnID, short), asm.JGT.Imm(theirs, packet.MostID, short),
-			asm.Mov.Reg(at, base), asm.Add.Reg(at, theirs), asm.LoadMem(end, context, ctxDataEnd, asm.Word),
+			asm.Mov.Reg(at, base), asm.Add.Reg(at, theirs), asm.LoadMem(end, context, s.at.end, asm.Word),
 			asm.Mov.Reg(asm.R1, at), asm.Add.Imm(asm.R1, int32(payload)+7), asm.JGT.Reg(asm.R1, end, function),
 			asm.LoadMem(asm.R1, at, payload+6, asm.Byte), asm.JLE.Imm(asm.R1, packet.MostID, next), asm.Ja.Label(short),
 		)
@@ -167,7 +170,7 @@ func (s *section) beginsQUIC(flood int, next string) {
 	})
 }
 
-// The first words of messages, as a little-endian machine loads them, and other numbers of bpf/datagram.h.
+// The first words of messages as a little-endian machine loads them, and other constants of bpf/datagram.h.
 const (
 	wireguardInitiation = 1
 	wireguardData       = 4
@@ -176,19 +179,19 @@ const (
 	quicVersion1        = 1 << 24
 	initialLength       = 1200               // INITIAL_LENGTH
 	drawnID             = 8                  // DRAWN_ID
-	longLeast           = 6 + packet.MostID  // with a long header, so many bytes have the receiver's connection ID
+	longLeast           = 6 + packet.MostID  // bytes of a packet with a long header, up to the longest connection ID of the receiver
 	rakNetRequest2      = 7                  // RAKNET_REQUEST2 of bpf/raknet.h
-	rakNetRequests      = 2                  // the bit by which it differs from the first, RAKNET_REQUEST1
+	rakNetRequests      = 2                  // the bit in which it differs from the kind of the first request, RAKNET_REQUEST1
 	rakNetMagic         = -0x1010101ff000100 // RAKNET_MAGIC1
 )
 
-// longID is connectionID for a packet with a long header at a place, which says how long it is. It jumps to none if there is no identifier that
-// counts, and to function if the packet is short.
+// longID loads the key of a connection ID, like connectionID, for a packet with a long header. Such a packet contains the length of the ID. It jumps
+// to none if there is no valid ID, and to function if the packet is short.
 func (s *section) longID(id asm.Register, payload int16, function, none string) {
 	s.loadLength(asm.R1, s.family)
 	s.Add(
 		asm.JLT.Imm(asm.R1, s.family.header()+udpHeader+longLeast, function),
-		asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+longLeast),
+		asm.LoadMem(asm.R1, context, s.at.end, asm.Word), asm.Mov.Reg(asm.R2, base), asm.Add.Imm(asm.R2, int32(payload)+longLeast),
 		asm.JGT.Reg(asm.R2, asm.R1, function),
 		asm.LoadMem(asm.R1, base, payload+5, asm.Byte), asm.JLT.Imm(asm.R1, packet.LeastID, none), asm.JGT.Imm(asm.R1, packet.MostID, none),
 		asm.Mul.Imm(asm.R1, image.IDMaskSize), asm.LoadMapValue(asm.R2, 0, 0).WithReference(image.IDMasks), asm.Add.Reg(asm.R2, asm.R1),
@@ -196,14 +199,14 @@ func (s *section) longID(id asm.Register, payload int16, function, none string) 
 	s.maskedID(id, payload+6, none)
 }
 
-// connectionID loads the key of the connection ID at a place, issued_key() of bpf/datagram.h, as long as the service has
-// told that it is, and jumps to none if it has not.
+// connectionID loads the key of the connection ID at an offset: issued_key() of bpf/datagram.h. The length of the service's IDs is known from packets
+// that the service has sent. If it is not known yet, connectionID jumps to none.
 func (s *section) connectionID(flood int, id asm.Register, at int16, none string) {
 	s.Add(asm.LoadMapValue(asm.R2, 0, floodState(flood)+floodIDMask).WithReference(image.FloodStates))
 	s.maskedID(id, at, none)
 }
 
-// maskedID does so with the mask that R2 points to.
+// maskedID loads the key of a connection ID. R2 points to the mask for its length.
 func (s *section) maskedID(id asm.Register, at int16, none string) {
 	s.Add(
 		asm.LoadMem(id, base, at, asm.DWord), asm.LoadMem(asm.R1, asm.R2, 0, asm.DWord), asm.JEq.Imm(asm.R1, 0, none), asm.And.Reg(id, asm.R1),

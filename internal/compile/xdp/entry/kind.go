@@ -7,13 +7,13 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// family is an IP version, with the offsets of its header fields from the register base.
+// family is an IP version, with the offsets of its header fields relative to the register base.
 type family struct {
-	name      string // and label
-	value     uint32 // of packet.Family
+	name      string // the name of the family, which is also the label of its code
+	value     uint32 // the value of packet.Family
 	etherType uint16
-	begins    int32 // of a load of the EtherType and what follows, the bits that say how the IP header begins,
-	version   int32 // and the first byte of that header under these bits: of IPv4 with the length of one without options
+	begins    int32 // when the EtherType and the next bytes are loaded at once: the mask for bits of the IP header's first byte
+	version   int32 // the first byte of the IP header under that mask; for IPv4 it includes the header length without options
 	ttl       int16
 	source    int16
 	dest      int16
@@ -21,14 +21,14 @@ type family struct {
 	protos    []proto
 }
 
-// proto is a protocol of a family, whose packets have a section.
+// proto is a protocol of a family. The packets of each protocol have a section of code.
 type proto struct {
 	name   string
 	number uint32
-	header int32        // bytes that its header has at least
-	ports  *ir.Range    // the values of packet.DPort that its ports have, nil: it has none
-	types  *ir.Range    // those of packet.ICMP
-	field  packet.Field // what r3 holds: packet.DPort or packet.ICMP
+	header int32        // the smallest size of its header in bytes
+	ports  *ir.Range    // the values of packet.DPort for its ports; nil: it has no ports
+	types  *ir.Range    // the values of packet.ICMP for its types; nil: it has no types
+	field  packet.Field // the field that is in r3: packet.DPort or packet.ICMP
 }
 
 var (
@@ -41,16 +41,16 @@ var (
 	udp = proto{"udp", packet.ProtoUDP, 8, &udpPorts, nil, packet.DPort}
 )
 
-// families in the order in which the entry tests for them.
+// families are the IP versions, in the order in which the entry tests for them.
 var families = []*family{
 	{"entry_ipv4", packet.FamilyIPv4, 0x0800, 0xff0000, 0x45, 22, 26, 30, 34, []proto{udp, tcp, {"icmp", packet.ProtoICMP, 8, nil, &icmpTypes, packet.ICMP}}},
 	{"entry_ipv6", packet.FamilyIPv6, 0x86dd, 0xf00000, 0x60, 21, 22, 38, 54, []proto{udp, tcp, {"icmpv6", packet.ProtoICMPv6, 8, nil, &icmpv6Types, packet.ICMP}}},
 }
 
-// length is the register that holds the length of the IP packet when a section begins.
+// length is the register with the length of the IP packet at the start of a section.
 const length = asm.R5
 
-// network reads the IP header of a family, and adds its sections.
+// network adds code that reads the IP header of a family, followed by the sections of the family.
 func (g *generator) network(f *family, sections []*section) {
 	g.Mark(f.name)
 	g.Say("header of " + f.name[len("entry_"):])
@@ -68,13 +68,13 @@ func (g *generator) network(f *family, sections []*section) {
 	}
 }
 
-// ipv4 sets r1 to the protocol and r5 to the length. TTL 0 goes to general(): no router forwards it, so no distant
-// flood has it.
+// ipv4 adds code that sets r1 to the protocol and r5 to the length. Packets with TTL 0 go to general(). Routers do not forward them, so a distant
+// flood cannot consist of such packets.
 func (g *generator) ipv4() {
 	const (
-		fragment = 0x00ff3f // of a load from the flags on, in network order: all of their word but the reserved bit and DF
+		fragment = 0x00ff3f // a mask for a load from the flags on, in network order: all bits of their 16-bit word except the reserved bit and DF
 		ttl      = 0xff0000
-		protocol = 24 // from this bit on
+		protocol = 24 // the protocol begins at this bit
 		alive    = "entry_ipv4_alive"
 	)
 	g.Add(
@@ -93,27 +93,27 @@ func (g *generator) ipv4() {
 
 const ipv6Header = 40 // bytes
 
-// ipv6 sets r1 to the next header and r5 to the length with the header.
+// ipv6 adds code that sets r1 to the next header, and r5 to the length including the IPv6 header.
 func (g *generator) ipv6() {
-	g.Add(asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word))
+	g.Add(asm.LoadMem(asm.R1, context, g.at.end, asm.Word))
 	g.inFrame(base, 14+ipv6Header+8, asm.R1)
 	g.Add(
 		asm.LoadMem(length, base, 18, asm.Half),
 		asm.HostTo(asm.BE, length, asm.Half),
 		asm.Add.Imm(length, ipv6Header),
-		asm.JGT.Imm(length, 65535, toGeneral), // packet.Length ends there
+		asm.JGT.Imm(length, 65535, toGeneral), // the largest value of packet.Length
 		asm.JGT.Reg(length, remaining, toGeneral),
 		asm.LoadMem(asm.R1, base, 20, asm.Byte),
 	)
 }
 
-// addressBytes is the length of an address in bytes.
+// addressBytes returns the length of an address in bytes.
 func (f *family) addressBytes() int16 { return f.dest - f.source }
 
-// header is the length of the IP header in bytes.
+// header returns the length of the IP header in bytes.
 func (f *family) header() int32 { return int32(f.l4) - 14 }
 
-// loadLength loads the length of the IP packet into a register.
+// loadLength adds code that loads the length of the IP packet into a register.
 func (g *generator) loadLength(to asm.Register, f *family) {
 	if f.value == packet.FamilyIPv4 {
 		g.Add(asm.LoadMem(to, base, 16, asm.Half), asm.HostTo(asm.BE, to, asm.Half))

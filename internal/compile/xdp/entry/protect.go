@@ -7,29 +7,29 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// States of a flow (bpf/flow.h), a bit each.
+// States of a flow in bpf/flow.h. Each is a bit.
 const (
 	flowProved      = 1 << 1
 	flowEstablished = 1 << 2
 	flowLasting     = 1 << 6
 )
 
-// The results of decide_known() and decide_unknown() of bpf/segment.h: enum segment_outcome. find_open_flow4() of bpf/flow.h returns
-// the second, too.
+// The results of decide_known() and decide_unknown() of bpf/segment.h: enum segment_outcome. find_open_flow4() of bpf/flow.h also returns
+// segmentOpen.
 const (
 	segmentOther = 0
-	segmentOpen  = 1 // any other number: it is refused, and that is counted
+	segmentOpen  = 1 // the segment passes; with any other number it is dropped, and that is counted
 )
 
-// Shifts of the fields of these functions' last argument: the same file.
+// Shifts of the fields in the last argument of these functions, as in bpf/segment.h.
 const (
 	segmentProtection = 8
 	segmentSlot       = 32
 )
 
-// protected decides a packet to a protected service that carries no question. A segment of an open connection passes. A
-// segment of no connection is dropped if no cookie was sent for it, or if its cookie is wrong, as protect() of
-// bpf/protect.h would do. Any other packet goes to protect().
+// protected adds code that decides a packet to a protected service. The packet carries no question. A segment of an open connection passes. A segment
+// that belongs to no connection is dropped if no cookie was sent for it, or if its cookie is wrong. protect() of bpf/protect.h would decide in the
+// same way. Any other packet goes to protect().
 func (s *section) protected(r *rule) {
 	const flagsRSTFIN = 0x05
 	protection := s.Program.Rules[r.number].Protect - 1
@@ -47,7 +47,7 @@ func (s *section) protected(r *rule) {
 		s.decideSegment(image.DecideUnknown, protection, found)
 		s.Mark(decided)
 		s.Add(asm.JEq.Imm(asm.R0, segmentOpen, open), asm.JEq.Imm(asm.R0, segmentOther, other))
-		s.decideAs(image.Decision(decision>>8, uint8(ir.Drop)), notAsked) // in the slot of the rule, as after protect()
+		s.decideAs(image.Decision(decision>>8, uint8(ir.Drop)), notAsked) // counted in the slot of the rule, as by protect()
 	} else {
 		s.findFlow(found)
 		s.Add(asm.JEq.Imm(asm.R0, segmentOpen, open))
@@ -62,7 +62,7 @@ func (s *section) protected(r *rule) {
 	s.decideAs(image.Decision(decision>>8, uint8(ir.Pass)), notAsked)
 }
 
-// usualSYN answers a SYN without other flags, if answer_usual_syn() can.
+// usualSYN adds code that answers a SYN without other flags, if answer_usual_syn() or answer_plain_syn() can do so.
 func (s *section) usualSYN(protection int, decision uint32) {
 	const usualHeader = 40 // bytes, USUAL_SYN of bpf/usualsyn.h
 	other, plain, asked := s.newLabel(), s.newLabel(), s.newLabel()
@@ -81,28 +81,29 @@ func (s *section) usualSYN(protection int, decision uint32) {
 	s.Mark(other)
 }
 
-// ofProtection loads the addresses of the state and of the configuration of a protection into r4 and r5, or goes to otherwise.
+// ofProtection adds code that loads the addresses of a protection's state and configuration into r4 and r5. If there are none, the code jumps to
+// otherwise.
 func (s *section) ofProtection(protection int, otherwise string) {
-	if len(s.Program.Protections) == 1 { // an array of one value needs no lookup
+	if len(s.Program.Protections) == 1 { // a map with one value needs no lookup
 		s.Add(
 			asm.LoadMapValue(asm.R4, 0, 0).WithReference(image.ProtectionStates), asm.LoadMapValue(asm.R5, 0, 0).WithReference(image.Protections),
 		)
 		return
 	}
-	const state = remaining // which calls preserve, and which is not needed any more
+	const state = remaining // function calls preserve this register, and its value is no longer needed
 	s.element(image.ProtectionStates, protection, otherwise)
 	s.Add(asm.Mov.Reg(state, asm.R0))
 	s.element(image.Protections, protection, otherwise)
 	s.Add(asm.Mov.Reg(asm.R4, state), asm.Mov.Reg(asm.R5, asm.R0))
 }
 
-// protectAs loads the arguments of functions that act for a protection: the context, the family and the decision.
+// protectAs adds code that loads the arguments of functions that act for a protection: the context, the family and the decision.
 func (s *section) protectAs(decision uint32) {
 	s.Add(asm.Mov.Reg(asm.R1, context), asm.Mov.Imm(asm.R2, int32(s.family.value)), asm.Mov.Imm(asm.R3, int32(decision)))
 }
 
-// decideSegment sets r0 to the decision about a segment, for a protection with METHOD_HOST. The function is one of two, and the hash of the
-// flow is in its register.
+// decideSegment adds code that sets r0 to the decision about a segment, for a protection with MethodHost. function is DecideKnown or DecideUnknown.
+// The hash of the flow is in the register flow.
 func (s *section) decideSegment(function string, protection int, found *ir.Handshake) {
 	what := uint64(found.Slots[ir.AckInvalid])<<segmentSlot | uint64(protection)<<segmentProtection | openStates(found)
 	s.Add(
@@ -111,15 +112,15 @@ func (s *section) decideSegment(function string, protection int, found *ir.Hands
 	)
 }
 
-// findFlow sets r0 to the flow table's answer about the packet.
+// findFlow adds code that sets r0 to the result of the lookup of the packet's flow in the flow table.
 func (s *section) findFlow(found *ir.Handshake) {
 	s.ends(asm.R1, asm.R2)
 	s.Add(asm.Mov.Imm(asm.R3, int32(openStates(found))), asm.Call.Label(s.ofFamily(image.FindOpenFlow4, image.FindOpenFlow6)))
 }
 
-// openStates are the states of flows whose segments pass.
+// openStates returns the states of flows whose segments pass.
 func openStates(found *ir.Handshake) uint64 {
-	if found.Method == ir.MethodRouter { // SYNPROXY may not have started what is proved: judge_proved_behind()
+	if found.Method == ir.MethodRouter { // SYNPROXY may not have opened a proved flow yet: judge_proved_behind()
 		return flowEstablished | flowLasting
 	}
 	return flowEstablished | flowLasting | flowProved
@@ -133,7 +134,7 @@ func (s *section) ofFamily(four, six string) string {
 	return six
 }
 
-// ends loads both IPv4 addresses or a hash of the IPv6 addresses, and both ports.
+// ends adds code that loads both IPv4 addresses, or a hash of both IPv6 addresses, and both ports.
 func (s *section) ends(addresses, ports asm.Register) {
 	if s.v4() {
 		s.Add(asm.LoadMem(addresses, base, s.family.source, asm.DWord), asm.HostTo(asm.BE, addresses, asm.DWord))
@@ -143,15 +144,4 @@ func (s *section) ends(addresses, ports asm.Register) {
 		s.Add(asm.Call.Label(image.Addresses6), asm.Mov.Reg(addresses, asm.R0))
 	}
 	s.Add(asm.LoadMem(ports, base, s.family.l4, asm.Word), asm.HostTo(asm.BE, ports, asm.Word))
-}
-
-// notQuestion jumps when the frame may carry a question.
-func (g *generator) notQuestion(otherwise string) {
-	if g.Questions {
-		g.Add(
-			asm.LoadMem(asm.R1, context, ctxMeta, asm.Word),
-			asm.LoadMem(asm.R2, context, ctxData, asm.Word),
-			asm.JLT.Reg(asm.R1, asm.R2, otherwise),
-		)
-	}
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// section is the code for packets of one protocol of one family.
+// section is the code for the packets of one protocol of one family.
 type section struct {
 	*generator
 	family *family
 	proto  proto
-	rules  []rule // those that such a packet can match, in order
-	before int    // so many of them are asked before the source is looked up: its class, or a limit, is asked for by the next
-	class0 []rule // those that are left behind them for a source of class 0
+	rules  []rule // the rules that packets of the section can match, in order
+	before int    // the number of rules before the first one that tests the class of the source or a limit
+	class0 []rule // those later rules that remain for a source of class 0
 	first  int    // the index of the section's first record, or sameForAll, or tooMany
 	labels int
-	short  string   // where a datagram goes that is too short for an identifier: to what is done with a stray one, or to general()
-	apart  []func() // code behind the rest, which few packets come to
+	short  string   // the label for a datagram that is too short for an identifier: the code for stray packets, or general()
+	apart  []func() // functions that add code after the main path; few packets reach that code
 }
 
-// newSection returns the section of a protocol, with the rules that its packets can match.
+// newSection returns the section of a protocol, with the rules that packets of the section can match.
 func newSection(g *generator, f *family, p proto) *section {
 	s := &section{generator: g, family: f, proto: p}
 	for i := range g.Program.Rules {
@@ -49,10 +49,10 @@ func newSection(g *generator, f *family, p proto) *section {
 	return s
 }
 
-// mostTests is the largest number of rules with a test of the key, and without a class, for which a section has code.
+// mostTests is the largest number of rules with a test of the key, and without a test of the class, for which the entry generates code.
 const mostTests = 400
 
-// tests counts the rules with a test of the key.
+// tests returns the number of rules with a test of the key.
 func (s *section) tests() (n int) {
 	for i := range s.rules {
 		if len(s.rules[i].static) == 0 && s.key(&s.rules[i]) != nil {
@@ -62,8 +62,8 @@ func (s *section) tests() (n int) {
 	return n
 }
 
-// coarsen leaves the keys from the first to the last of these rules to general(), so these rules need no code.
-// general() finds the rule of a packet by its tables.
+// coarsen leaves to general() all keys from the lowest to the highest key of these rules, so that the rules need no code. general() finds the rule of
+// a packet in its tables.
 func (s *section) coarsen() {
 	hull := ir.Range{First: 1<<16 - 1}
 	var rest []rule
@@ -79,7 +79,7 @@ func (s *section) coarsen() {
 	s.rules = append([]rule{{number: s.rules[0].number, match: left, general: true}}, rest...)
 }
 
-// label is a label of the section.
+// label returns a label that belongs to the section.
 func (s *section) label(name string) string { return s.family.name + "_" + s.proto.name + "_" + name }
 
 // newLabel returns a label that is not used yet.
@@ -88,8 +88,8 @@ func (s *section) newLabel() string {
 	return s.label(fmt.Sprint(s.labels))
 }
 
-// mostCode is the largest number of instructions of a section. A longer section is left to general(), whose tables do
-// not grow with the rules: all sections together must stay within the reach of a jump.
+// mostCode is the largest number of instructions of a section. A longer section is left to general(), whose tables do not grow with the rules. All
+// sections together must be within the reach of a jump.
 const mostCode = 4000
 
 // code generates the section, or a jump to general() if the section would be too long.
@@ -125,22 +125,22 @@ func (s *section) body() {
 	}
 	s.Mark(s.label("default"))
 	s.decide(image.Decision(image.SlotDefault, uint8(s.Program.Default)))
-	for i := 0; i < len(s.apart); i++ { // which may grow
+	for i := 0; i < len(s.apart); i++ { // a function may append to s.apart
 		s.apart[i]()
 	}
 }
 
-// whole jumps to general() unless the packet has its whole L4 header.
+// whole adds code that jumps to general() unless the packet contains the complete L4 header.
 func (s *section) whole() {
 	s.Add(asm.JLT.Imm(length, s.family.header()+s.proto.header, toGeneral))
 	if end := int32(s.family.l4) + s.proto.header; s.is(packet.ProtoTCP) {
-		s.Add(asm.LoadMem(asm.R1, context, ctxDataEnd, asm.Word))
+		s.Add(asm.LoadMem(asm.R1, context, s.at.end, asm.Word))
 		s.inFrame(base, end, asm.R1)
 	}
 }
 
-// loadPorts loads the ports that any rule of the section tests. A rule that tests the source port after the destination port loads it
-// itself.
+// loadPorts adds code that loads the ports that rules of the section test. If a rule tests the source port after the destination port, the rule
+// itself loads the source port.
 func (s *section) loadPorts() {
 	s.load(dport, s.proto.field, s.keyAt())
 	if s.proto.ports != nil && !s.sportLast() {
@@ -148,12 +148,12 @@ func (s *section) loadPorts() {
 	}
 }
 
-// sportLast reports whether each rule that tests the source port tests the destination port before it.
+// sportLast reports whether each rule that tests the source port also tests the destination port, before it.
 func (s *section) sportLast() bool {
 	return !slices.ContainsFunc(s.rules, func(r rule) bool { return len(r.match) > 0 && r.match[0].Field == packet.SPort })
 }
 
-// load loads a 16-bit field of the L4 header, if any rule tests it.
+// load adds code that loads a 16-bit field of the L4 header, if any rule tests the field.
 func (s *section) load(to asm.Register, f packet.Field, at int16) {
 	if s.asks(f) {
 		s.Add(asm.LoadMem(to, base, s.family.l4+at, asm.Half), asm.HostTo(asm.BE, to, asm.Half))
