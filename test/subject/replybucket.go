@@ -8,53 +8,53 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// ReplyBucket is the number of the bucket of a connection, by the first of the table's keys: reply_index() of bpf/replyflow.h. Tests aim at buckets
-// by it, to fill them without a million packets.
-func ReplyBucket(secret uint64, own, other netip.AddrPort) uint64 {
-	raw := func(a netip.Addr) []byte { return append(make([]byte, 4), a.AsSlice()...) }
-	o, w := raw(other.Addr()), raw(own.Addr())
-	near := binary.LittleEndian.Uint64(o[len(o)-8:])
-	if other.Addr().Is4() {
-		near >>= 32
-	}
-	var ports [4]byte
-	binary.BigEndian.PutUint16(ports[:], other.Port())
-	binary.BigEndian.PutUint16(ports[2:], own.Port())
-	rest := uint64(binary.LittleEndian.Uint32(ports[:]))<<32 | uint64(binary.LittleEndian.Uint32(w[len(w)-4:]))
-	return (near + rest*image.ReplyTCP) * secret >> (64 - image.ReplyBucketBits)
+// ReplyBucket returns the number of the bucket in which a flow is stored. With it, a test can fill a bucket without sending a million packets.
+func ReplyBucket(k image.ReplySecrets, own, other netip.AddrPort) uint64 {
+	return k.Index(k.Pair(other.Addr(), own.Addr()), image.ReplyPorts(other.Port(), own.Port()))
 }
 
-// InReplyBucket draws a connection of an address of IPv4 whose bucket has the number: ReplyBucket the other way round, as all factors are odd.
-func InReplyBucket(r *rand.Rand, secret uint64, own netip.Addr, number uint64) (from, to netip.AddrPort) {
+// InReplyBucket draws flows of the IPv4 address own until the bucket of one is wanted, and returns this flow. One flow in 2^17 is in a given bucket.
+func InReplyBucket(r *rand.Rand, k image.ReplySecrets, own netip.Addr, wanted func(bucket uint64) bool) (from, to netip.AddrPort) {
+	return drawn(r, own, func(own, other netip.AddrPort) bool { return wanted(ReplyBucket(k, own, other)) })
+}
+
+// ClientInReplyBucket draws clients of a UDP service until the bucket of one client's entry is wanted, and returns this client.
+func ClientInReplyBucket(r *rand.Rand, k image.ReplySecrets, service netip.AddrPort, wanted func(bucket uint64) bool) (client netip.AddrPort) {
+	_, client = drawn(r, service.Addr(), func(_, other netip.AddrPort) bool { return wanted(ReplyBucket(k, service, other)) })
+	return client
+}
+
+// drawn draws the two ends of a flow until the function takes returns true for them.
+func drawn(r *rand.Rand, own netip.Addr, takes func(own, other netip.AddrPort) bool) (from, to netip.AddrPort) {
 	for {
-		product := number<<(64-image.ReplyBucketBits) | r.Uint64()>>image.ReplyBucketBits
-		sum := product*inverse(secret) - uint64(binary.LittleEndian.Uint32(own.AsSlice()))*image.ReplyTCP
-		var address, ports [4]byte
-		binary.LittleEndian.PutUint32(address[:], uint32(sum))
-		binary.LittleEndian.PutUint32(ports[:], uint32(sum>>32)*uint32(inverse(image.ReplyTCP)))
-		from = netip.AddrPortFrom(own, binary.BigEndian.Uint16(ports[2:]))
-		to = netip.AddrPortFrom(netip.AddrFrom4(address), binary.BigEndian.Uint16(ports[:]))
-		if to.Addr().IsGlobalUnicast() && address[0] != 0 && address[0] < 240 && from.Port() >= 1024 && to.Port() != 0 {
+		address := [4]byte{byte(20 + r.IntN(100)), byte(r.IntN(256)), byte(r.IntN(256)), byte(1 + r.IntN(254))}
+		from = netip.AddrPortFrom(own, uint16(1024+r.IntN(60_000)))
+		to = netip.AddrPortFrom(netip.AddrFrom4(address), uint16(1024+r.IntN(60_000)))
+		if takes(from, to) {
 			return from, to
 		}
 	}
 }
 
-// ClientInReplyBucket returns a random client of a UDP service whose word is in a bucket with a number, by the same key.
-func ClientInReplyBucket(r *rand.Rand, secret uint64, service netip.AddrPort, number uint64) netip.AddrPort {
+// AnyInReplyBucket returns a random flow between two IPv4 addresses that is in a given bucket. It inverts the hash of ReplyBucket. That is possible
+// because all factors are odd.
+func AnyInReplyBucket(r *rand.Rand, k image.ReplySecrets, number uint64) (own, other netip.AddrPort) {
 	for {
-		address := [4]byte{byte(20 + r.IntN(100)), byte(r.IntN(256)), byte(r.IntN(256)), byte(1 + r.IntN(254))}
-		var ports [4]byte
-		binary.BigEndian.PutUint16(ports[:], uint16(1024+r.IntN(60_000)))
-		binary.BigEndian.PutUint16(ports[2:], service.Port())
-		far := uint64(binary.LittleEndian.Uint32(ports[:]))<<32 | uint64(binary.LittleEndian.Uint32(service.Addr().AsSlice()))
-		if (uint64(binary.LittleEndian.Uint32(address[:]))+far*image.ReplyUDP)*secret>>(64-image.ReplyBucketBits) == number {
-			return netip.AddrPortFrom(netip.AddrFrom4(address), binary.BigEndian.Uint16(ports[:]))
+		far, near := uint16(1024+r.IntN(60_000)), uint16(1024+r.IntN(60_000))
+		sum := number<<(64-image.ReplyBucketBits) | r.Uint64()>>image.ReplyBucketBits
+		pair := (sum - uint64(image.ReplyPorts(far, near))*k[1]) * inverse(k[0])
+		var raw [8]byte
+		binary.LittleEndian.PutUint64(raw[:], pair)
+		other = netip.AddrPortFrom(netip.AddrFrom4([4]byte(raw[:4])), far)
+		own = netip.AddrPortFrom(netip.AddrFrom4([4]byte(raw[4:])), near)
+		if raw[0] != 0 && raw[4] != 0 && raw[0] < 224 && raw[4] < 224 && !own.Addr().IsLoopback() && !other.Addr().IsLoopback() {
+			return own, other
 		}
 	}
 }
 
-// inverse returns the number by which an odd one multiplied is 1, by Newton's method: each step has twice as many bits right, of three.
+// inverse returns the multiplicative inverse of an odd number modulo 2^64. It uses Newton's method. The first value has three correct bits, and each
+// step doubles the number of correct bits.
 func inverse(odd uint64) uint64 {
 	x := odd
 	for range 5 {

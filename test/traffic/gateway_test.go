@@ -22,20 +22,20 @@ import (
 
 const onlyReplies = "default: drop\nservices: [{name: mark, port: udp/9}]\n"
 
-// gateway is a scene whose server has clients behind it. The attacker's link is its uplink, where IPv4 of the clients is masqueraded, and IPv6
-// is not.
+// gateway is a scene whose server is a gateway with clients behind it. The attacker's link is its uplink. There the server masquerades the clients'
+// IPv4 packets, but not their IPv6 packets.
 type gateway struct {
 	*scene
-	lan    *lab.Host        // has the addresses of all clients but of the one that scans
-	mac    net.HardwareAddr // of the gateway, to the clients
-	secret uint64           // key of the table of reply flows
+	lan    *lab.Host          // has the addresses of all clients except the scanner's
+	mac    net.HardwareAddr   // the gateway's address on the clients' link
+	secret image.ReplySecrets // keys of the table of reply flows
 }
 
-// clients are those of a gateway in one family.
+// clients are the clients of a gateway in one address family.
 type clients struct {
 	honest  []netip.Addr
-	scanner netip.Addr // nobody has it, so that no reset follows the answers
-	own     netip.Addr // the scanner's address outside
+	scanner netip.Addr // no host has it, so no reset answers the SYN-ACKs
+	own     netip.Addr // the scanner's address on the uplink
 	server  netip.AddrPort
 	scanned netip.Prefix
 }
@@ -88,21 +88,22 @@ func newGateway(s *scene) *gateway {
 	return g
 }
 
-// clientNumber is client_number() of bpf/replyclient.h.
+// clientNumber computes the same number as client_number() of bpf/replyclient.h.
 func clientNumber(a netip.Addr) uint32 {
 	raw := a.AsSlice()
-	return 1 + binary.LittleEndian.Uint32(raw[len(raw)-4:])*0x9e3779b1>>16%127
+	return 2 + binary.LittleEndian.Uint32(raw[len(raw)-4:])*0x9e3779b1>>16%126
 }
 
-// readSecret reads by what the policy's program finds the bucket of a flow.
+// readSecret reads the secrets with which the policy's program finds the bucket of a flow.
 func (g *gateway) readSecret() {
 	g.Helper()
 	g.replyTable(func(_, filter []byte) {
-		g.secret = binary.LittleEndian.Uint64(filter)
+		g.secret = image.ReplySecretsOf(filter)
 	})
 }
 
-// connected has each client open connections to the outside, on which the server sends something first, and returns both ends.
+// connected makes each client open the given number of connections through the uplink. The far end will send first on them. It returns both ends of
+// each connection.
 func (g *gateway) connected(f clients, each int) (list []pushed) {
 	g.Helper()
 	l, err := g.attacker.Listen(f.server)
@@ -129,7 +130,7 @@ func (g *gateway) connected(f clients, each int) (list []pushed) {
 	return list
 }
 
-// probe is a flow of the scanner.
+// probe is a flow of the scanner. The field own is its source address on the uplink.
 type probe struct{ from, own, to netip.AddrPort }
 
 func (f clients) probe(r *rand.Rand) probe {
@@ -140,7 +141,7 @@ func (f clients) probe(r *rand.Rand) probe {
 	return probe{netip.AddrPortFrom(f.scanner, port), netip.AddrPortFrom(f.own, port), netip.AddrPortFrom(a, uint16(1+r.IntN(1000)))}
 }
 
-// aimed returns rounds of flows of the scanner, in each one for the bucket of each connection.
+// aimed returns rounds of flows of the scanner. Each round has one flow for each bucket in which a connection is stored.
 func (g *gateway) aimed(f clients, at []pushed, rounds int) [][]probe {
 	r := testutil.Random(g.T)
 	out := make([][]probe, rounds)
@@ -160,7 +161,7 @@ func (g *gateway) aimed(f clients, at []pushed, rounds int) [][]probe {
 	return out
 }
 
-// scan opens flows, and has each answered.
+// scan opens flows of the scanner, and answers each of them.
 func (g *gateway) scan(list []probe) {
 	g.Helper()
 	var syns, answers []string
@@ -176,7 +177,7 @@ func (g *gateway) scan(list []probe) {
 	g.carry(g.attacker, g.lan, g.frames(answers...))
 }
 
-// carry sends frames, and waits until they have come through the gateway, or no more of them come.
+// carry sends frames from one host to another through the gateway. It waits until all have arrived, or until no more arrive.
 func (g *gateway) carry(from, to *lab.Host, frames [][]byte) {
 	g.Helper()
 	before := arrivals(g.T, to, "server")
@@ -191,8 +192,8 @@ func (g *gateway) carry(from, to *lab.Host, frames [][]byte) {
 	}
 }
 
-// TestScanningClient has one client of a gateway open flow after flow, all of which are answered, until the buckets of the others' flows
-// overflow. It displaces its own: whether or not the gateway masquerades, replies to the others pass.
+// TestScanningClient makes one client of a gateway open many flows, which are all answered. The buckets that also have flows of other clients
+// overflow. The scanner may displace only its own flows. Replies to the other clients must pass, with and without masquerading.
 func TestScanningClient(t *testing.T) {
 	const each, rounds = 20, 24
 	inScene(t, func(s *scene) {
@@ -217,7 +218,7 @@ func TestScanningClient(t *testing.T) {
 		if testutil.Long() {
 			r := testutil.Random(t)
 			list := make([]probe, 400)
-			for range 1_000_000 / len(list) { // of IPv6: conntrack, which masquerading takes, has no place for so many
+			for range 1_000_000 / len(list) { // IPv6 only: masquerading needs conntrack, whose table is too small for so many
 				for i := range list {
 					list[i] = families[1].probe(r)
 				}
@@ -231,7 +232,7 @@ func TestScanningClient(t *testing.T) {
 	})
 }
 
-// news has the far ends send something, and returns the clients to which it does not come.
+// news makes the far end of each connection send data. It returns the clients that do not receive the data.
 func news(list []pushed) (lost []net.Addr) {
 	for _, p := range list {
 		p.peer.Write([]byte("news"))
@@ -247,7 +248,7 @@ func news(list []pushed) (lost []net.Addr) {
 	return lost
 }
 
-// overflowed checks that so many flows were displaced: else the test says little.
+// overflowed checks that at least the given number of flows were displaced. With fewer, the test would prove little.
 func (g *gateway) overflowed(want uint64) {
 	g.Helper()
 	if n := g.replyFlows().Displaced; n < want {
@@ -255,8 +256,8 @@ func (g *gateway) overflowed(want uint64) {
 	}
 }
 
-// TestReplyByAnotherUplink has flows leave by one uplink, and their answers come back by another, as with two providers or routers: both are of
-// the policy.
+// TestReplyByAnotherUplink sends packets through one uplink, and their answers return through another, as with two providers or routers. The policy
+// covers both uplinks.
 func TestReplyByAnotherUplink(t *testing.T) {
 	inScene(t, func(s *scene) {
 		if _, _, err := s.lab.Connect(s.client, s.attacker, lab.LinkOptions{
@@ -272,9 +273,9 @@ func TestReplyByAnotherUplink(t *testing.T) {
 			}
 		}
 		for h, routes := range map[*lab.Host][]string{
-			s.server:   {"203.0.113.0/24 10.1.0.1", "2001:db8::/64 fd01::1"}, // there by the client's link,
+			s.server:   {"203.0.113.0/24 10.1.0.1", "2001:db8::/64 fd01::1"}, // the packets leave by the client's link,
 			s.client:   {"203.0.113.0/24 10.2.0.2", "2001:db8::/64 fd02::2"},
-			s.attacker: {"10.1.0.0/24 10.0.0.2", "fd01::/64 fd00::2"}, // back by the attacker's
+			s.attacker: {"10.1.0.0/24 10.0.0.2", "fd01::/64 fd00::2"}, // the answers come back by the attacker's link
 		} {
 			for _, r := range routes {
 				if err := route(h, r); err != nil {
@@ -295,14 +296,14 @@ func TestReplyByAnotherUplink(t *testing.T) {
 					}
 				}
 			}
-			if n := arrivals(t, s.server, "attacker") - before; n < 8 { // three of each connection, and one of UDP
+			if n := arrivals(t, s.server, "attacker") - before; n < 8 { // three for each TCP connection, and one for each UDP exchange
 				t.Errorf("%d packets came by the other uplink: the test says nothing", n)
 			}
 		}
 	})
 }
 
-// answerAt has a host send back what comes to an address of its own, by TCP and UDP.
+// answerAt makes a host return all data that arrives at one of its addresses, over TCP and UDP.
 func (s *scene) answerAt(h *lab.Host, at netip.AddrPort) {
 	s.Helper()
 	l, err := h.Listen(at)
@@ -330,7 +331,7 @@ func (s *scene) answerAt(h *lab.Host, at netip.AddrPort) {
 	}()
 }
 
-// ask has the server send something, and get it back.
+// ask makes the server send data, and waits until it is returned.
 func (s *scene) ask(network string, to netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(s.ctx, 3*time.Second)
 	defer cancel()
@@ -347,7 +348,7 @@ func (s *scene) ask(network string, to netip.AddrPort) error {
 	return err
 }
 
-// arrivals is how many packets have come to a device of a host.
+// arrivals returns the number of packets that a host's device has received.
 func arrivals(t *testing.T, h *lab.Host, device string) (n uint64) {
 	t.Helper()
 	err := h.Do(func() error {

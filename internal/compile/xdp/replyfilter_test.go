@@ -1,7 +1,6 @@
 package xdp_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
@@ -13,8 +12,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestReplyFilters has flows end: the bits of both filters go when the daemon sweeps, and when packets meet them in vain. Those of a flow that goes
-// on stay, and what begins nothing sets none. Otherwise a host that has asked much would refuse a flood slowly.
+// TestReplyFilters ends flows. Their bits in both filters must be cleared, both by the daemon's sweep and by packets that find no flow for them. Bits
+// of open flows must stay. Packets that begin no flow must set no bit. If many stale bits stayed, a host would refuse a flood slowly.
 func TestReplyFilters(t *testing.T) {
 	testutil.RequireRoot(t)
 	const flows = 5
@@ -22,8 +21,8 @@ func TestReplyFilters(t *testing.T) {
 		return netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), uint16(5000+i)), netip.MustParseAddrPort("198.51.100.8:443")
 	}
 	answer := subject.FramesOf(t, "tcp 198.51.100.7:443 > 192.0.2.1:4000 A")[0].Frame
-	for name, clean := range map[string]func(*testing.T, talker, uint64){
-		"daemon": func(t *testing.T, p talker, _ uint64) {
+	for name, clean := range map[string]func(*testing.T, talker, image.ReplySecrets){
+		"daemon": func(t *testing.T, p talker, _ image.ReplySecrets) {
 			table, err := p.ReplyFlows()
 			if err != nil {
 				t.Fatal(err)
@@ -31,12 +30,13 @@ func TestReplyFilters(t *testing.T) {
 			table.Sweep()
 			table.Close()
 		},
-		"packets": func(t *testing.T, p talker, secret uint64) {
+		"packets": func(t *testing.T, p talker, secret image.ReplySecrets) {
 			r := rand.New(rand.NewPCG(3, 4))
 			for i := range flows {
 				own, other := over(i)
-				for range 3000 { // one of 256 sweeps
-					own, other := subject.InReplyBucket(r, secret, own.Addr(), subject.ReplyBucket(secret, own, other))
+				for range 3000 { // one packet in 256 makes the program sweep
+					at := subject.ReplyBucket(secret, own, other)
+					own, other := subject.AnyInReplyBucket(r, secret, at)
 					p.arrive(t, subject.FramesOf(t, fmt.Sprintf("tcp %s > %s A", other, own))[0].Frame)
 				}
 			}
@@ -50,7 +50,7 @@ func TestReplyFilters(t *testing.T) {
 			}
 			p.age(t, 1000)
 			p.leave(t, subject.FramesOf(t, "tcp 192.0.2.1:4000 > 198.51.100.7:443 S")[0].Frame)
-			p.leave(t, subject.FramesOf(t, "tcp 192.0.2.1:4001 > 198.51.100.7:443 RA")[0].Frame) // of no flow
+			p.leave(t, subject.FramesOf(t, "tcp 192.0.2.1:4001 > 198.51.100.7:443 RA")[0].Frame) // a reset that belongs to no flow
 			secret, used, set := p.filters(t)
 			if used != flows+1 || set < used || set > 2*used {
 				t.Errorf("the filters have %d and %d bits, of %d flows", used, set, flows+1)
@@ -66,8 +66,8 @@ func TestReplyFilters(t *testing.T) {
 	}
 }
 
-// filters returns the first key, and how many bits are set in each of the filters.
-func (p talker) filters(t *testing.T) (secret uint64, used, set int) {
+// filters returns the keys, and the number of set bits in each filter.
+func (p talker) filters(t *testing.T) (secret image.ReplySecrets, used, set int) {
 	t.Helper()
 	memory, release, err := p.Memory(image.ReplyFilter)
 	if err != nil {
@@ -76,7 +76,7 @@ func (p talker) filters(t *testing.T) (secret uint64, used, set int) {
 	defer release()
 	filter := memory[image.ReplyFilter]
 	first, second := filter[image.ReplySecretsSize:][:image.ReplyUsedSize], filter[image.ReplySecretsSize+image.ReplyUsedSize:]
-	return binary.NativeEndian.Uint64(filter), ones(first), ones(second)
+	return image.ReplySecretsOf(filter), ones(first), ones(second)
 }
 
 func ones(b []byte) (n int) {

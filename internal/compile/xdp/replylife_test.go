@@ -14,7 +14,7 @@ import (
 // replyUnit is the unit of the time of flows, in nanoseconds.
 const replyUnit = 1 << 32
 
-// replyLives are conversations, in the words of TestReplies, and for how many seconds the last line passes after those before.
+// replyLives has conversations in the notation of TestReplies. Each has the time in seconds for which its last line passes after the other lines.
 var replyLives = map[string]struct {
 	talk    string
 	seconds uint64
@@ -35,10 +35,13 @@ var replyLives = map[string]struct {
 <+ tcp 198.51.100.7:443 > 192.0.2.1:4000 FA
 > tcp 192.0.2.1:4000 > 198.51.100.7:443 FA
 <+ tcp 198.51.100.7:443 > 192.0.2.1:4000 A`, 120},
-	"TCP, a reset arrives": {`> tcp 192.0.2.1:4000 > 198.51.100.7:443 S
+	"TCP, a reset arrives, perhaps a forged one": {`> tcp 192.0.2.1:4000 > 198.51.100.7:443 S
 <+ tcp 198.51.100.7:443 > 192.0.2.1:4000 SA
 <+ tcp 198.51.100.7:443 > 192.0.2.1:4000 R
-<+ tcp 198.51.100.7:443 > 192.0.2.1:4000 A`, 120},
+<+ tcp 198.51.100.7:443 > 192.0.2.1:4000 A`, 24 * 3600},
+	"TCP, a reset of a port that is closed": {`> tcp 192.0.2.1:4000 > 198.51.100.7:443 S
+<+ tcp 198.51.100.7:443 > 192.0.2.1:4000 RA
+<+ tcp 198.51.100.7:443 > 192.0.2.1:4000 SA`, 60},
 	"TCP, a reset leaves": {`> tcp 192.0.2.1:4000 > 198.51.100.7:443 S
 <+ tcp 198.51.100.7:443 > 192.0.2.1:4000 SA
 > tcp 192.0.2.1:4000 > 198.51.100.7:443 R
@@ -63,8 +66,8 @@ var replyLives = map[string]struct {
 <+ gre 198.51.100.7 > 192.0.2.1`, 600},
 }
 
-// TestReplyLives ages flows in each state. Their replies pass as long as is said, and at most a fiftieth and three units longer: neither after half a
-// turn of the clock of 16 bits, nor shortly before a turn is complete. A reply begins that time anew, but for later fragments.
+// TestReplyLives ages flows in each state. Their replies must pass for the given time, and at most a fiftieth and three units longer. They must not
+// pass after half a cycle of the 16-bit clock, or shortly before a complete cycle. A reply restarts the time, unless it is a later fragment.
 func TestReplyLives(t *testing.T) {
 	testutil.RequireRoot(t)
 	p := loadReplies(t)
@@ -79,8 +82,8 @@ func TestReplyLives(t *testing.T) {
 	}
 }
 
-// atAge plays all but the last line, ages what was noted, and has the last line arrive: at once and, if it passed, at that age once more. It
-// begins again when the clock goes on by more than a unit meanwhile.
+// atAge plays all lines except the last one, ages the stored flows, and sends in the last line. If that line passes, it ages the flows again and
+// repeats the line. If the clock advances by more than a unit meanwhile, it starts again.
 func (p talker) atAge(t *testing.T, lines []string, age uint64, want, again bool) {
 	t.Helper()
 	for {

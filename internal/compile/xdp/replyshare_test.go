@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// forwarded is struct __sk_buff of a packet that came in by another device.
+// forwarded returns the struct __sk_buff of a packet that came in through another device.
 func forwarded() []byte {
 	const size, ingressIfindex = 192, 36
 	b := make([]byte, size)
@@ -25,21 +25,21 @@ func forwarded() []byte {
 	return b
 }
 
-// conversation is one between addresses and ports of this side and the other.
+// conversation has the address and port of this side, and those of the other side.
 type conversation struct{ own, other netip.AddrPort }
 
 func (c conversation) out() string { return fmt.Sprintf("tcp %s > %s", c.own, c.other) }
 func (c conversation) in() string  { return fmt.Sprintf("tcp %s > %s", c.other, c.own) }
 
-// TestReplyFlowsShared has a router whose table one client fills: it opens flows without end, as a scan does. It displaces its own, and none
-// of others that were answered; and others can go on opening flows.
+// TestReplyFlowsShared checks a router whose table one client fills by opening flows without end, as a scan does. These flows must displace only the
+// client's own flows, and no answered flows of other clients. Other clients must still be able to open flows.
 func TestReplyFlowsShared(t *testing.T) {
 	testutil.RequireRoot(t)
 	x, err := xdpgen.Generate(replying(), xdpgen.Options{QuestionKey: subject.QuestionKey})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.Entry = nil // so that general() decides all
+	x.Entry = nil // makes general() decide all frames
 	p := talker{(&subject.Subject{Program: replying()}).Load(t, x)}
 	from := forwarded()
 	leave := func(line string) {
@@ -66,23 +66,23 @@ func TestReplyFlowsShared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := binary.NativeEndian.Uint64(memory[image.ReplyFilter])
+	secret := image.ReplySecretsOf(memory[image.ReplyFilter])
 	release()
-	const buckets = 256 // to which all aim: 2,048 flows fill them
+	const buckets = 256 // number of buckets that get flows; 2,048 flows fill them
 	r := rand.New(rand.NewPCG(1, 2))
-	flow := func(client int, bucket uint64) conversation { // a new one of a client
-		own, other := subject.InReplyBucket(r, secret, netip.AddrFrom4([4]byte{10, 0, 0, byte(client)}), bucket)
+	flow := func(client int, wanted func(uint64) bool) conversation { // a new one of a client
+		own, other := subject.InReplyBucket(r, secret, netip.AddrFrom4([4]byte{10, 0, 0, byte(client)}), wanted)
 		return conversation{own, other}
 	}
 	scan := func(n int) {
 		for range n {
-			leave(flow(66, r.Uint64N(buckets)).out() + " S")
+			leave(flow(66, func(b uint64) bool { return b < buckets }).out() + " S")
 		}
 	}
 	const clients = 30
 	others := make([]conversation, 300)
 	for i := range others {
-		others[i] = flow(1+i%clients, uint64(i%buckets)) // two in a bucket at most: of eight answered ones, a client may lose one of two
+		others[i] = flow(1+i%clients, func(b uint64) bool { return b == uint64(i%buckets) }) // two in a bucket at most: of eight answered ones, a client may lose one of two
 		leave(others[i].out() + " S")
 		frame := subject.FramesOf(t, others[i].in()+" SA")[0].Frame
 		if got, _, err := p.general(frame); err != nil || !got {
@@ -101,7 +101,7 @@ func TestReplyFlowsShared(t *testing.T) {
 	}
 	refused := 0
 	for i := range 300 {
-		f := flow(1+i%clients, r.Uint64N(buckets))
+		f := flow(1+i%clients, func(b uint64) bool { return b < buckets })
 		leave(f.out() + " S")
 		scan(5)
 		if !passes(f.in() + " SA") {
@@ -115,7 +115,7 @@ func TestReplyFlowsShared(t *testing.T) {
 	t.Logf("%d flows of %d", used, fit)
 }
 
-// general has general() of bpf/floodwall.c decide a frame, and act on it.
+// general sends a frame to general() of bpf/floodwall.c.
 func (p talker) general(frame []byte) (passes bool, action uint32, err error) {
 	action, _, err = p.Native().Test(frame)
 	return action == 2, action, err

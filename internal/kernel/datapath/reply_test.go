@@ -23,14 +23,14 @@ const (
 	truncate = 3 // the verdict
 )
 
-// truncating is an image that answers all packets as if they were DNS queries.
+// truncating returns an image that answers all packets as if they were DNS queries.
 func truncating() *image.Image {
 	im := always(image.SlotRules, truncate)
 	im.Constants["answers"] = true
 	return reachedBy(im, serverMAC)
 }
 
-// reachedBy is an image of a host that has these Ethernet addresses: to others it sends no answer.
+// reachedBy changes an image so that its host has the given Ethernet addresses. It answers no packets to other addresses.
 func reachedBy(im *image.Image, macs ...net.HardwareAddr) *image.Image {
 	fill := im.Fill
 	if im.Shapes == nil {
@@ -47,7 +47,7 @@ func reachedBy(im *image.Image, macs ...net.HardwareAddr) *image.Image {
 	return im
 }
 
-// through is run with what becomes of the frame.
+// through runs a program on a frame. It returns the XDP action and the resulting frame.
 func through(t testing.TB, p *datapath.Program, frame []byte) (action uint32, out []byte) {
 	t.Helper()
 	options := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+64), Repeat: 1}
@@ -63,9 +63,9 @@ type query struct {
 	v6    bool
 	vlans []uint16
 	msg   *dns.Msg
-	junk  []byte // behind the message, in the datagram
-	pad   int    // behind the packet, in the frame
-	plain bool   // without a checksum of UDP
+	junk  []byte // after the message, in the datagram
+	pad   int    // after the packet, in the frame
+	plain bool   // without a UDP checksum
 	edit  func(*layers.IPv4)
 }
 
@@ -121,7 +121,7 @@ func (q query) frame(t testing.TB) []byte {
 	return f
 }
 
-// ask makes a query.
+// ask returns a query.
 func ask(name string, kind uint16, edit ...func(*dns.Msg)) *dns.Msg {
 	m := new(dns.Msg)
 	m.SetQuestion(name, kind)
@@ -139,7 +139,7 @@ func edns(do bool, options ...dns.EDNS0) func(*dns.Msg) {
 	}
 }
 
-// flagged sets what an answer must echo, and what it must not.
+// flagged sets the bits that an answer must copy from the query, and the bits that it must not copy.
 func flagged(m *dns.Msg) {
 	m.RecursionDesired, m.CheckingDisabled = true, true
 	m.AuthenticatedData, m.Authoritative, m.RecursionAvailable, m.Zero = true, true, true, true
@@ -194,7 +194,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// answered asserts that a query is answered, and how.
+// answered checks that a query is answered, and that the answer is right.
 func (q query) answered(t *testing.T, p *datapath.Program) {
 	t.Helper()
 	sent := q.frame(t)
@@ -213,7 +213,7 @@ func (q query) answered(t *testing.T, p *datapath.Program) {
 	headers(t, decode(t, got), decode(t, sent))
 }
 
-// wanted is the answer to a query.
+// wanted returns the expected answer to a query.
 func wanted(q *dns.Msg) *dns.Msg {
 	m := &dns.Msg{Question: q.Question}
 	m.Id, m.Response, m.Truncated, m.RecursionAvailable = q.Id, true, true, true
@@ -233,14 +233,14 @@ func decode(t testing.TB, frame []byte) gopacket.Packet {
 	return p
 }
 
-// headers asserts that a packet is addressed as the answer to another, in headers of its own.
+// headers checks that a packet has the addresses of an answer to another packet, and that its headers are correct.
 func headers(t *testing.T, got, sent gopacket.Packet) {
 	t.Helper()
 	udp := got.TransportLayer().(*layers.UDP)
 	udp.SetNetworkLayerForChecksum(got.NetworkLayer())
 	wrong, mismatches := got.VerifyChecksums()
 	mismatches = slices.DeleteFunc(mismatches, func(m gopacket.ChecksumMismatch) bool {
-		return m.Correct == 0 && m.Actual == 0xffff // RFC 768, which gopacket forgets
+		return m.Correct == 0 && m.Actual == 0xffff // by RFC 768, which gopacket does not implement
 	})
 	if wrong != nil || len(mismatches) > 0 {
 		t.Errorf("checksums: %v %v", wrong, mismatches)
@@ -275,14 +275,14 @@ func headers(t *testing.T, got, sent gopacket.Packet) {
 	}
 }
 
-// TestReplyOfZeroSum has a query whose answer sums up to 0, which UDP sends as 0xffff: 0 would mean that there is none.
+// TestReplyOfZeroSum sends a query whose answer has the checksum 0. In UDP this is sent as 0xffff, because 0 means that there is no checksum.
 func TestReplyOfZeroSum(t *testing.T) {
 	p := load(t, truncating())
 	for _, v6 := range []bool{false, true} {
 		q := query{v6: v6, msg: ask("www.example.", dns.TypeA, func(m *dns.Msg) { m.Id = 0 })}
 		_, reply := through(t, p, q.frame(t))
 		sum := func(frame []byte) uint16 { return decode(t, frame).TransportLayer().(*layers.UDP).Checksum }
-		q.msg.Id = sum(reply) // the complement of the rest: with it as the ID the sum is 0
+		q.msg.Id = sum(reply) // the complement of the other data; with this ID the sum is 0
 		_, reply = through(t, p, q.frame(t))
 		if got := sum(reply); got != 0xffff {
 			t.Errorf("v6=%v: checksum %#x, want 0xffff", v6, got)
@@ -291,7 +291,7 @@ func TestReplyOfZeroSum(t *testing.T) {
 	}
 }
 
-// TestReplyToRandom answers random names of all lengths, in either case and with all bytes.
+// TestReplyToRandom answers queries for random names of all lengths, in upper and lower case and with all bytes.
 func TestReplyToRandom(t *testing.T) {
 	p, r := load(t, truncating()), testutil.Random(t)
 	for range 3000 {
@@ -315,7 +315,7 @@ func TestReplyToRandom(t *testing.T) {
 	}
 }
 
-// TestNoReply has what is dropped and not answered, though the rule says so, and counted as the rule's all the same.
+// TestNoReply sends packets that must be dropped and not answered, although the rule answers. The rule must still count them.
 func TestNoReply(t *testing.T) {
 	p := load(t, truncating())
 	ok := query{msg: ask("www.example.", dns.TypeA, edns(true))}
@@ -332,21 +332,28 @@ func TestNoReply(t *testing.T) {
 	extended[14+6], extended[14+5] = 60, extended[14+5]+8 // destination options
 	large := query{msg: ask("www.example.", dns.TypeA, edns(true, &dns.EDNS0_PADDING{Padding: make([]byte, 6000)}))}
 	for name, b := range map[string][]byte{
-		"IPv4 options":        options.frame(t),
-		"extension headers":   extended,
-		"IPv6, no checksum":   query{v6: true, msg: ok.msg, plain: true}.frame(t),
-		"to a group":          edited(ok, func(b []byte) { b[0] |= 1 }),
-		"from port 0":         edited(ok, func(b []byte) { b[14+20], b[14+21] = 0, 0 }),
-		"in several pieces":   large.frame(t),
-		"without an IP":       make([]byte, 60),
-		"a question cut off":  edited(ok, func(b []byte) { b[14+2], b[14+3] = 0, 20+8+12+9 }),
-		"no question at all":  edited(ok, func(b []byte) { b[14+2], b[14+3] = 0, 20+8+12 }),
-		"not even a header":   edited(ok, func(b []byte) { b[14+2], b[14+3] = 0, 20+8 }),
-		"a compressed name":   edited(ok, func(b []byte) { b[14+20+8+12] = 0xc0 }),
-		"a name without end":  edited(query{msg: ask(strings.Repeat("a.", 127), dns.TypeA)}, func(b []byte) { b[len(b)-5] = 1 }),
-		"three VLAN tags":     query{vlans: []uint16{1, 2, 3}, msg: ok.msg}.frame(t),
-		"a later fragment":    edited(ok, func(b []byte) { b[14+7] = 9 }),
-		"a header of 8 words": edited(ok, func(b []byte) { b[14] = 0x48 }),
+		"IPv4 options":                   options.frame(t),
+		"extension headers":              extended,
+		"IPv6, no checksum":              query{v6: true, msg: ok.msg, plain: true}.frame(t),
+		"to a group":                     edited(ok, func(b []byte) { b[0] |= 1 }),
+		"from port 0":                    edited(ok, func(b []byte) { b[14+20], b[14+21] = 0, 0 }),
+		"in several pieces":              large.frame(t),
+		"without an IP":                  make([]byte, 60),
+		"a question cut off":             edited(ok, func(b []byte) { b[14+2], b[14+3] = 0, 20+8+12+9 }),
+		"no question at all":             edited(ok, func(b []byte) { b[14+2], b[14+3] = 0, 20+8+12 }),
+		"not even a header":              edited(ok, func(b []byte) { b[14+2], b[14+3] = 0, 20+8 }),
+		"a compressed name":              edited(ok, func(b []byte) { b[14+20+8+12] = 0xc0 }),
+		"a name without end":             edited(query{msg: ask(strings.Repeat("a.", 127), dns.TypeA)}, func(b []byte) { b[len(b)-5] = 1 }),
+		"three VLAN tags":                query{vlans: []uint16{1, 2, 3}, msg: ok.msg}.frame(t),
+		"a later fragment":               edited(ok, func(b []byte) { b[14+7] = 9 }),
+		"a header of 8 words":            edited(ok, func(b []byte) { b[14] = 0x48 }),
+		"a multicast group":              edited(ok, func(b []byte) { copy(b[14+16:], []byte{224, 0, 0, 251}) }),
+		"the last such group":            edited(ok, func(b []byte) { copy(b[14+16:], []byte{239, 255, 255, 255}) }),
+		"an address for some future use": edited(ok, func(b []byte) { copy(b[14+16:], []byte{240, 0, 0, 1}) }),
+		"broadcast":                      edited(ok, func(b []byte) { copy(b[14+16:], []byte{255, 255, 255, 255}) }),
+		"network 0":                      edited(ok, func(b []byte) { copy(b[14+16:], []byte{0, 1, 2, 3}) }),
+		"loopback":                       edited(ok, func(b []byte) { copy(b[14+16:], []byte{127, 1, 2, 3}) }),
+		"a group of IPv6":                edited(ok6, func(b []byte) { b[14+24], b[14+25] = 0xff, 0x0e }),
 	} {
 		before := counters(t, p)
 		if action, _ := through(t, p, b); action == xdpTX {
@@ -364,7 +371,7 @@ func TestNoReply(t *testing.T) {
 	}
 }
 
-// TestReplyShortens has queries of which each byte behind the headers is random: whatever comes back is no longer.
+// TestReplyShortens sends queries with random bytes after the headers. No answer may be longer than its query.
 func TestReplyShortens(t *testing.T) {
 	p, r := load(t, truncating()), testutil.Random(t)
 	b := query{msg: ask("www.example.", dns.TypeA, edns(true, cookie))}.frame(t)

@@ -2,13 +2,13 @@ package datapath
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"math/bits"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -17,40 +17,41 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
-// ReplyFlow is a flow whose replies pass: of TCP or UDP. IPv4 addresses are not in mapped form.
+// ReplyFlow is a TCP or UDP flow whose replies pass. IPv4 addresses are not in mapped form.
 type ReplyFlow struct {
 	Proto      uint8          // unix.IPPROTO_TCP or IPPROTO_UDP
-	Own, Other netip.AddrPort // of this side, as packets that leave have it, and of the one that answers
-	Opening    bool           // it is of TCP, and nothing has come back yet
+	Own, Other netip.AddrPort // the addresses of this side and of the side that answers, as in leaving packets
+	Opening    bool           // a TCP flow in which no reply has arrived yet
 }
 
 // ReplyFlows is the table of reply flows of a program, mapped into memory (bpf/replyflow.h).
 type ReplyFlows struct {
-	words    []uint64 // of all buckets
-	used     []uint64 // a bit for each bucket
-	bits     []uint64 // of the second filter: 32 for each bucket
-	secrets  [8]uint64
-	services []uint64 // a bit for each port whose flows are not noted: of TCP, then of UDP
+	words    []uint64 // the words of all buckets
+	used     []uint64 // the first filter: a bit for each bucket
+	bits     []uint64 // the second filter: 32 bits for each bucket
+	secrets  image.ReplySecrets
+	services []uint64 // a bit for each port whose flows are not recorded, first for TCP, then for UDP
 	release  func()
 }
 
-// States of a reply flow, of enum reply_state.
+// The states of a reply flow: enum reply_state.
 const (
 	replyTCPSYN  = 1
 	replyTCPOpen = 3
 	replyUDPOpen = 9
 )
 
-// The fields of a word, from the lowest bit on: enum in bpf/replyflow.h.
+// The fields of a word, from the lowest bit on, as in an enum of bpf/replyflow.h.
 const (
 	replyUnit       = 32
 	replySeenMask   = 1<<16 - 1
 	replyStateShift = 16
 )
 
-// ReplyFlows maps the program's table, until Close; nil when it notes none.
+// ReplyFlows maps the program's table of reply flows into memory. The table is valid until its Close. It is nil when the program records no flows.
 func (p *Program) ReplyFlows() (*ReplyFlows, error) {
 	memory, release, err := p.Memory(image.ReplyFlows, image.ReplyFilter, image.Services)
 	if err != nil {
@@ -59,7 +60,8 @@ func (p *Program) ReplyFlows() (*ReplyFlows, error) {
 	return newReplyFlows(memory, release), nil
 }
 
-// ReplyFlows maps the generation's table, until the generation is closed; nil when it notes none.
+// ReplyFlows maps the generation's table of reply flows into memory. The table is valid until the generation is closed. It is nil when the generation
+// records no flows.
 func (g *Generation) ReplyFlows() (*ReplyFlows, error) {
 	if notes, err := g.notesReplies(); !notes || err != nil {
 		return nil, err
@@ -71,8 +73,8 @@ func (g *Generation) ReplyFlows() (*ReplyFlows, error) {
 	return newReplyFlows(memory, func() {}), nil
 }
 
-// notesReplies reports whether the generation's program notes flows. If not, it has the table in its smallest size, and the format means
-// nothing.
+// notesReplies reports whether the generation's program records flows. A program that does not has a table of the smallest size, whose format is
+// irrelevant.
 func (g *Generation) notesReplies() (bool, error) {
 	m, err := ebpf.LoadPinnedMap(g.dir+"/"+pinName(image.ReplyFlows), nil)
 	if errors.Is(err, os.ErrNotExist) {
@@ -87,67 +89,32 @@ func (g *Generation) notesReplies() (bool, error) {
 
 func newReplyFlows(memory map[string][]byte, release func()) *ReplyFlows {
 	table, filter := memory[image.ReplyFlows], memory[image.ReplyFilter]
-	if len(table) < image.ReplyBuckets*image.ReplyBucketSize { // of the smallest size, a program leaves it alone
+	if len(table) < image.ReplyBuckets*image.ReplyBucketSize { // a table of the smallest size is not used
 		release()
 		return nil
 	}
 	used, bits := filter[image.ReplySecretsSize:], filter[image.ReplySecretsSize+image.ReplyUsedSize:]
-	f := &ReplyFlows{
+	return &ReplyFlows{
 		words: wordsOf(table), used: wordsOf(used[:image.ReplyUsedSize]), bits: wordsOf(bits),
-		services: wordsOf(memory[image.Services]), release: release,
+		services: wordsOf(memory[image.Services]), secrets: image.ReplySecretsOf(filter), release: release,
 	}
-	copy(f.secrets[:], wordsOf(filter[:image.ReplySecretsSize]))
-	return f
 }
 
-// Close gives up the memory.
+// Close unmaps the memory.
 func (f *ReplyFlows) Close() { f.release() }
 
-// place is where a flow stands: reply_index() and reply_hash() of bpf/replyflow.h. Numbers are as packets that arrive have them, read by a
-// little-endian machine.
+// place returns the bucket index and the hash of a flow.
 func (f *ReplyFlows) place(flow ReplyFlow) (index, hash uint64) {
-	pair := f.pair(flow.Other.Addr(), flow.Own.Addr())
-	var raw [4]byte
-	binary.BigEndian.PutUint16(raw[:], flow.Other.Port())
-	binary.BigEndian.PutUint16(raw[2:], flow.Own.Port())
-	ports, kind := uint64(binary.LittleEndian.Uint32(raw[:])), uint64(image.ReplyUDP)
+	pair := f.secrets.Pair(flow.Other.Addr(), flow.Own.Addr())
+	ports, kind := image.ReplyPorts(flow.Other.Port(), flow.Own.Port()), uint64(image.ReplyUDP)
 	if flow.Proto == unix.IPPROTO_TCP {
 		kind = image.ReplyTCP
 	}
-	own := flow.Own.Addr().AsSlice()
-	index = (f.near(flow.Other.Addr()) + (ports<<32|uint64(binary.LittleEndian.Uint32(own[len(own)-4:])))*kind) * f.secrets[0] >> (64 - image.ReplyBucketBits)
-	hash = (pair ^ f.secrets[1]) * f.secrets[2]
-	return index, (hash ^ hash>>32 ^ ports ^ kind<<32) * f.secrets[3]
+	return f.secrets.Index(pair, ports), f.secrets.Hash(pair, ports, kind)
 }
 
-// near is the part of the other side's address that the index is of.
-func (f *ReplyFlows) near(other netip.Addr) uint64 {
-	if other.Is4() {
-		a := other.As4()
-		return uint64(binary.LittleEndian.Uint32(a[:]))
-	}
-	a := other.As16()
-	return binary.LittleEndian.Uint64(a[8:])
-}
-
-func (f *ReplyFlows) pair(other, own netip.Addr) uint64 {
-	if other.Is4() {
-		a, b := other.As4(), own.As4()
-		return uint64(binary.LittleEndian.Uint32(b[:]))<<32 | uint64(binary.LittleEndian.Uint32(a[:]))
-	}
-	sum := uint64(0)
-	for i, addr := range []netip.Addr{other, own} {
-		a := addr.As16()
-		for half, secret := range f.secrets[4+2*i : 6+2*i] {
-			word := binary.LittleEndian.Uint64(a[8*half:]) + secret
-			sum += word & 0xffffffff * (word >> 32) // reply_product() of bpf/replyflow.h
-		}
-	}
-	return sum
-}
-
-// Add stores flows that are open, and returns how many: a full bucket takes no more. One that is there stays as it is, unless it is over. Those
-// of the policy's services are left out.
+// Add adds open flows, and returns the number of added flows. It does not add a flow to a full bucket. An existing flow stays unchanged, unless it
+// has expired. Add leaves out flows of the policy's services.
 func (f *ReplyFlows) Add(list []ReplyFlow) (added int) {
 	now := replyNow()
 	for _, flow := range list {
@@ -179,7 +146,7 @@ func (f *ReplyFlows) bucket(number uint64) []uint64 {
 	return f.words[number*image.ReplySlots:][:image.ReplySlots]
 }
 
-// put writes a word into a slot of a bucket whose flow is over, unless its own is there.
+// put writes a word into a slot whose flow has expired. It writes nothing if the bucket already has the same flow.
 func (f *ReplyFlows) put(bucket []uint64, word, now uint64) bool {
 	free := -1
 	var was uint64
@@ -196,13 +163,13 @@ func (f *ReplyFlows) put(bucket []uint64, word, now uint64) bool {
 	return free >= 0 && atomic.CompareAndSwapUint64(&bucket[free], was, word)
 }
 
-// set sets the bits of the filters that a bucket needs: those of the second last, as set_reply_bits() of bpf/replyflow.h does.
+// set sets the bits of a bucket in both filters. It sets the first filter first, as set_reply_bits() of bpf/replyflow.h does.
 func (f *ReplyFlows) set(number uint64, bits uint32) {
 	atomic.OrUint64(&f.used[number/64], 1<<(number%64))
 	atomic.OrUint64(&f.bits[number/2], uint64(bits)<<(number%2*32))
 }
 
-// needs are the bits of the second filter that a bucket needs.
+// needs returns the bits of the second filter that a bucket needs.
 func (f *ReplyFlows) needs(number uint64) (bits uint32) {
 	words := f.bucket(number)
 	for i := range words {
@@ -213,8 +180,8 @@ func (f *ReplyFlows) needs(number uint64) (bits uint32) {
 	return bits
 }
 
-// Sweep removes flows that are over, as times come round after three days, and clears the bits of the filters that nothing needs any more.
-// The program may note flows meanwhile: see clear_reply_bits() of bpf/replyflow.h.
+// Sweep removes expired flows from the table, because stored times wrap around after three days. It also clears bits of the filters that no flow
+// needs. The program may record flows meanwhile: see clear_reply_bits() of bpf/replyflow.h.
 func (f *ReplyFlows) Sweep() {
 	now := replyNow()
 	for i := range f.words {
@@ -226,7 +193,7 @@ func (f *ReplyFlows) Sweep() {
 		shift := number % 2 * 32
 		have := uint32(atomic.LoadUint64(&f.bits[number/2]) >> shift)
 		used := atomic.LoadUint64(&f.used[number/64])>>(number%64)&1 != 0
-		if have == 0 && !used { // nothing to clear; the program sets what it needs after it has written
+		if have == 0 && !used { // no bits to clear; the program writes a word before it sets the word's bits
 			continue
 		}
 		needless := have &^ f.needs(number)
@@ -242,15 +209,15 @@ func (f *ReplyFlows) Sweep() {
 	}
 }
 
-// Occupancy is how many words of the table have not expired.
+// Occupancy counts the words in the table that have not expired, by kind.
 type Occupancy struct {
-	Flows int // conversations that began inside, and identifiers that services have issued
-	Known int // clients of protected UDP services that are known,
-	New   int // and that are not
-	Fit   int // how many words there can be
+	Flows int // flows that started inside, and identifiers that services have issued
+	Known int // known clients of protected UDP services
+	New   int // clients of protected UDP services that are not known yet
+	Fit   int // the total number of words in the table
 }
 
-// Occupancy counts the words of the table.
+// Occupancy counts the words in the table that have not expired.
 func (f *ReplyFlows) Occupancy() Occupancy {
 	now, n := replyNow(), Occupancy{Fit: len(f.words)}
 	for i := range f.used {
@@ -273,28 +240,28 @@ func (f *ReplyFlows) Occupancy() Occupancy {
 	return n
 }
 
-// Len returns the number of words in the table that have not expired, and the number that fit.
+// Len returns the number of words that have not expired, and the total number of words in the table.
 func (f *ReplyFlows) Len() (used, fit int) {
 	n := f.Occupancy()
 	return n.Flows + n.Known + n.New, n.Fit
 }
 
-// replyNow is reply_now() of bpf/replyflow.h.
+// replyNow returns the present time in the unit of the table: reply_now() of bpf/replyflow.h.
 func replyNow() uint64 { return uint64(image.Monotonic()) >> replyUnit & replySeenMask }
 
-// replyIsOver is reply_is_over() of bpf/replyflow.h, and true of no flow.
+// replyIsOver reports whether a word has expired: reply_is_over() of bpf/replyflow.h. It returns true for an empty word.
 func replyIsOver(word, now uint64) bool {
 	state := word >> replyStateShift & 15
 	return state == 0 || (now+1-word)&replySeenMask > image.ReplyLife[state]+1
 }
 
-// ReplyCounts are what became of reply flows that found no free place.
+// ReplyCounts counts reply flows that found no free slot.
 type ReplyCounts struct {
-	Displaced uint64 // took the place of another
-	Refused   uint64 // were not noted, as none could give way
+	Displaced uint64 // flows that displaced another one
+	Refused   uint64 // flows that were not added, because none could be displaced
 }
 
-// ReplyCounts reads the counts of the generation; zero when it notes no flows.
+// ReplyCounts reads the counts of the generation. They are zero when it records no flows.
 func (g *Generation) ReplyCounts() (sum ReplyCounts, err error) {
 	m, err := g.open(image.ReplyCounts)
 	if m == nil || err != nil {
@@ -311,20 +278,38 @@ func (g *Generation) ReplyCounts() (sum ReplyCounts, err error) {
 	return sum, nil
 }
 
-// OpenFlows lists the flows of TCP and UDP that the kernel has open: of sockets of this network namespace that are connected, and those that
-// conntrack has, as their packets arrive on either side of this host.
+// OpenFlows lists the TCP and UDP flows that are open in the kernel: flows of connected sockets in this network namespace, and flows of conntrack. It
+// lists a flow of conntrack for each side of this host on which its packets may arrive. It leaves out flows of this host to itself: a packet from
+// outside with an own source address is never a reply to such a flow.
 func OpenFlows() (list []ReplyFlow, err error) {
 	list, err = connectedFlows()
 	if err != nil {
 		return nil, err
 	}
 	tracked, err := trackedFlows()
-	return append(list, tracked...), err
+	own, ownErr := ownAddresses()
+	return slices.DeleteFunc(append(list, tracked...), func(f ReplyFlow) bool { return withItself(f, own) }), errors.Join(err, ownErr)
 }
 
-// TrackConnected has conntrack know the flows of connected sockets but those that are left out: it may not have looked at their packets so far,
-// and would take the next one that arrives for the first of a flow. It leaves half of the table of conntrack free. The error is about some of the
-// flows; the others are known.
+// ownAddresses returns the addresses of the devices of this network namespace.
+func ownAddresses() (map[netip.Addr]bool, error) {
+	list, err := sockets.OwnAddresses()
+	own := make(map[netip.Addr]bool, len(list))
+	for _, a := range list {
+		own[a] = true
+	}
+	return own, err
+}
+
+// withItself reports whether the other end of a flow is also this host.
+func withItself(f ReplyFlow, own map[netip.Addr]bool) bool {
+	other := f.Other.Addr().WithZone("")
+	return other.IsLoopback() || own[other]
+}
+
+// TrackConnected adds the flows of connected sockets to conntrack, except flows for which but returns true. Conntrack may not have seen packets of
+// these flows, and would treat the next packet as the first of a flow. TrackConnected leaves half of conntrack's table free. An error concerns only
+// some of the flows; the other flows are added.
 func TrackConnected(but func(ReplyFlow) bool) error {
 	const day = 24 * 60 * 60
 	list, err := connectedFlows()
@@ -332,9 +317,10 @@ func TrackConnected(but func(ReplyFlow) bool) error {
 		return err
 	}
 	free := trackedFree()
-	var errs []error
+	own, err := ownAddresses()
+	errs := []error{err}
 	for _, f := range list {
-		if but(f) || f.Opening || f.Own.Addr().IsLoopback() {
+		if but(f) || f.Opening || withItself(f, own) {
 			continue
 		}
 		if free--; free < 0 {
@@ -350,14 +336,14 @@ func TrackConnected(but func(ReplyFlow) bool) error {
 			flow.TimeOut, flow.ProtoInfo = day, &netlink.ProtoInfoTCP{State: trackedEstablished}
 		}
 		err := netlink.ConntrackCreate(netlink.ConntrackTable, family, flow)
-		if err != nil && !errors.Is(err, unix.EEXIST) && len(errs) < 3 {
+		if err != nil && !errors.Is(err, unix.EEXIST) && len(errs) < 4 {
 			errs = append(errs, fmt.Errorf("the flow from %v to %v: %w", f.Own, f.Other, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// trackedFree is how many flows conntrack takes until its table is half full.
+// trackedFree returns the number of flows that can be added until the table of conntrack is half full.
 func trackedFree() int {
 	most, err := trackedNumber("max")
 	if err != nil {
@@ -367,7 +353,7 @@ func trackedFree() int {
 	return most/2 - has
 }
 
-// trackedNumber reads a number of conntrack.
+// trackedNumber reads a number about conntrack from /proc/sys.
 func trackedNumber(name string) (int, error) {
 	text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_" + name)
 	if err != nil {
@@ -380,7 +366,7 @@ func tupleOf(proto uint8, from, to netip.AddrPort) netlink.IPTuple {
 	return netlink.IPTuple{Protocol: proto, SrcIP: from.Addr().AsSlice(), SrcPort: from.Port(), DstIP: to.Addr().AsSlice(), DstPort: to.Port()}
 }
 
-// Listening are the ports of TCP that sockets of this network namespace listen on.
+// Listening returns the TCP ports on which sockets of this network namespace listen.
 func Listening() (map[uint16]bool, error) {
 	ports := map[uint16]bool{}
 	err := eachSocket(netlink.SocketDiagTCP, func(s *netlink.Socket) {
@@ -394,7 +380,7 @@ func Listening() (map[uint16]bool, error) {
 	return ports, nil
 }
 
-// connectedFlows are those of sockets of this network namespace.
+// connectedFlows returns the flows of connected sockets of this network namespace.
 func connectedFlows() (list []ReplyFlow, err error) {
 	add := func(proto uint8, s *netlink.Socket, opening bool) {
 		if s.ID.DestinationPort != 0 {
@@ -418,16 +404,16 @@ func connectedFlows() (list []ReplyFlow, err error) {
 	return list, nil
 }
 
-// trackedFlows are those of conntrack, in the direction of answers, and of connections in both.
+// trackedFlows returns the flows of conntrack in the direction of replies. It returns open connections in both directions.
 func trackedFlows() (list []ReplyFlow, err error) {
 	err = eachTracked(func(flow *netlink.ConntrackFlow) {
 		proto := flow.Forward.Protocol
 		if proto != unix.IPPROTO_TCP && proto != unix.IPPROTO_UDP {
 			return
 		}
-		tuples := []netlink.IPTuple{flow.Reverse} // as what answers arrives
+		tuples := []netlink.IPTuple{flow.Reverse} // the direction in which replies arrive
 		if stateOfTracked(flow) != None {
-			tuples = append(tuples, flow.Forward) // a connection goes on, whoever began it
+			tuples = append(tuples, flow.Forward) // a connection continues in both directions, whichever side opened it
 		}
 		for _, t := range tuples {
 			list = append(list, ReplyFlow{Proto: proto, Own: addrPort(t.DstIP, t.DstPort), Other: addrPort(t.SrcIP, t.SrcPort)})

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// parser reads the words of one packet from left to right.
+// parser parses the words of one packet from left to right.
 type parser struct {
 	tokens []token
 	end    token
 	spec   Spec
-	given  map[string]token // the options so far
+	given  map[string]token // the options that have been parsed
 }
 
-// next takes a word. At the end of the line it is empty.
+// next removes the next word from the line and returns it. At the end of the line it returns an empty word.
 func (p *parser) next() token {
 	if len(p.tokens) == 0 {
 		return p.end
@@ -53,7 +53,7 @@ func protocolNames() string {
 	return strings.Join(names, ", ")
 }
 
-// addresses reads SRC > DST, which only an ARP packet can do without.
+// addresses parses SRC > DST. Only an ARP packet may have no addresses.
 func (p *parser) addresses() error {
 	s := &p.spec
 	if s.layer == layerARP && (len(p.tokens) == 0 || strings.Contains(p.tokens[0].text, "=")) {
@@ -86,7 +86,7 @@ func (p *parser) addresses() error {
 	return nil
 }
 
-// family is the only address family that the protocol has, or "".
+// family returns the only address family that the protocol allows, or "" if it allows both.
 func (p *parser) family() string {
 	switch {
 	case p.spec.layer == layerARP, p.spec.layer == layerICMP && p.spec.proto == ProtoICMP:
@@ -97,7 +97,7 @@ func (p *parser) family() string {
 	return ""
 }
 
-// endpoint reads an address and, where the protocol has them, a port.
+// endpoint parses an address. For TCP and UDP, the address may have a port.
 func (p *parser) endpoint(t token, what string, a *netip.Addr, port *uint16) error {
 	text := t.text
 	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
@@ -125,7 +125,7 @@ func (p *parser) endpoint(t token, what string, a *netip.Addr, port *uint16) err
 	return nil
 }
 
-// options reads the flags and the key=value words.
+// options parses the flags and the key=value words.
 func (p *parser) options() error {
 	p.given = map[string]token{}
 	for len(p.tokens) > 0 {
@@ -138,7 +138,7 @@ func (p *parser) options() error {
 	return p.portsGiven()
 }
 
-// portsGiven reports the error of a TCP or UDP packet without ports that is no later fragment.
+// portsGiven returns an error for a TCP or UDP packet without ports, unless it is a later fragment.
 func (p *parser) portsGiven() error {
 	s := &p.spec
 	if s.ports || s.layer != layerTCP && s.layer != layerUDP {
@@ -181,13 +181,13 @@ func (p *parser) option(t token, key, value string) error {
 	return t.errorf("%q: want %s", t.text, p.wanted())
 }
 
-// The names under which words without = are kept in given.
+// The keys in given for words that have no key of their own.
 const (
 	wordFlags = "flags"
 	wordType  = "type"
 )
 
-// word reads the words that are no key=value: flags, and names of ICMP types.
+// word parses a word that is not key=value: TCP flags, or the name of an ICMP type.
 func (p *parser) word(text string) (name string, known bool) {
 	switch p.spec.layer {
 	case layerTCP:
@@ -207,11 +207,11 @@ func (p *parser) word(text string) (name string, known bool) {
 }
 
 var echoTypes = map[uint8]map[string]uint32{
-	ProtoICMP:   {"echo-request": echoRequest, "echo-reply": echoReply},
-	ProtoICMPv6: {"echo-request": echoRequestV6, "echo-reply": echoReplyV6},
+	ProtoICMP:   {"echo-request": EchoRequest, "echo-reply": EchoReply},
+	ProtoICMPv6: {"echo-request": EchoRequestV6, "echo-reply": EchoReplyV6},
 }
 
-// wanted lists what an option of this packet can be.
+// wanted returns a list of the options that this packet can have, for error messages.
 func (p *parser) wanted() string {
 	var names []string
 	if p.spec.layer == layerTCP {
@@ -228,7 +228,7 @@ func (p *parser) wanted() string {
 	return strings.Join(names, ", ")
 }
 
-// lengths holds the given lengths against what the packet is made of.
+// lengths checks the given lengths against the size of the packet's headers and payload.
 func (p *parser) lengths() error {
 	s := p.spec
 	if s.moreFrags && !s.has(numFrag) {
@@ -249,7 +249,7 @@ func (p *parser) lengths() error {
 	return nil
 }
 
-// parseNumber reads a decimal number up to max.
+// parseNumber parses a decimal number of at most most.
 func parseNumber(text string, most uint32) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || uint32(n) > most {
