@@ -29,7 +29,7 @@ checks: strict
 services: [{name: web, port: udp/443, udp: {protect: quic, start: 500/s, limit: {rate: 20/s, per: from/24/56}, total: 50/s}}]
 `
 
-// udpOn opens a socket on a host.
+// udpOn opens a UDP socket on a host.
 func (s *scene) udpOn(h *lab.Host, at string) *net.UDPConn {
 	s.Helper()
 	var c *net.UDPConn
@@ -44,7 +44,7 @@ func (s *scene) udpOn(h *lab.Host, at string) *net.UDPConn {
 	return c
 }
 
-// anyPort is where a socket of the client listens that is to send to an address of the server.
+// anyPort returns the local address for a client's socket that sends to the server's address to. The port is 0.
 func anyPort(to string) string {
 	if netip.MustParseAddrPort(to).Addr().Is4() {
 		return "10.1.0.1:0"
@@ -52,7 +52,7 @@ func anyPort(to string) string {
 	return "[fd01::1]:0"
 }
 
-// quicServer answers each stream with what it has got, with connection IDs of a length.
+// quicServer starts a QUIC server that returns the data of each stream. Its connection IDs have idLength bytes.
 func (s *scene) quicServer(idLength int) {
 	s.Helper()
 	seed := make([]byte, ed25519.SeedSize)
@@ -91,7 +91,7 @@ func (s *scene) quicServer(idLength int) {
 	}()
 }
 
-// rebound is a client's socket that may become another, as behind a gateway that forgets.
+// rebound is a client's socket that can be replaced by another one. That simulates a NAT gateway that forgets the client's port.
 type rebound struct {
 	net.PacketConn
 	mu   sync.Mutex
@@ -108,7 +108,7 @@ func (r *rebound) WriteTo(b []byte, to net.Addr) (int, error) {
 	return r.PacketConn.WriteTo(b, to)
 }
 
-// ReadFrom reads from the first socket until there is another.
+// ReadFrom reads from the first socket until rebind has set another one, and then from that one.
 func (r *rebound) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
 		r.mu.Lock()
@@ -130,7 +130,7 @@ func (r *rebound) ReadFrom(b []byte) (int, net.Addr, error) {
 	}
 }
 
-// rebind goes on with another socket.
+// rebind replaces the socket by c.
 func (r *rebound) rebind(c *net.UDPConn) {
 	r.mu.Lock()
 	r.next = c
@@ -138,25 +138,34 @@ func (r *rebound) rebind(c *net.UDPConn) {
 	r.PacketConn.Close()
 }
 
-// quicClient is a connection, which may begin streams.
+// quicClient is a QUIC connection of a client.
 type quicClient struct {
 	socket *rebound
-	begin  func(context.Context) (io.ReadWriter, func() error, error) // a stream, and what ends this side of it
+	begin  func(context.Context) (io.ReadWriter, func() error, error) // opens a stream; the function closes this side of it
 }
 
 var trusting = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"echo"}, MinVersion: tls.VersionTLS13}
 
-// changing connects a client of quic-go, which takes a new connection ID as soon as the service offers one.
-func (s *scene) changing(to string) *quicClient {
+// connected makes a client connect from any port. It fails the test if the client cannot connect.
+func (s *scene) connected(client func(from, to string) (*quicClient, error), to string) *quicClient {
 	s.Helper()
-	socket := &rebound{PacketConn: s.udpOn(s.client, anyPort(to))}
+	c, err := client(anyPort(to), to)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return c
+}
+
+// changing connects a client of quic-go. This client uses a new connection ID as soon as the service offers one.
+func (s *scene) changing(from, to string) (*quicClient, error) {
+	socket := &rebound{PacketConn: s.udpOn(s.client, from)}
 	tr := &quic.Transport{Conn: socket}
 	s.Cleanup(func() { tr.Close() })
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
 	defer cancel()
-	c, err := tr.Dial(ctx, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to)), trusting, nil)
+	c, err := tr.Dial(ctx, net.UDPAddrFromAddrPort(netip.MustParseAddrPort(to)), trusting, &quic.Config{HandshakeIdleTimeout: 20 * time.Second})
 	if err != nil {
-		s.Fatal(err)
+		return nil, err
 	}
 	return &quicClient{socket, func(ctx context.Context) (io.ReadWriter, func() error, error) {
 		stream, err := c.OpenStreamSync(ctx)
@@ -165,23 +174,22 @@ func (s *scene) changing(to string) *quicClient {
 			stream.SetDeadline(stopAt)
 		}
 		return stream, stream.Close, err
-	}}
+	}}, nil
 }
 
-// staying connects a client of golang.org/x/net, which keeps the connection ID that the service has told it first.
-func (s *scene) staying(to string) *quicClient {
-	s.Helper()
-	socket := &rebound{PacketConn: s.udpOn(s.client, anyPort(to))}
+// staying connects a client of golang.org/x/net. This client keeps the first connection ID that the service has chosen for it.
+func (s *scene) staying(from, to string) (*quicClient, error) {
+	socket := &rebound{PacketConn: s.udpOn(s.client, from)}
 	e, err := netquic.NewEndpoint(socket, nil)
 	if err != nil {
-		s.Fatal(err)
+		return nil, err
 	}
 	s.Cleanup(func() { e.Close(s.ctx) })
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
 	defer cancel()
 	c, err := e.Dial(ctx, "udp", to, &netquic.Config{TLSConfig: trusting})
 	if err != nil {
-		s.Fatal(err)
+		return nil, err
 	}
 	return &quicClient{socket, func(ctx context.Context) (io.ReadWriter, func() error, error) {
 		stream, err := c.NewStream(ctx)
@@ -190,10 +198,10 @@ func (s *scene) staying(to string) *quicClient {
 			stream.SetWriteContext(ctx)
 		}
 		return stream, func() error { stream.CloseWrite(); return stream.Flush() }, err
-	}}
+	}}, nil
 }
 
-// asks sends so many streams, one after the other, and returns how many come back within four seconds.
+// asks sends n streams, one after the other. It returns the number of streams that were returned in time.
 func (c *quicClient) asks(ctx context.Context, n int) (answered int) {
 	for i := range n {
 		if c.ask(ctx, fmt.Sprintf("question %d", i)) {
@@ -204,7 +212,8 @@ func (c *quicClient) asks(ctx context.Context, n int) (answered int) {
 	return answered
 }
 
-// ask has a stream brought back. A client that is shut out gets no answer in any time, and a busy machine may stand still for seconds.
+// ask sends a stream, and reports whether its data is returned. It waits for a long time, because a busy machine may stop for seconds. A client whose
+// packets are dropped never gets an answer.
 func (c *quicClient) ask(ctx context.Context, text string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
@@ -218,9 +227,9 @@ func (c *quicClient) ask(ctx context.Context, text string) bool {
 	return err == nil && string(got) == text
 }
 
-// TestQUICFlood has connections of QUIC beside a flood of forged packets with short and long headers. All streams come back of clients that keep the
-// connection ID, who are new, and also when they go on from another port, as behind a gateway that forgets them. So they do of clients that change it,
-// whom the service has answered for a while.
+// TestQUICFlood uses QUIC connections during a flood of forged packets with short and long headers. For new clients that keep the connection ID, all
+// streams must be returned, even if a client continues from another port, as after a NAT gateway has forgotten its port. For clients that change the
+// connection ID, the same must hold if the service has answered them for a while.
 func TestQUICFlood(t *testing.T) {
 	t.Parallel()
 	for _, idLength := range []int{4, 8, 20} {
@@ -238,14 +247,14 @@ func (s *scene) quicFlood(idLength int) {
 	var changing, staying []*quicClient
 	server := []string{"10.1.0.2:443", "[fd01::2]:443"}
 	for i := range each {
-		changing = append(changing, s.changing(server[i%2]))
+		changing = append(changing, s.connected(s.changing, server[i%2]))
 	}
 	for range int((ir.KnownTimes + 1) * ir.KnownUnit / time.Second) {
 		s.allCome("before", changing, 1)
 		time.Sleep(time.Second)
 	}
 	for i := range each {
-		staying = append(staying, s.staying(server[i%2]))
+		staying = append(staying, s.connected(s.staying, server[i%2]))
 	}
 	s.allCome("without a flood", staying, 3)
 	if n := s.counted("web:total") + s.counted("web:stray") + s.counted("web:limit"); n > 0 {
@@ -280,7 +289,7 @@ func (s *scene) quicFlood(idLength int) {
 	})
 }
 
-// allCome has clients ask at the same time. Each must get all answers.
+// allCome makes all clients send n streams each, at the same time. All streams must be returned.
 func (s *scene) allCome(which string, clients []*quicClient, n int) {
 	s.Helper()
 	var wait sync.WaitGroup

@@ -27,21 +27,21 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// targets are what a policy is compiled to.
+// targets are the targets of a policy.
 var targets = []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables}
 
-// scene is a server behind a policy, with a client on one link and an attacker on another, who can send what he likes.
+// scene is a server behind a policy, with a client on one link and an attacker on another. The attacker can send any frame.
 type scene struct {
 	*testing.T
 	control.Instance
 	ctx                      context.Context
 	lab                      *lab.Lab
 	server, client, attacker *lab.Host
-	clientEnd                *lab.Device    // of the client's link
-	sockets                  []*net.UDPConn // of listen
+	attackerEnd, clientEnd   *lab.Device    // the ends of their links
+	sockets                  []*net.UDPConn // opened by listen
 }
 
-// inScene runs a test in a scene. The server is 10.0.0.2 and fd00::2 to the attacker, 10.1.0.2 and fd01::2 to the client.
+// inScene runs a test in a scene. For the attacker, the server's addresses are 10.0.0.2 and fd00::2. For the client, they are 10.1.0.2 and fd01::2.
 func inScene(t *testing.T, test func(*scene)) {
 	t.Helper()
 	testutil.RequireRoot(t)
@@ -72,6 +72,7 @@ func (s *scene) build(l *lab.Lab) error {
 		*h = made
 	}
 	for i, from := range []*lab.Host{s.attacker, s.client} {
+		s.attackerEnd = s.clientEnd
 		end, _, err := l.Connect(from, s.server, lab.LinkOptions{
 			A: lab.EndOptions{Addrs: lab.ParseAddrs(fmt.Sprintf("10.%d.0.1/24 fd0%d::1/64", i, i))},
 			B: lab.EndOptions{Addrs: lab.ParseAddrs(fmt.Sprintf("10.%d.0.2/24 fd0%d::2/64", i, i))},
@@ -79,9 +80,9 @@ func (s *scene) build(l *lab.Lab) error {
 		if err != nil {
 			return err
 		}
-		s.clientEnd = end // that of the last
+		s.clientEnd = end
 	}
-	// Any source is routed: what forged packets say must not be held up by anything but the policy.
+	// Turn off the reverse path filter, so that only the policy can stop forged packets.
 	for _, name := range []string{"all", "attacker"} {
 		if err := s.server.Sysctl("ipv4/conf/"+name+"/rp_filter", "0"); err != nil {
 			return err
@@ -95,7 +96,7 @@ func (s *scene) build(l *lab.Lab) error {
 	return nil
 }
 
-// route has a host send what is for a prefix to a neighbor: "PREFIX NEIGHBOR".
+// route adds a route to a prefix through a neighbor on a host. The format is "PREFIX NEIGHBOR".
 func route(h *lab.Host, r string) error {
 	to, via, _ := strings.Cut(r, " ")
 	_, dst, err := net.ParseCIDR(to)
@@ -135,7 +136,7 @@ func (s *scene) unload() {
 	}
 }
 
-// counted is how many packets a rule has decided.
+// counted returns the number of packets about which a rule has decided.
 func (s *scene) counted(rule string) (packets uint64) {
 	s.Helper()
 	err := s.server.Do(func() error {
@@ -172,7 +173,7 @@ func (s *scene) frames(lines ...string) (frames [][]byte) {
 	return frames
 }
 
-// mac is the address of the server's device on the attacker's link.
+// mac returns the Ethernet address of the server's device on the attacker's link.
 func (s *scene) mac() (mac net.HardwareAddr) {
 	s.Helper()
 	err := s.server.Do(func() error {
@@ -188,7 +189,7 @@ func (s *scene) mac() (mac net.HardwareAddr) {
 	return mac
 }
 
-// send has the attacker send n frames, the given ones again and again.
+// send makes the attacker send n frames. It repeats the given frames if n is larger.
 func (s *scene) send(n int, frames [][]byte) {
 	s.Helper()
 	if err := s.attacker.Do(func() error { return sendFrames("server", n, frames) }); err != nil {
@@ -209,7 +210,7 @@ func sendFrames(device string, n int, frames [][]byte) error {
 	to := &unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
 	for i := range n {
 		err := unix.Sendto(socket, frames[i%len(frames)], 0, to)
-		for n <= len(frames) && errors.Is(err, unix.ENOBUFS) { // it is no flood: each is to come, and the receiver waits for a CPU
+		for n <= len(frames) && errors.Is(err, unix.ENOBUFS) { // not a flood: each frame must arrive, but the receiver waits for a CPU
 			time.Sleep(time.Millisecond)
 			err = unix.Sendto(socket, frames[i%len(frames)], 0, to)
 		}
@@ -220,7 +221,7 @@ func sendFrames(device string, n int, frames [][]byte) error {
 	return nil
 }
 
-// listen opens sockets of UDP for what comes to DHCP clients.
+// listen opens UDP sockets that receive packets to DHCP clients.
 func (s *scene) listen(addresses ...string) {
 	s.Helper()
 	for _, a := range addresses {
@@ -238,7 +239,7 @@ func (s *scene) listen(addresses ...string) {
 	}
 }
 
-// drain reads all that a socket has now.
+// drain reads all data that is in a socket's queue.
 func drain(c *net.UDPConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -261,10 +262,10 @@ func (s *scene) serve(port uint16) {
 	testutil.Serve(s.T, l, func(c net.Conn) { c.Write([]byte{'.'}) })
 }
 
-// patience is how long a request may take: a SYN that a full queue has lost is sent again after one second, after three and after seven.
+// patience is the longest time of a request. A full queue may lose a SYN, and the client then sends it again after one, three and seven seconds.
 const patience = 10 * time.Second
 
-// request makes a connection to the server and reads the byte.
+// request connects to the server and reads its data.
 func (s *scene) request(from *lab.Host, to string) error {
 	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
@@ -278,7 +279,7 @@ func (s *scene) request(from *lab.Host, to string) error {
 	return err
 }
 
-// requests has the client ask again and again until stop is closed, and returns how many were and were not answered.
+// requests makes the client send requests until stop is closed. It returns the number of answered requests and the number of failed ones.
 func (s *scene) requests(to string, stop <-chan struct{}) (answered, failed int) {
 	for {
 		if err := s.request(s.client, to); err != nil {
@@ -294,12 +295,12 @@ func (s *scene) requests(to string, stop <-chan struct{}) (answered, failed int)
 	}
 }
 
-// stack is what has come to the server's own stack: messages of ICMP and ICMPv6, fragments, and datagrams of UDP but those to a
-// port that nobody listens on, which mark that all before them has come.
+// stack has counters of packets that have reached the server's network stack: ICMP and ICMPv6 messages, fragments, and UDP datagrams. The counter
+// marks is for datagrams to a port without a listener. They show that all earlier packets have arrived.
 type stack struct{ icmp, icmpv6, fragments, udp, marks uint64 }
 
-// stack reads the kernel's counters (Documentation/networking/snmp_counter.rst), once the sockets are read: a datagram counts
-// when it is.
+// stack reads the kernel's counters (Documentation/networking/snmp_counter.rst). It first reads the sockets, because the kernel counts a datagram
+// when a program reads it.
 func (s *scene) stack() (n stack) {
 	s.Helper()
 	for _, c := range s.sockets {
@@ -332,7 +333,7 @@ func (n stack) less(o stack) stack {
 
 func (n stack) all() uint64 { return n.icmp + n.icmpv6 + n.fragments + n.udp }
 
-// counters reads a file of names and numbers: each pair in a line, or a line of names before one of numbers.
+// counters reads a file of names and numbers. A line has either a name and its number, or a line of names precedes a line of numbers.
 func counters(file string) (map[string]uint64, error) {
 	f, err := os.Open(file)
 	if err != nil {

@@ -26,26 +26,27 @@ checks: strict
 services: [{name: vpn, port: udp/51820, udp: {protect: wireguard, start: 500/s, limit: {rate: 20/s, per: from/24/56}, total: 50/s}}]
 `
 
-// tunnel is an end of WireGuard, whose packets the test has.
+// tunnel is one end of a WireGuard tunnel. The test itself sends and receives the packets in the tunnel.
 type tunnel struct {
 	*device.Device
 	link   *tuntest.ChannelTUN
-	at     netip.Addr // in the tunnel
+	at     netip.Addr // its address in the tunnel
 	secret [32]byte
 }
 
-// quiet is a link without events: at the first, that it is up, an end would open its sockets in any thread, and so in any namespace.
+// quiet is a TUN device that reports no events. The first event reports that the device is up. WireGuard would then open its sockets in any thread,
+// and so in a wrong network namespace.
 type quiet struct{ tun.Device }
 
 func (quiet) Events() <-chan tun.Event { return nil }
 
-// public is the public key, in hexadecimal.
+// public returns the public key in hexadecimal.
 func (w *tunnel) public() string {
 	key, _ := curve25519.X25519(w.secret[:], curve25519.Basepoint)
 	return hex.EncodeToString(key)
 }
 
-// tunnelOn makes an end on a host.
+// tunnelOn makes an end of a tunnel on a host.
 func (s *scene) tunnelOn(h *lab.Host, number int) *tunnel {
 	s.Helper()
 	w := &tunnel{link: tuntest.NewChannelTUN(), at: netip.AddrFrom4([4]byte{10, 77, 0, byte(number)})}
@@ -55,7 +56,7 @@ func (s *scene) tunnelOn(h *lab.Host, number int) *tunnel {
 	return w
 }
 
-// set configures an end, in the thread of its host, whose sockets it opens.
+// set configures an end of a tunnel on a thread of its host, because this may open sockets.
 func (s *scene) set(h *lab.Host, w *tunnel, lines ...string) {
 	s.Helper()
 	if err := h.Do(func() error { return w.IpcSet(strings.Join(lines, "\n") + "\n") }); err != nil {
@@ -63,7 +64,7 @@ func (s *scene) set(h *lab.Host, w *tunnel, lines ...string) {
 	}
 }
 
-// up opens the sockets of an end.
+// up opens the sockets of an end of a tunnel.
 func (s *scene) up(h *lab.Host, w *tunnel) {
 	s.Helper()
 	if err := h.Do(w.Up); err != nil {
@@ -71,8 +72,8 @@ func (s *scene) up(h *lab.Host, w *tunnel) {
 	}
 }
 
-// pings sends packets through the tunnel to its other end, one after the other, each again until one arrives there or it was sent so many times, a second
-// apart. It returns how many arrive.
+// pings sends n packets through the tunnel to the other end, one after the other. It sends a packet again every second until it arrives, at most
+// tries times. It returns the number of packets that arrive.
 func (w *tunnel) pings(to *tunnel, inbox <-chan netip.Addr, n, tries int) (arrived int) {
 	for range n {
 		for range tries {
@@ -90,7 +91,7 @@ func (w *tunnel) pings(to *tunnel, inbox <-chan netip.Addr, n, tries int) (arriv
 	return arrived
 }
 
-// inboxes hands what arrives at an end to who waits for packets of a source.
+// inboxes returns a channel for each peer in of. When a packet from the peer arrives at this end, the channel receives its source address.
 func (w *tunnel) inboxes(of []*tunnel) map[netip.Addr]chan netip.Addr {
 	boxes := map[netip.Addr]chan netip.Addr{}
 	for _, peer := range of {
@@ -105,38 +106,40 @@ func (w *tunnel) inboxes(of []*tunnel) map[netip.Addr]chan netip.Addr {
 	return boxes
 }
 
-// TestWireGuardFlood has peers of a WireGuard service that are not known yet beside a flood of forged data and initiations: all their packets arrive. So do
-// those of peers who go on from another port. Few of the forged initiations reach the service.
+// tunnels opens a WireGuard service and tunnels of clients to it. The function to returns the address of the service for a client. The returned
+// function pings sends packets of one client, as tunnel.pings does.
+func (s *scene) tunnels(clients int, to func(client int) string) (all []*tunnel, pings func(client, n, tries int) int) {
+	s.Helper()
+	server := s.tunnelOn(s.server, 1)
+	lines := []string{"private_key=" + hex.EncodeToString(server.secret[:]), "listen_port=51820"}
+	for i := range clients {
+		c := s.tunnelOn(s.client, 2+i)
+		all, lines = append(all, c), append(lines, "public_key="+c.public(), "allowed_ip="+c.at.String()+"/32")
+	}
+	s.set(s.server, server, lines...)
+	s.up(s.server, server)
+	boxes := server.inboxes(all)
+	for i, c := range all {
+		s.set(s.client, c, "private_key="+hex.EncodeToString(c.secret[:]), "public_key="+server.public(), "endpoint="+to(i), "allowed_ip=10.77.0.1/32")
+		s.up(s.client, c)
+	}
+	return all, func(client, n, tries int) int { return all[client].pings(server, boxes[all[client].at], n, tries) }
+}
+
+// TestWireGuardFlood sends a flood of forged data and initiations to a WireGuard service. All packets of peers that are not known yet must arrive,
+// even if a peer continues from another port. The service may receive only a few of the forged initiations.
 func TestWireGuardFlood(t *testing.T) {
 	t.Parallel()
 	inScene(t, func(s *scene) {
 		const peers, moved = 50, 10
 		s.apply(plan.TargetXDP, wireguardPolicy)
-		server := s.tunnelOn(s.server, 1)
-		lines := []string{"private_key=" + hex.EncodeToString(server.secret[:]), "listen_port=51820"}
-		var clients []*tunnel
-		for i := range peers {
-			c := s.tunnelOn(s.client, 2+i)
-			clients = append(clients, c)
-			lines = append(lines, "public_key="+c.public(), "allowed_ip="+c.at.String()+"/32")
-		}
-		s.set(s.server, server, lines...)
-		s.up(s.server, server)
-		boxes := server.inboxes(clients)
-		for i, c := range clients {
-			to := "10.1.0.2:51820"
-			if i%2 == 1 {
-				to = "[fd01::2]:51820"
-			}
-			s.set(s.client, c, "private_key="+hex.EncodeToString(c.secret[:]), "public_key="+server.public(), "endpoint="+to, "allowed_ip=10.77.0.1/32")
-			s.up(s.client, c)
-		}
+		clients, pings := s.tunnels(peers, func(i int) string { return [2]string{"10.1.0.2:51820", "[fd01::2]:51820"}[i%2] })
 		all := func(when string, n, tries int) {
 			t.Helper()
 			var wait sync.WaitGroup
-			for i, c := range clients {
+			for i := range clients {
 				wait.Go(func() {
-					if got := c.pings(server, boxes[c.at], n, tries); got != n {
+					if got := pings(i, n, tries); got != n {
 						t.Errorf("%s: of %d packets of peer %d %d arrive", when, n, i, got)
 					}
 				})

@@ -18,16 +18,16 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// gameMessage is a message of a game server or its client.
+// gameMessage returns a message of a game server or its client.
 func gameMessage(kind byte, rest string) []byte {
 	return append([]byte{0xff, 0xff, 0xff, 0xff, kind}, rest...)
 }
 
-// gameInfo is a query for INFO with a challenge, "" for none.
+// gameInfo returns a query for INFO with a challenge. "" means no challenge.
 func gameInfo(challenge string) []byte { return gameMessage('T', "Source Engine Query\x00"+challenge) }
 
-// answered sends a frame through the entry, and returns the payload of the datagram that is sent back, if any: to the client, from the service, with
-// lengths and checksums as gopacket makes them.
+// answered sends a frame through the entry. It returns the payload of the answer, if there is one. The answer must go from the service to the client,
+// with lengths and checksums as gopacket computes them.
 func (f flooded) answered(t *testing.T, frame []byte) (payload []byte, passes bool) {
 	t.Helper()
 	o := ebpf.RunOptions{Data: frame, DataOut: make([]byte, len(frame)+2000), Repeat: 1}
@@ -46,7 +46,7 @@ func (f flooded) answered(t *testing.T, frame []byte) (payload []byte, passes bo
 	return sent.Payload, false
 }
 
-// asked is answered, and the rule that the frame is counted at.
+// asked does the same as answered. It also returns the rule that counts the frame.
 func (f flooded) asked(t *testing.T, frame []byte) (payload []byte, passes bool, at string) {
 	t.Helper()
 	before := f.counts(t)
@@ -60,7 +60,7 @@ func (f flooded) asked(t *testing.T, frame []byte) (payload []byte, passes bool,
 	return payload, passes, at
 }
 
-// turned has a challenge leave, of which the program at egress makes a query of its receiver.
+// turned sends a challenge out. The program for outgoing packets must convert it to a query from the receiver of the challenge.
 func (f flooded) turned(t *testing.T, frame, query []byte) {
 	t.Helper()
 	const redirect = 7 // TC_ACT_REDIRECT
@@ -77,7 +77,7 @@ func (f flooded) turned(t *testing.T, frame, query []byte) {
 	}
 }
 
-// wellFormed decodes a frame with a datagram, whose lengths and checksums must be as gopacket makes them.
+// wellFormed decodes a frame with a datagram. Its lengths and checksums must be those that gopacket computes.
 func wellFormed(t *testing.T, frame []byte) packet.Packet {
 	t.Helper()
 	p := gopacket.NewPacket(frame, layers.LayerTypeEthernet, gopacket.Default)
@@ -102,13 +102,13 @@ func wellFormed(t *testing.T, frame []byte) packet.Packet {
 	if err := gopacket.SerializeLayers(b, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, list...); err != nil {
 		t.Fatal(err)
 	}
-	if want := b.Bytes(); !bytes.Equal(want[:min(len(want), len(frame))], frame) { // gopacket fills short frames up
+	if want := b.Bytes(); !bytes.Equal(want[:min(len(want), len(frame))], frame) { // gopacket pads short frames
 		t.Fatalf("it is not as gopacket makes it:\n%s%v", cmp.Diff(want, frame), p)
 	}
 	return packet.Decode(frame)
 }
 
-// noChecksum is UDP without a checksum.
+// noChecksum is a UDP layer without a checksum.
 type noChecksum struct{ *layers.UDP }
 
 // SerializeTo writes the header.
@@ -117,7 +117,7 @@ func (n noChecksum) SerializeTo(b gopacket.SerializeBuffer, o gopacket.Serialize
 	return n.UDP.SerializeTo(b, o)
 }
 
-// forgetAnswers has no answer kept, and noQueries no query wait for a challenge.
+// forgetAnswers removes all stored answers. noQueries removes all queries that wait for a challenge.
 func (f flooded) forgetAnswers(t *testing.T) { f.forgetAll(t, image.GameAnswers) }
 func (f flooded) noQueries(t *testing.T)     { f.forgetAll(t, image.GameQueries) }
 
@@ -137,7 +137,7 @@ func (f flooded) forgetAll(t *testing.T, name string) {
 	}
 }
 
-// ageAnswers has answers of the service be so much older.
+// ageAnswers makes the stored answers of the service older by a time.
 func (f flooded) ageAnswers(t *testing.T, by time.Duration) {
 	t.Helper()
 	m := f.Map(image.GameAnswers)
@@ -162,8 +162,8 @@ var gameClients = map[string]string{
 	"IPv6": "udp [2001:db8::7]:4000 > [2001:db8::1]:7000",
 }
 
-// TestGameQueries has a client ask a game server during a flood, as one does that follows the protocol: it gets a challenge, repeats it, and gets the server's
-// answer, or else its query goes to the server.
+// TestGameQueries plays a client that queries a game server during a flood and follows the protocol. The client must get a challenge and repeat its
+// query with it. Then it must get the stored answer of the server, or its query must reach the server.
 func TestGameQueries(t *testing.T) {
 	for name, client := range gameClients {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestGameQueries(t *testing.T) {
 				}
 			}
 			challenged(client, gameInfo(""))
-			// The answer grows old. One query a second goes to the server, and after a minute all do.
+			// When the answer is old, one query per second must reach the server at first. After a minute, every query must.
 			cookie := challenged(client, gameInfo(""))
 			f.ageAnswers(t, 6*time.Second)
 			for i, want := range []string{"proved", "served", "served"} {
@@ -230,7 +230,7 @@ func TestGameQueries(t *testing.T) {
 					t.Errorf("of an answer that is too old, a query is counted at %s", at)
 				}
 			}
-			// The server answers a query that went there with a challenge of its own: it gets the query again, with that.
+			// If the server answers a forwarded query with a challenge of its own, the program sends it the query again, with that challenge.
 			for _, with := range []func(string) []byte{gameInfo, func(c string) []byte { return gameMessage('U', c) }, func(c string) []byte { return gameMessage('V', c) }} {
 				f.forgetAnswers(t)
 				f.noQueries(t)
@@ -238,9 +238,9 @@ func TestGameQueries(t *testing.T) {
 					t.Errorf("a query with the challenge is counted at %s", at)
 				}
 				f.turned(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")), with("\x05\x06\x07\x08"))
-				f.leave(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08"))) // a second one is the client's
+				f.leave(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08"))) // a second challenge passes to the client
 			}
-			// Several queries at once are turned in their order; a challenge of another server is the client's.
+			// Several simultaneous queries are repeated in their order. A challenge of another server passes to the client.
 			f.noQueries(t)
 			ask(client, gameInfo(cookie))
 			ask(client, gameMessage('V', cookie))
@@ -248,21 +248,21 @@ func TestGameQueries(t *testing.T) {
 			f.turned(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")), gameInfo("\x05\x06\x07\x08"))
 			f.turned(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")), gameMessage('V', "\x05\x06\x07\x08"))
 			f.leave(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")))
-			// An answer is to the oldest query of its kind, which needs no challenge any more.
+			// An answer belongs to the oldest query of its kind. That query must then no longer wait for a challenge.
 			f.noQueries(t)
 			ask(client, gameInfo(cookie))
 			f.leave(t, left(t, toClient, info))
 			f.ageAnswers(t, 2*time.Minute)
 			ask(client, gameMessage('U', cookie))
 			f.turned(t, left(t, toClient, gameMessage('A', "\x05\x06\x07\x08")), gameMessage('U', "\x05\x06\x07\x08"))
-			// A challenge of the server's own, to one who has none of ours.
+			// The server's own challenge, to a client that has none from the program.
 			f.leave(t, left(t, strings.Split(other, " vlan")[0], gameMessage('A', "\x01\x02\x03\x04")))
 			if _, at := ask(other, gameInfo("\x01\x02\x03\x04")); at != "proved" {
 				t.Errorf("a query with the server's own challenge is counted at %s", at)
 			}
 			challenged(elsewhere, gameInfo("\x01\x02\x03\x04"))
 			challenged(other, gameInfo("\x01\x02\x03\x05"))
-			// What answers a player who connects begins like a challenge, and is the same for all.
+			// The answer to a player who connects begins like a challenge, and is the same for all players.
 			f.leave(t, left(t, strings.Split(other, " vlan")[0], gameMessage('A', "00000000 1234567 3 9 0 0\n")))
 			f.leave(t, left(t, strings.Split(other, " vlan")[0], gameMessage('A', "3IOZ1234")))
 			challenged(other, gameInfo("0000"))
@@ -280,7 +280,7 @@ func TestGameQueries(t *testing.T) {
 	}
 }
 
-// TestGameAnswersKept has a server send what is no answer to be kept.
+// TestGameAnswersKept sends packets from a server. They must not be stored as answers.
 func TestGameAnswersKept(t *testing.T) {
 	f := loadFlooded(t, "{protect: a2s, total: off}")
 	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
@@ -294,7 +294,7 @@ func TestGameAnswersKept(t *testing.T) {
 			t.Errorf("%s is kept as an answer", what)
 		}
 	}
-	for i := range 2000 { // of more services than there are places
+	for i := range 2000 { // answers of more services than the map can store
 		f.leave(t, left(t, fmt.Sprintf("udp 198.51.100.7:4000 > 192.0.%d.%d:7000", i>>8, i&255), gameMessage('I', "x")))
 	}
 	n := 0
@@ -307,8 +307,8 @@ func TestGameAnswersKept(t *testing.T) {
 	}
 }
 
-// TestGameLimits has a flood of queries of one prefix: all that prove nothing are challenged, and the limit by prefix lets some of those be answered that have
-// their challenge. Of other datagrams total lets some pass.
+// TestGameLimits sends a flood of queries from one prefix. Each query without a proof must get a challenge. As far as the limit by prefix allows,
+// queries with a challenge must be answered. As far as the limit total allows, other datagrams must pass.
 func TestGameLimits(t *testing.T) {
 	f := loadFlooded(t, "{protect: a2s, limit: {rate: 1/min, per: from/24/56, burst: 10}, total: {rate: 1/min, burst: 20}}")
 	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
@@ -329,7 +329,7 @@ func TestGameLimits(t *testing.T) {
 		at(2+i%100, []byte("hello, world"))
 	}
 	for rule, want := range map[string][2]int{
-		"game:challenge": {1000, 1000}, "game:proved": {10, 12}, "game:queries": {988, 990}, "game": {20, 22}, "game:total": {900, 990}, "game:limit": {0, 90},
+		"game:challenge": {1000, 1000}, "game:proved": {10, 12}, "game:queries": {988, 990}, "game": {10, 12}, "game:again": {0, 12}, "game:total": {900, 990}, "game:limit": {0, 90},
 	} {
 		if n := got[rule]; n < want[0] || n > want[1] {
 			t.Errorf("%d packets are counted at %s, want %v: %v", n, rule, want, got)
@@ -337,12 +337,13 @@ func TestGameLimits(t *testing.T) {
 	}
 }
 
-// TestGameAnswersRate has a CPU that has sent as many answers as it may: queries are counted as before, and not answered until it may send the next.
+// TestGameAnswersRate checks a CPU that has reached its limit of answers. Queries must still be counted, but must not be answered until the limit
+// allows the next answer.
 func TestGameAnswersRate(t *testing.T) {
 	f := loadFlooded(t, "{protect: a2s, total: off}")
 	f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
 	usual := arrived(t, "udp 198.51.100.7:4000 > 192.0.2.1:7000", gameInfo(""))
-	tags := []byte{0x81, 0, 0, 3, 0x81, 0, 0, 4} // with which it is for general()
+	tags := []byte{0x81, 0, 0, 3, 0x81, 0, 0, 4} // VLAN tags, with which general() decides the frame
 	for _, frame := range [][]byte{usual, slices.Insert(slices.Clone(usual), 12, tags...)} {
 		for _, spent := range []bool{false, true, false} {
 			next := make([]uint64, ebpf.MustPossibleCPU())
@@ -369,7 +370,7 @@ func TestGameAnswersRate(t *testing.T) {
 	}
 }
 
-// TestGameCookieEdge has a cookie of a new unit of time come to the entry, whose coarse clock still shows the end of the unit before.
+// TestGameCookieEdge sends a cookie of a new unit of time to the entry while the entry's coarse clock is still in the previous unit.
 func TestGameCookieEdge(t *testing.T) {
 	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
 	f := loadFlooded(t, "{protect: a2s, known: 10000000/s, limit: off, total: {rate: 1/h, burst: 1}}")
@@ -399,8 +400,8 @@ func TestGameCookieEdge(t *testing.T) {
 	}
 }
 
-// TestGameAnswersForwarded has packets with an answer of a game server leave that have come in at a device. Those count that are for a client whose query with a
-// challenge went to the server, but for one that leaves where it came in.
+// TestGameAnswersForwarded sends forwarded packets with an answer of a game server. They must be stored if a query of the client with a challenge has
+// reached the server. They must not be stored if the packet leaves through the device by which it arrived.
 func TestGameAnswersForwarded(t *testing.T) {
 	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
 	const at = 1 // the device of a test run: lo
@@ -417,7 +418,7 @@ func TestGameAnswersForwarded(t *testing.T) {
 				t.Fatal("a query with a challenge does not pass")
 			}
 		}
-		if c.challenged { // first by the server
+		if c.challenged { // the server sends a challenge first
 			f.turned(t, left(t, client, gameMessage('A', "1234")), gameInfo("1234"))
 		}
 		var skb [192]byte // struct __sk_buff of linux/bpf.h

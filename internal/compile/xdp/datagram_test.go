@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// arrived and left are frames with a payload, from a client of the service and to it.
+// arrived returns a frame with a payload from a client to the service. left returns one from the service to the client.
 func arrived(t testing.TB, client string, payload []byte) []byte {
 	t.Helper()
 	return subject.FramesOf(t, fmt.Sprintf("%s payload=0x%x", client, payload))[0].Frame
@@ -29,7 +29,7 @@ func left(t testing.TB, client string, payload []byte) []byte {
 	return arrived(t, back(client), payload)
 }
 
-// wireguard is a message of a kind, with indices where it has any.
+// wireguard returns a message of a kind, with the indices that the kind has.
 func wireguard(kind byte, sender, receiver uint32) []byte {
 	b := make([]byte, map[byte]int{1: 148, 2: 92, 3: 64, 4: 32}[kind])
 	b[0] = kind
@@ -46,7 +46,7 @@ func wireguard(kind byte, sender, receiver uint32) []byte {
 	return b
 }
 
-// quicLong is a packet with a long header of version 1, of so many bytes; kind is that of the header.
+// quicLong returns a packet of size bytes with a long header of version 1. kind is the packet type in the header.
 func quicLong(kind byte, to, from []byte, size int) []byte {
 	b := append([]byte{0xc0 | kind<<4, 0, 0, 0, 1, byte(len(to))}, to...)
 	b = append(append(b, byte(len(from))), from...)
@@ -55,16 +55,17 @@ func quicLong(kind byte, to, from []byte, size int) []byte {
 
 func quicShort(to []byte) []byte { return append(append([]byte{0x40}, to...), make([]byte, 24)...) }
 
-// TestToldIdentifiers has services tell clients identifiers, and then a flood. Who has one of WireGuard is known at the address that it was issued to, and passes from any other,
-// for as long as it is remembered. Others do not pass.
+// TestToldIdentifiers makes services send identifiers to clients, and then starts a flood. A client with an identifier of WireGuard must be known at
+// the address to which the identifier was sent. While the program stores the identifier, the client must also pass from any other address. Packets
+// without a valid identifier must not pass.
 func TestToldIdentifiers(t *testing.T) {
 	const a, b, six = "udp 198.51.100.7:4000 > 192.0.2.1:7000", "udp 203.0.113.9:555 > 192.0.2.1:7000", "udp [2001:db8::7]:4000 > [2001:db8::1]:7000"
 	id, other := []byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{1, 2, 3, 4, 5, 6, 7, 9}
 	long := bytes.Repeat([]byte{7}, 20)
 	for _, c := range []struct {
 		name, protocol string
-		told           []byte // what the service sends to a, if anything
-		units          uint64 // of time that pass
+		told           []byte // the payload that the service sends to a; nil: none
+		units          uint64 // the units of time that pass
 		from           string
 		with           []byte
 		want           string
@@ -92,6 +93,7 @@ func TestToldIdentifiers(t *testing.T) {
 		{"a handshake", "quic", quicLong(2, other, id, 300), 0, a, quicLong(2, id, other, 60), "proved"},
 		{"a second Initial", "quic", quicLong(0, other, id, 1200), 0, a, quicLong(0, id, other, 100), "proved"},
 		{"an Initial after a Retry", "quic", quicLong(3, other, id, 100), 0, a, quicLong(0, id, other, 1200), "proved"},
+		{"an Initial and a Handshake packet in one datagram", "quic", quicLong(0, other, id, 1200), 0, a, append(quicLong(0, id, other, 60), quicLong(2, id, other, 1140)...), "proved"},
 		{"20 bytes", "quic", quicLong(0, other, long, 1200), 0, a, quicShort(long), "proved"},
 		{"4 bytes", "quic", quicLong(0, other, id[:4], 1200), 0, a, quicShort(id[:4]), "proved"},
 		{"4 bytes of others", "quic", quicLong(0, other, id[:4], 1200), 0, a, quicShort([]byte{1, 2, 3, 5}), ""},
@@ -115,13 +117,14 @@ func TestToldIdentifiers(t *testing.T) {
 			f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
 			if c.told != nil {
 				f.leave(t, left(t, a, c.told))
+				f.useUp(t, a)
 			}
 			f.age(t, c.units)
 			want := "game"
 			if c.want != "" {
 				want += ":" + c.want
 			}
-			for i := range 3 { // what comes first may change what is known
+			for i := range 3 { // an earlier packet may change whether a client is known
 				if got := f.reason(t, arrived(t, c.from, c.with)); got != want {
 					t.Errorf("packet %d is counted at %s, want %s", i, got, want)
 				}
@@ -130,8 +133,18 @@ func TestToldIdentifiers(t *testing.T) {
 	}
 }
 
-// TestToldLasts has an identifier remembered for ten minutes after each use, and one that is not used for 30 s. A known client uses it, too, also while there is no
-// flood.
+// useUp sends as many packets of an answered client as may pass because of the answer.
+func (f flooded) useUp(t *testing.T, client string) {
+	t.Helper()
+	for range ir.MayPass {
+		if got := f.reason(t, arrived(t, client, []byte("any"))); got != "game:answered" {
+			t.Fatalf("a packet of a client that is answered is counted at %s", got)
+		}
+	}
+}
+
+// TestToldLasts checks that an identifier is stored for ten minutes after each use, and for 30 s if it is never used. Packets of a known client are
+// uses even without a flood.
 func TestToldLasts(t *testing.T) {
 	f := loadFlooded(t, "{protect: wireguard, total: off}")
 	const client, elsewhere = "udp 198.51.100.7:4000 > 192.0.2.1:7000", "udp 203.0.113.9:555 > 192.0.2.1:7000"
@@ -150,7 +163,7 @@ func TestToldLasts(t *testing.T) {
 	if got := f.reason(t, data); got != "game:stray" {
 		t.Errorf("after eleven minutes a packet is counted at %s", got)
 	}
-	// A client of whom a packet comes each 4 s, without a flood, and then roams in one.
+	// A client sends a packet every 4 s without a flood, and then roams during a flood.
 	f.forget(t)
 	flood(false)
 	f.leave(t, left(t, client, wireguard(2, 7, 1)))
@@ -165,7 +178,8 @@ func TestToldLasts(t *testing.T) {
 	}
 }
 
-// TestToldTooMuch has an attacker with 200 identifiers send with them from forged addresses. All together they pass what one known client may; known clients go on.
+// TestToldTooMuch plays an attacker who sends packets with 200 identifiers from forged addresses. Together they must pass no more packets than one
+// known client may send. Known clients must not be affected.
 func TestToldTooMuch(t *testing.T) {
 	for _, protocol := range []string{"wireguard", "quic"} {
 		f := loadFlooded(t, "{protect: "+protocol+", known: {rate: 160/s, burst: 160}, total: {rate: 1/h, burst: 1}}")
@@ -189,7 +203,8 @@ func TestToldTooMuch(t *testing.T) {
 		}
 		took := time.Since(began).Seconds()
 		for i, n := range f.counts(t) {
-			// 32 packets that are drawn, of which each stands for 16, at once, and 160 a second; half as much more by chance.
+			// Immediately, 32 sampled packets pass, each of which stands for 16 packets. Then 160 packets per second pass. The bound adds half of
+			// that for chance.
 			if n, most := int(n-before[i]), (32*16+int(160*took))*3/2; f.program.Rules[i].Name == "game:proved" && (n < 200 || n > most) {
 				t.Errorf("%s: %d of %d packets with 200 identifiers pass in %.1f s, want %d at most", protocol, n, 200*len(frames), took, most)
 			}
@@ -197,8 +212,8 @@ func TestToldTooMuch(t *testing.T) {
 	}
 }
 
-// TestKnownAtOnceTooMuch has a client that is known at once, as it has what it was told, send more than it may: it is no more known until its packets are
-// within the limit.
+// TestKnownAtOnceTooMuch checks a client that is known immediately because it has an identifier. If it exceeds its limit, it must not be known again
+// until its packets are within the limit.
 func TestKnownAtOnceTooMuch(t *testing.T) {
 	f := loadFlooded(t, "{protect: wireguard, known: {rate: 160/s, burst: 160}, total: off}")
 	const client = "udp 198.51.100.7:4000 > 192.0.2.1:7000"
@@ -213,14 +228,14 @@ func TestKnownAtOnceTooMuch(t *testing.T) {
 	for i, n := range f.counts(t) {
 		passed[f.program.Rules[i].Name] = int(n - before[i])
 	}
-	// Each of both limits lets 32 drawn packets pass at once, and 10 a second.
+	// Each of the two limits lets 32 sampled packets pass at once, and then 10 per second.
 	if n := passed["game:known"] + passed["game:proved"]; n < 200 || n > 4000 {
 		t.Errorf("%d of 20,000 packets pass: %v", n, passed)
 	}
 }
 
-// TestDatagramsRandom has random datagrams leave a service and arrive there, of forms that are right, nearly right and wrong. The program, by its entry and
-// without, decides as ir.Eval does with the identifiers that packet.Datagrams reads.
+// TestDatagramsRandom sends random datagrams from a service and to the service. Their forms are valid, nearly valid or invalid. The program must
+// decide like ir.Eval with the identifiers that packet.Datagrams reads, both in its entry and in general().
 func TestDatagramsRandom(t *testing.T) {
 	r := testutil.Random(t)
 	for _, protocol := range []packet.Datagrams{packet.WireGuard, packet.QUIC} {
@@ -228,7 +243,7 @@ func TestDatagramsRandom(t *testing.T) {
 			f := loadFlooded(t, "{protect: "+protocol.String()+", known: 10000000/s, limit: {rate: 1/day, per: from/8/8, burst: 1}, total: 10000000/s}")
 			begin := map[packet.Datagrams][]byte{packet.WireGuard: wireguard(1, 1, 0), packet.QUIC: quicLong(0, make([]byte, 8), nil, 1200)}[protocol]
 			f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
-			for _, from := range []string{"198.51.1.1:1 > 192.0.2.1", "[2001:db8::1]:1 > [2001:db8::1]"} { // all that may pass without proof
+			for _, from := range []string{"198.51.1.1:1 > 192.0.2.1", "[2001:db8::1]:1 > [2001:db8::1]"} { // uses up the packets that may pass without proof
 				f.arrive(t, arrived(t, "udp "+from+":7000", begin))
 			}
 			reasons := map[string]int{}
@@ -248,10 +263,11 @@ func TestDatagramsRandom(t *testing.T) {
 	}
 }
 
-// tell has so many random datagrams arrive, after some that left.
+// tell sends random datagrams from the service, and then to the service.
 func (f flooded) tell(t *testing.T, r *rand.Rand, protocol packet.Datagrams, packets int, reasons map[string]int) {
 	t.Helper()
 	told, toldTo, known, length, began := map[[packet.MostID]byte]bool{}, map[string]bool{}, map[string]bool{}, 0, image.Monotonic()/replyUnit
+	answered := map[string]int{} // the number of packets of a client that may pass because of an answer
 	var ids [][]byte
 	client := func() string {
 		if r.IntN(4) == 0 {
@@ -262,6 +278,7 @@ func (f flooded) tell(t *testing.T, r *rand.Rand, protocol packet.Datagrams, pac
 	for range 10 {
 		payload, who := randomDatagram(r, protocol, nil), client()
 		f.leave(t, left(t, who, payload))
+		answered[who] = ir.MayPass
 		if id, ok := protocol.Chosen(payload); ok {
 			told[padded(id)] = true
 			toldTo[who+fmt.Sprint(padded(id))] = protocol == packet.WireGuard
@@ -288,6 +305,7 @@ func (f flooded) tell(t *testing.T, r *rand.Rand, protocol packet.Datagrams, pac
 				id, ok := protocol.Named(pkt.Payload, length)
 				return known[who] || ok && toldTo[who+fmt.Sprint(padded(id))]
 			},
+			Answered: func(int, *packet.Packet) bool { return answered[who] > 0 },
 			Proved: func(_ int, pkt *packet.Packet) bool {
 				id, ok := protocol.Named(pkt.Payload, length)
 				return ok && told[padded(id)]
@@ -299,6 +317,9 @@ func (f flooded) tell(t *testing.T, r *rand.Rand, protocol packet.Datagrams, pac
 		}
 		passes, got, asked := false, want, r.IntN(4)
 		known[who] = known[who] || want == "game:known" && asked > 0
+		if want == "game:answered" && asked > 0 {
+			answered[who]--
+		}
 		if asked > 1 {
 			passes = f.arrive(t, frame)
 		} else {
@@ -311,8 +332,8 @@ func (f flooded) tell(t *testing.T, r *rand.Rand, protocol packet.Datagrams, pac
 				got = f.program.Rules[at].Name
 			}
 		}
-		if image.Monotonic()/replyUnit > began+6 {
-			return // what was told may be forgotten
+		if image.Monotonic()/replyUnit > began+ir.PassWait/ir.KnownUnit {
+			return // the identifiers may have expired
 		}
 		if reasons[want]++; got != want || passes != (verdict == ir.Pass) {
 			t.Fatalf("%x, told %x, %d bytes: it passes is %t, at %s; ir.Eval says %s", frame, ids, length, passes, got, want)
@@ -320,13 +341,14 @@ func (f flooded) tell(t *testing.T, r *rand.Rand, protocol packet.Datagrams, pac
 	}
 }
 
-// padded is an identifier with zeros behind it: one of another length that differs in nothing else counts as the same.
+// padded returns an identifier padded with zeros. Identifiers that differ only in the number of zeros at the end count as equal.
 func padded(id []byte) (b [packet.MostID]byte) {
 	copy(b[:], id)
 	return b
 }
 
-// randomDatagram is a message of any kind with any identifiers, most often one of those that are given, and now and then cut off or with a byte changed.
+// randomDatagram returns a message of a random kind with random identifiers, most often one of ids. Some messages are cut off or have a changed
+// byte.
 func randomDatagram(r *rand.Rand, protocol packet.Datagrams, ids [][]byte) (b []byte) {
 	id := func(size int) []byte {
 		if len(ids) > 0 && r.IntN(2) == 0 {
@@ -373,11 +395,12 @@ func randomDatagram(r *rand.Rand, protocol packet.Datagrams, ids [][]byte) (b []
 	return b
 }
 
-// TestKnownRate has known clients, and senders with an identifier, send as fast as they can in a flood. Over some seconds, after the burst, what passes is the rate.
+// TestKnownRate checks known clients and senders with an identifier that send as fast as possible during a flood. After the burst, packets must pass
+// at the rate of the limit for some seconds.
 func TestKnownRate(t *testing.T) {
 	const rate = 3200
 	for protocol, lines := range map[string][2]string{
-		"wireguard": {"udp 198.51.100.7:4000 > 192.0.2.1:7000", "udp 203.0.113.9:555 > 192.0.2.1:7000"}, // its own address, and another
+		"wireguard": {"udp 198.51.100.7:4000 > 192.0.2.1:7000", "udp 203.0.113.9:555 > 192.0.2.1:7000"}, // the client's own address, and another one
 		"quic":      {"udp 203.0.113.9:555 > 192.0.2.1:7000"},
 	} {
 		for _, from := range lines {
@@ -416,8 +439,8 @@ func TestKnownRate(t *testing.T) {
 	}
 }
 
-// TestProtocolsBesideEachOther loads services of all protocols with and without what their rules may lack, and has stray packets come to each: they are counted at
-// the rule of their own service, by the entry and without.
+// TestProtocolsBesideEachOther loads services of all protocols, with and without the optional parts of their rules. It sends stray packets to each
+// service. The rule of that service must count them, both in the entry and in general().
 func TestProtocolsBesideEachOther(t *testing.T) {
 	testutil.RequireRoot(t)
 	stray := map[string][]byte{"quic": quicLong(2, make([]byte, 8), nil, 60), "wireguard": wireguard(4, 0, 9)}
@@ -445,9 +468,9 @@ func TestProtocolsBesideEachOther(t *testing.T) {
 				if i == 0 && strings.Contains(keys, "observe") {
 					want = "game" // it is counted there, too, and passes
 				}
-				for range 3 {
+				for client := range 3 { // a packet of the same client would come again
 					before := f.counts(t)
-					f.arrive(t, arrived(t, fmt.Sprintf("udp 198.51.100.7:4000 > 192.0.2.1:%d", 7000+i), stray[protocol]))
+					f.arrive(t, arrived(t, fmt.Sprintf("udp 198.51.100.7:%d > 192.0.2.1:%d", 4000+client, 7000+i), stray[protocol]))
 					var at []string
 					for n, count := range f.counts(t) {
 						if count > before[n] {

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// floodPart is the component with the limits by which floods at UDP services are told, and how each stands.
+// floodPart returns the component with the limits that detect floods at UDP services, and with the state of each flood.
 func floodPart(p *ir.Program) (component, error) {
 	if len(p.Floods) == 0 {
 		return component{}, nil
@@ -28,6 +28,7 @@ func floodPart(p *ir.Program) (component, error) {
 	shapes := map[string]image.Shape{
 		image.ClientPorts: ports, image.PortFloods: numbers,
 		image.FloodLimits: shape, image.FloodStates: {ValueSize: (image.MaxFloods + 1) * image.FloodStateSize, Entries: 1},
+		image.Newcomers: {ValueSize: image.NewcomersSize, Entries: 1},
 	}
 	masks := image.Shape{ValueSize: (packet.MostID + 1) * image.IDMaskSize, Entries: 1}
 	if has(packet.QUIC) {
@@ -43,7 +44,11 @@ func floodPart(p *ir.Program) (component, error) {
 			to := into(memory, image.FloodLimits, shape)
 			for i := range p.Floods {
 				f := &p.Floods[i]
-				image.Put(to[i*image.FloodSize:], image.FloodRecord{Start: uint32(f.Start), Stop: uint32(f.Stop), Each: uint32(f.Each), Proved: uint32(f.Proved), Protocol: uint32(f.Protocol)})
+				record := image.FloodRecord{Start: uint32(f.Start), Stop: uint32(f.Stop), Each: uint32(f.Each), Proved: uint32(f.Proved), Answered: uint32(f.Answered), Protocol: uint32(f.Protocol)}
+				if len(f.Again) > 0 {
+					record.Again, record.Layers = uint32(f.Again[0]), uint32(len(f.Again))
+				}
+				image.Put(to[i*image.FloodSize:], record)
 				for _, v := range f.Ports {
 					for port := v.First; port <= v.Last; port++ {
 						into(memory, image.PortFloods, numbers)[port-packet.PortUDP] = byte(i + 1)
@@ -56,7 +61,7 @@ func floodPart(p *ir.Program) (component, error) {
 	}, nil
 }
 
-// writeIDMasks writes the bits of identifiers, by their length.
+// writeIDMasks writes the bit masks for identifiers, one for each length of an identifier.
 func writeIDMasks(to []byte) {
 	for length := range packet.MostID + 1 {
 		for i := range length {

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +36,7 @@ func loadFlooded(t testing.TB, udp string) flooded {
 	return flooded{talker{s.Load(t, x)}, s.Program}
 }
 
-// reason is the rule that a frame which arrives is counted at.
+// reason sends a frame in, and returns the rule that counts it.
 func (f flooded) reason(t testing.TB, frame []byte) string {
 	t.Helper()
 	before := f.counts(t)
@@ -59,8 +61,8 @@ func (f flooded) counts(t testing.TB) (packets []uint64) {
 	return packets
 }
 
-// TestKnownClients plays what makes a client known: < arrives and is one of no known client, <+ of a known one, > leaves, +N is so many units of
-// time.
+// TestKnownClients plays packets that make a client known. In the notation, < arrives from an unknown client, <+ arrives from a known client, >
+// leaves, and +N advances the clock by N units.
 func TestKnownClients(t *testing.T) {
 	f := loadFlooded(t, "protect")
 	const once, answered = "< A\n> A\n+1\n", "<+ A\n> A\n+1\n"
@@ -94,12 +96,20 @@ var floodClients = map[string]string{
 	"D": "udp [2001:db8::7]:4000 > [2001:db8::1]:7000",
 }
 
-// play plays a talk. It begins again when the clock goes on meanwhile.
+// play plays a series of packets without a flood.
 func (f flooded) play(t *testing.T, talk string) {
+	t.Helper()
+	f.playAs(t, talk, map[string]string{"<": "game:calm", "<+": "game:known"}, func() {})
+}
+
+// playAs plays a series of packets. rules has the rules that must count the packets that arrive. playAs first calls begin. If the unit of time
+// changes meanwhile, it starts again.
+func (f flooded) playAs(t *testing.T, talk string, rules map[string]string, begin func()) {
 	t.Helper()
 	for {
 		began := image.Monotonic() / replyUnit
 		f.forget(t)
+		begin()
 		var wrong []string
 		for number, line := range strings.Split(talk, "\n") {
 			way, who, _ := strings.Cut(line, " ")
@@ -115,7 +125,7 @@ func (f flooded) play(t *testing.T, talk string) {
 				continue
 			}
 			got := f.reason(t, subject.FramesOf(t, floodClients[name]+" "+rest)[0].Frame)
-			if want := map[string]string{"<": "game:calm", "<+": "game:known"}[way]; got != want {
+			if want := rules[way]; got != want {
 				wrong = append(wrong, fmt.Sprintf("line %d: %s: it is counted at %s, want %s", number+1, line, got, want))
 			}
 		}
@@ -129,13 +139,14 @@ func (f flooded) play(t *testing.T, talk string) {
 	}
 }
 
-// back is a packet the other way.
+// back returns the packet in the opposite direction.
 func back(packet string) string {
 	words := strings.Fields(packet)
 	return words[0] + " " + words[3] + " > " + words[1]
 }
 
-// TestFlood has a flood from many prefixes begin, go on and end. Known clients pass all the time, and of others as many as the limits say.
+// TestFlood plays the start, the course and the end of a flood from many prefixes. Known clients must always pass. As many other packets must pass as
+// the limits allow.
 func TestFlood(t *testing.T) {
 	f := loadFlooded(t, "{start: 100/s, stop: 50/s, limit: {rate: 5/s, per: from/24/56, burst: 10}, total: {rate: 20/s, burst: 100}}")
 	known := subject.FramesOf(t, floodClients["A"])[0].Frame
@@ -153,17 +164,18 @@ func TestFlood(t *testing.T) {
 			t.Errorf("%d packets of 1,000 are counted at %s, want %d to %d: %v", n, rule, least, most, got)
 		}
 	}
-	between("game:calm", 100, 500) // the burst, and the rate for as long as it takes
-	between("game", 100, 400)      // likewise
-	between("game:total", 200, 800)
+	between("game:calm", 100, 500) // the burst, and the packets that the rate allows during the test
+	between("game", 50, 400)       // half of the burst, and the packets that the rate allows
+	between("game:total", 200, 850)
 	between("game:limit", 0, 0)
-	// One prefix, of which too much comes, uses up what is for all no further than its own limit lets it.
+	// One prefix that sends too much uses up the limit for all clients only as far as its own limit allows.
 	f.state(t, uint64(image.Monotonic())+uint64(ir.FloodTime), 0)
 	f.forgetLimits(t)
 	clear(got)
 	for range 1000 {
 		got[f.reason(t, floodFrame(t, 0))]++
 	}
+	got["game"] += got["game:again"] // the same limits
 	between("game", 10, 60)
 	between("game:limit", 900, 990)
 	if reason := f.reason(t, floodFrame(t, 1)); reason != "game" {
@@ -177,7 +189,39 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestKnownClientTooMuch has a known client send more than it may. Without a flood it stays known, and with one it does not.
+// TestSpentNoted uses up the limit for all clients together. The entry then treats the limit as used up until a recorded time. The test checks that
+// at this time one more packet may pass.
+func TestSpentNoted(t *testing.T) {
+	for _, row := range []struct {
+		total       string
+		burst       int
+		least, most time.Duration
+	}{{"{rate: 1/s, burst: 2}", 2, 0, time.Second}, {"{rate: 10/h, burst: 100}", 100, 3 * time.Minute, 6 * time.Minute}} {
+		f := loadFlooded(t, "{start: 100/s, stop: 50/s, limit: off, total: "+row.total+"}")
+		f.state(t, uint64(image.Monotonic())+uint64(ir.FloodTime), 0)
+		f.forgetLimits(t)
+		before := image.Monotonic()
+		for i := range row.burst + 2 {
+			f.arrive(t, floodFrame(t, i))
+		}
+		after := image.Monotonic()
+		memory, release, err := f.Memory(image.FloodStates)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spent := time.Duration(binary.NativeEndian.Uint64(memory[image.FloodStates][8:]))
+		release()
+		if after-before > row.most/2 { // the limit may allow a packet again meanwhile
+			t.Logf("%s: it took %v to use up", row.total, after-before)
+			continue
+		}
+		if spent <= before+row.least || spent > after+row.most {
+			t.Errorf("%s: at %v it is noted to be used up until %v", row.total, after, spent)
+		}
+	}
+}
+
+// TestKnownClientTooMuch checks a known client that exceeds its limit. Without a flood it must stay known. During a flood it must not.
 func TestKnownClientTooMuch(t *testing.T) {
 	f := loadFlooded(t, "{start: 100/s, known: {rate: 160/s, burst: 160}, limit: {rate: 5/s, per: from, burst: 10}}")
 	frame := subject.FramesOf(t, floodClients["A"])[0].Frame
@@ -200,7 +244,7 @@ func TestKnownClientTooMuch(t *testing.T) {
 	}
 }
 
-// TestFloodQuestions asks about packets of a flood: the answer is what would be done with them, and nothing changes.
+// TestFloodQuestions asks the program how it would decide packets of a flood. A question must not change the state.
 func TestFloodQuestions(t *testing.T) {
 	f := loadFlooded(t, "{start: {rate: 20/min, burst: 1}, stop: 10/min, limit: off, total: {rate: 10/min, burst: 1}}")
 	f.makeKnown(t, "A")
@@ -231,10 +275,12 @@ func TestFloodQuestions(t *testing.T) {
 	}
 }
 
-// knownModel is what makes a client known, by ir.Flood: answers in units of their own, and that it came between.
+// knownModel models how a client becomes known, as ir.Flood describes: by answers in different units of time, after each of which the client has sent
+// a packet.
 type knownModel map[string]*struct {
 	times    int
-	answered int // the unit of the last answer that counts
+	answered int // the unit of the last answer that counts, or of the last packet that passed because of an answer
+	passed   int // number of packets that passed because of an answer, since that answer
 	came     bool
 	known    bool
 }
@@ -250,19 +296,32 @@ func (m knownModel) leave(who string, unit int) {
 	switch {
 	case c == nil:
 		m[who] = &struct {
-			times, answered int
-			came, known     bool
+			times, answered, passed int
+			came, known             bool
 		}{times: 1, answered: unit}
 	case c.came && unit > c.answered:
-		c.times, c.answered, c.came = c.times+1, unit, false
+		c.times, c.answered, c.passed, c.came = c.times+1, unit, 0, false
 		c.known = c.known || c.times >= ir.KnownTimes
 	}
 }
 
-// forget removes clients that stayed away for too long.
+// passes reports whether an unknown client may send one more packet because of an answer. This requires that all such clients together do not send
+// too many.
+func (m knownModel) passes(who string, unit int) bool {
+	c := m[who]
+	return c != nil && !c.known && unit-c.answered <= int(ir.PassWait/ir.KnownUnit) && c.passed < ir.MayPass
+}
+
+// pass records a packet that passed.
+func (m knownModel) pass(who string, unit int) {
+	c := m[who]
+	c.answered, c.passed, c.came = unit, c.passed+1, false
+}
+
+// forget removes clients that were silent for too long.
 func (m knownModel) forget(unit int) {
 	for who, c := range m {
-		life := 7 // units, as after a question that this host asks: docs/design/udp-floods.md
+		life := 7 // units, as after a request of this host (docs/design/udp-floods.md)
 		if c.known {
 			life = int(ir.KnownLife / ir.KnownUnit)
 		}
@@ -272,9 +331,28 @@ func (m knownModel) forget(unit int) {
 	}
 }
 
-// TestFloodRandom has random clients come and be answered, at random times, in and out of floods. The program decides each packet as ir.Eval does.
+// newcomerModel has the units of ir.AgainUnit in which packets of unknown clients were refused, as ir.AsksAgain describes.
+type newcomerModel map[[2]netip.AddrPort]int
+
+// again reports whether a packet repeats a refused packet and is within all limits. The last limit is for all clients. If so, it charges the packet.
+// It records a packet that repeats no other.
+func (m newcomerModel) again(limits []int, limiter *ir.Limiter, pkt *packet.Packet, at time.Duration) bool {
+	flow := [2]netip.AddrPort{netip.AddrPortFrom(pkt.Src, uint16(pkt.Value[packet.SPort])), netip.AddrPortFrom(pkt.Dst, uint16(pkt.Value[packet.DPort]))}
+	unit := int(at / ir.AgainUnit)
+	before, noted := m[flow]
+	age := (unit - before) % ir.AgainTimes
+	if !noted || age > ir.AgainMost {
+		m[flow] = unit
+		return false
+	}
+	return age > 0 && !limiter.Full(limits[len(limits)-1], pkt, at) &&
+		!slices.ContainsFunc(limits, func(limit int) bool { return limiter.Over(limit, pkt, at) })
+}
+
+// TestFloodRandom plays random clients that send packets and are answered at random times, during floods and between floods. The program must decide
+// each packet like ir.Eval.
 func TestFloodRandom(t *testing.T) {
-	f := loadFlooded(t, "{start: {rate: 20/s, burst: 30}, stop: 5/s, limit: [{rate: 2/s, per: from/24/56, burst: 3}, {rate: 30/min, per: from}], total: {rate: 4/s, burst: 10}}")
+	f := loadFlooded(t, "{start: {rate: 20/s, burst: 30}, stop: 5/s, limit: [{rate: 2/s, per: from/24/56, burst: 3}, {rate: 30/min, per: from}], total: {rate: 8/s, burst: 20}}")
 	r, rounds, reasons := testutil.Random(t), 6, map[string]int{}
 	if testutil.Long() {
 		rounds = 1000
@@ -285,7 +363,7 @@ func TestFloodRandom(t *testing.T) {
 		f.forgetLimits(t)
 		f.randomly(t, r, 2000, reasons)
 	}
-	for _, name := range []string{"game:known", "game:calm", "game:total", "game:limit", "game"} {
+	for _, name := range []string{"game:known", "game:answered", "game:calm", "game:again", "game:total", "game:limit", "game"} {
 		if reasons[name] < 5 {
 			t.Errorf("%d packets are decided by %s, want more for a test of it: %v", reasons[name], name, reasons)
 		}
@@ -294,9 +372,9 @@ func TestFloodRandom(t *testing.T) {
 
 func (f flooded) randomly(t *testing.T, r *rand.Rand, steps int, reasons map[string]int) {
 	t.Helper()
-	began, unit, known, limiter := image.Monotonic()/replyUnit, 0, knownModel{}, ir.NewLimiter(f.program)
-	at := time.Hour // of the limits' clock, which questions set
-	var pause int64 // between packets, at most, in nanoseconds
+	began, unit, known, newcomers, limiter := image.Monotonic()/replyUnit, 0, knownModel{}, newcomerModel{}, ir.NewLimiter(f.program)
+	at := time.Hour // the time on the clock of the limits, which questions set
+	var pause int64 // the longest pause between packets, in nanoseconds
 	for step := range steps {
 		if step%200 == 0 {
 			pause = []int64{1e7, 1e8, 1e9, 1e10}[r.IntN(4)]
@@ -307,7 +385,7 @@ func (f flooded) randomly(t *testing.T, r *rand.Rand, steps int, reasons map[str
 		}
 		forged := r.IntN(2) == 0
 		if forged {
-			who = fmt.Sprintf("udp 203.0.%d.%d:%d > 192.0.2.1:7000", r.IntN(3), r.IntN(250), r.IntN(9)+1)
+			who = fmt.Sprintf("udp 203.0.%d.%d:%d > 192.0.2.1:7000", r.IntN(3), r.IntN(4), r.IntN(2)+1) // few, because two flows may share a word in the table of newcomers
 		}
 		frame := subject.FramesOf(t, who)[0]
 		switch r.IntN(24) {
@@ -321,7 +399,7 @@ func (f flooded) randomly(t *testing.T, r *rand.Rand, steps int, reasons map[str
 			known.forget(unit)
 			continue
 		case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10:
-			if forged { // it is never answered
+			if forged { // a forged client is never answered
 				continue
 			}
 			f.leave(t, subject.FramesOf(t, back(who))[0].Frame)
@@ -329,9 +407,20 @@ func (f flooded) randomly(t *testing.T, r *rand.Rand, steps int, reasons map[str
 			continue
 		}
 		at += time.Duration(r.Int64N(pause))
+		known.arrive(who, unit)
 		pkt := frame.Packet()
 		verdict, reason := f.program.Eval(&pkt, ir.World{
 			Known: func(*packet.Packet) bool { return known[who] != nil && known[who].known },
+			Answered: func(flood int, pkt *packet.Packet) bool {
+				if !limiter.Floods(flood, at) || !known.passes(who, unit) || limiter.Over(f.program.Floods[flood].Answered, pkt, at) {
+					return false
+				}
+				known.pass(who, unit)
+				return true
+			},
+			Again: func(flood int, pkt *packet.Packet) bool {
+				return newcomers.again(f.program.Floods[flood].Again, limiter, pkt, at)
+			},
 			Calm:  func(flood int, pkt *packet.Packet) bool { return limiter.Calm(flood, pkt, at) },
 			Spent: func(limit int, pkt *packet.Packet) bool { return limiter.Spent(limit, pkt, at) },
 			Over:  func(limit int, pkt *packet.Packet) bool { return limiter.Over(limit, pkt, at) },
@@ -341,37 +430,39 @@ func (f flooded) randomly(t *testing.T, r *rand.Rand, steps int, reasons map[str
 			t.Fatal(err)
 		}
 		if image.Monotonic()/replyUnit != began {
-			return // the clock of the table went on by itself
+			return // the real clock advanced the time of the table
 		}
 		name := f.program.ReasonName(reason)
 		reasons[name]++
 		if got := f.program.Rules[a.Slot-image.SlotRules].Name; got != name || ir.Verdict(a.Verdict) != verdict {
 			t.Fatalf("step %d: %s: the program says %s, ir.Eval says %s", step, who, got, name)
 		}
-		known.arrive(who, unit)
 	}
 }
 
-// floodFrame is a packet of a source in a prefix of its own.
+// floodFrame returns a packet from a source in a prefix of its own.
 func floodFrame(t testing.TB, i int) []byte {
 	t.Helper()
 	return subject.FramesOf(t, fmt.Sprintf("udp 10.%d.%d.1:5000 > 192.0.2.1:7000", i/250, i%250))[0].Frame
 }
 
-// makeKnown empties the table, and has a client be known.
-func (f flooded) makeKnown(t *testing.T, name string) {
+// makeKnown empties the table of flows, and then makes clients known.
+func (f flooded) makeKnown(t *testing.T, names ...string) {
 	t.Helper()
 	f.forget(t)
 	for i := range ir.KnownTimes {
 		if i > 0 {
 			f.age(t, 1)
 		}
-		f.arrive(t, subject.FramesOf(t, floodClients[name])[0].Frame)
-		f.leave(t, subject.FramesOf(t, back(floodClients[name]))[0].Frame)
+		for _, name := range names {
+			f.state(t, 0, 0) // otherwise a limit of few packets would be exceeded
+			f.arrive(t, subject.FramesOf(t, floodClients[name])[0].Frame)
+			f.leave(t, subject.FramesOf(t, back(floodClients[name]))[0].Frame)
+		}
 	}
 }
 
-// state sets until when there is a flood, and until when the limit for all is exceeded.
+// state sets the time until which there is a flood, and the time until which the limit for all clients counts as used up.
 func (f flooded) state(t testing.TB, until, spent uint64) {
 	t.Helper()
 	memory, release, err := f.Memory(image.FloodStates)
@@ -383,7 +474,7 @@ func (f flooded) state(t testing.TB, until, spent uint64) {
 	binary.NativeEndian.PutUint64(memory[image.FloodStates][8:], spent)
 }
 
-// forgetState has no flood, and no identifiers read.
+// forgetState clears the state of floods. After that, there is no flood, and the program knows no lengths of identifiers.
 func (f flooded) forgetState(t testing.TB) {
 	t.Helper()
 	memory, release, err := f.Memory(image.FloodStates)
@@ -394,13 +485,14 @@ func (f flooded) forgetState(t testing.TB) {
 	clear(memory[image.FloodStates])
 }
 
-// forgetLimits has nobody owe anything.
+// forgetLimits clears the debts of all limits.
 func (f flooded) forgetLimits(t testing.TB) {
 	t.Helper()
-	memory, release, err := f.Memory(image.Limits)
+	memory, release, err := f.Memory(image.Limits, image.Newcomers)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer release()
 	clear(memory[image.Limits])
+	clear(memory[image.Newcomers])
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Listing writes out what is loaded for the policy beside the fixed C program: the constants that it is specialized by,
-// the maps, and the body of decide(), an instruction a line in the notation of the kernel's verifier log. Of keys and seeds,
-// which are drawn at random, it says no more than that.
+// Listing returns as text those parts of the loaded program that depend on the policy. These are the constants that specialize the C program, the
+// maps, and the body of decide(). The body has one instruction per line, in the notation of the kernel's verifier log. Keys and seeds are random, and
+// Listing does not show their values.
 func (x *Program) Listing() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "form %s, estimated at %.1f ns for a packet that no rule matches\n", x.Form, x.Cost)
@@ -37,8 +37,8 @@ func (x *Program) Listing() string {
 	return b.String()
 }
 
-// public are the constants that anybody may know. The others are keys and seeds, which senders of packets must not know; a new constant is
-// among these until it is named here.
+// public has the constants that may be shown. All others are keys and seeds, which senders of packets must not know. A constant that is not in this
+// list is treated as secret.
 var public = []string{
 	"admits", "answered_mask", "answers", "ask_conntrack", "buckets6_mask", "challenges", "classify_dst", "classify_src", "default_decision", "dns_port", "dns_ports",
 	"dns_verify", "dynamic_dst_sets", "dynamic_lengths_mask", "dynamic_src_sets", "enabled_checks", "entry_calls", "filter4_hosts", "filter4_mask",
@@ -50,7 +50,7 @@ var public = []string{
 	"verify_cookies", "window_length",
 }
 
-// constantText writes a constant's value, sets of bits in hexadecimal.
+// constantText returns a constant's value as text. Sets of bits are hexadecimal.
 func constantText(name string, value any) string {
 	if !slices.Contains(public, name) {
 		return "random"
@@ -69,7 +69,7 @@ func constantText(name string, value any) string {
 	return fmt.Sprintf("%#x", value)
 }
 
-// mapUses says what a map holds.
+// mapUses describes the content of each map.
 var mapUses = map[string]string{
 	image.Filter4:        "IPv4: a bit for each block of addresses, set when any has a class",
 	image.Index4:         "IPv4: for each /24, which line describes it",
@@ -121,6 +121,7 @@ var mapUses = map[string]string{
 	image.Services:         "replies: a bit for each port at which a rule decides before",
 
 	image.ClientPorts:    "floods: a bit for each port whose clients are noted",
+	image.Newcomers:      "floods: a hash of packets that were refused, with the time of each, and until when the limit of those that come again is exceeded",
 	image.PortFloods:     "floods: of each port the flood that is detected there",
 	image.FloodLimits:    "floods: by which limits each is detected",
 	image.GameQueries:    "floods: clients whose queries wait for an answer of a game server",
@@ -134,7 +135,7 @@ var mapUses = map[string]string{
 	image.HostPorts: "protections: that of each port of this host",
 }
 
-// code writes the generated instructions. Loads from the packet name the field, results the verdict.
+// code writes the generated instructions. For loads from the packet it adds the name of the field. For results it adds the verdict.
 func (x *Program) code(b *strings.Builder) {
 	offset := asm.RawInstructionOffset(0)
 	for _, ins := range x.Decide {
@@ -153,7 +154,7 @@ func (x *Program) code(b *strings.Builder) {
 	}
 }
 
-// instructionText writes an instruction that the compiler emits as the kernel's verifier log does.
+// instructionText formats an instruction in the notation of the kernel's verifier log.
 func instructionText(ins *asm.Instruction) string {
 	op := ins.OpCode
 	switch op.Class() {
@@ -207,7 +208,7 @@ func jumpText(ins *asm.Instruction) string {
 	}
 }
 
-// loadText writes a 64-bit constant, or the address of a map or of its value.
+// loadText returns the text of an instruction that loads a 64-bit constant, or the address of a map or of a map's value.
 func loadText(ins *asm.Instruction) string {
 	switch {
 	case ins.Src == asm.PseudoMapValue:
@@ -218,7 +219,7 @@ func loadText(ins *asm.Instruction) string {
 	return fmt.Sprintf("r%d = %#x", ins.Dst, uint64(ins.Constant))
 }
 
-// instructionNote says what the value that an instruction loads is. Only the packet is read through r6 in words.
+// instructionNote returns a note about the value that an instruction loads. Word loads through r6 always read the packet.
 func instructionNote(ins *asm.Instruction) string {
 	op := ins.OpCode
 	switch {
@@ -230,7 +231,7 @@ func instructionNote(ins *asm.Instruction) string {
 	return ""
 }
 
-// memberName names a member of struct packet.
+// memberName returns the name of a member of struct packet.
 func memberName(offset int16) string {
 	switch offset {
 	case image.SrcClass:

@@ -9,21 +9,21 @@ import (
 // Reason says why a packet got its verdict.
 type Reason struct {
 	Kind  ReasonKind
-	Index int // the check's number, or that of the rule in Program.Rules; else 0
+	Index int // the number of the check, or the index of the rule in Program.Rules; 0 for other kinds
 }
 
-// ReasonKind is what gave the verdict.
+// ReasonKind is the kind of a reason.
 type ReasonKind uint8
 
-// The kinds, in the order in which they are asked; Default is what is left.
+// The kinds, in the order of their tests. ReasonDefault is the last.
 const (
 	ReasonCheck   ReasonKind = iota // a check that the packet fails; the verdict is Drop
-	ReasonNotIP                     // not an IP packet, with which no rule is concerned; the verdict is Pass
+	ReasonNotIP                     // not an IP packet, which no rule matches; the verdict is Pass
 	ReasonRule                      // the first rule that matches
 	ReasonDefault                   // no rule matches, or the IP header cannot be read
 )
 
-// ReasonName is the name under which r is counted: that of a check or a rule, default, or not-ip.
+// ReasonName returns the name under which r is counted: that of a check or a rule, default, or not-ip.
 func (p *Program) ReasonName(r Reason) string {
 	switch r.Kind {
 	case ReasonCheck:
@@ -36,30 +36,33 @@ func (p *Program) ReasonName(r Reason) string {
 	return "default"
 }
 
-// World is what a verdict depends on besides the packet. Its zero value has empty sets, no connections, and limits that nobody exceeds.
+// World is the state outside of the packet on which a verdict depends. In its zero value, sets are empty, there are no connections, and no packet
+// exceeds a limit.
 type World struct {
-	Member  func(set int, a netip.Addr) bool         // whether a dynamic set, by its index, has an address
-	Over    func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded, and charges it if not: see Limiter
-	Observe func(r Reason)                           // is told of checks and rules that only count
+	Member  func(set int, a netip.Addr) bool         // whether the dynamic set with this index contains an address
+	Over    func(limit int, pkt *packet.Packet) bool // whether a packet exceeds the limit; if it does not, it is charged: see Limiter
+	Observe func(r Reason)                           // called for each matching check or rule that only counts
 
-	Known  func(pkt *packet.Packet) bool            // whether a packet is of a known client: see Flood
-	Proved func(flood int, pkt *packet.Packet) bool // whether a packet has an identifier that the service of a flood, by its index, has issued to anybody
-	Proves func(flood int, pkt *packet.Packet) bool // whether a query at a game server proves its source's address, also where Proved says no as all such packets have used up their limit
-	Served func(flood int, pkt *packet.Packet) bool // whether a packet has a cookie of ours, and there is an answer of the service to give for it
-	Calm   func(flood int, pkt *packet.Packet) bool // whether there is no flood, by its index; the packet, of none, is charged. nil: there is none
-	Spent  func(limit int, pkt *packet.Packet) bool // whether a limit is exceeded; the packet is not charged
+	Known    func(pkt *packet.Packet) bool            // whether a packet is from a known client: see Flood
+	Proved   func(flood int, pkt *packet.Packet) bool // whether a packet has an identifier issued by the service of this flood to any client
+	Proves   func(flood int, pkt *packet.Packet) bool // whether a query to a game server proves its source address; unlike Proved, regardless of the limit
+	Served   func(flood int, pkt *packet.Packet) bool // whether a packet has a cookie of Floodwall, and an answer of the service to it is stored
+	Calm     func(flood int, pkt *packet.Packet) bool // whether there is no flood; it charges the packet. nil: there is never a flood
+	Answered func(flood int, pkt *packet.Packet) bool // the answer to AsksAnswered; it charges a packet that passes
+	Again    func(flood int, pkt *packet.Packet) bool // the answer to AsksAgain; it records a new packet, and charges a packet that passes
+	Spent    func(limit int, pkt *packet.Packet) bool // whether more than half of a limit's burst is used; it charges nothing: see Limiter
 
-	// Unanswered is whether the name of a query is below a flooded zone, and was not answered: see Rule. nil: no zone is flooded
+	// Unanswered reports whether the name of a query is below a flooded zone and has not been answered: see Rule. nil: no zone is flooded.
 	Unanswered func(pkt *packet.Packet) bool
 
-	// Connections is how many connections a rule with a ConnLimit has let begin that are not over, for the prefixes of a packet, without the
-	// packet's own: the packet that opens one is not of it yet.
+	// Connections returns the number of open connections for the prefixes of a packet that a rule with a ConnLimit has passed. It does not count the
+	// connection that the packet itself opens.
 	Connections func(r *Rule, pkt *packet.Packet) int
 
-	Now int64 // the time, as in Rule.Until; 0 is before the end of every rule
+	Now int64 // the time, in the unit of Rule.Until; 0 is before the end of every rule
 }
 
-// Eval is what the program does with pkt: the definition, which every target is tested against.
+// Eval returns the verdict of the program about pkt. It is the definition against which every target is tested.
 func (p *Program) Eval(pkt *packet.Packet, w World) (Verdict, Reason) {
 	e := evaluation{program: p, pkt: pkt, World: w}
 	if check, failed := e.failed(p.Checks); failed {
@@ -86,7 +89,7 @@ func (p *Program) Eval(pkt *packet.Packet, w World) (Verdict, Reason) {
 	return p.Default, Reason{Kind: ReasonDefault}
 }
 
-// evaluation is one packet on its way through a program.
+// evaluation is the state of Eval for one packet.
 type evaluation struct {
 	program *Program
 	pkt     *packet.Packet
@@ -99,7 +102,7 @@ func (e *evaluation) observe(r Reason) {
 	}
 }
 
-// failed finds the first of some checks that the packet fails.
+// failed returns the first check in of that the packet fails. failed is false if it passes all of them.
 func (e *evaluation) failed(of packet.CheckSet) (check packet.Check, failed bool) {
 	fails := e.pkt.Failed
 	if e.pkt.Kind == packet.IP && e.isLocal(e.pkt.Src) {
@@ -111,7 +114,7 @@ func (e *evaluation) failed(of packet.CheckSet) (check packet.Check, failed bool
 	return (fails & of).First()
 }
 
-// Replies matches what answers a packet that left.
+// Replies is the match of replies to outgoing packets.
 var Replies = Match{packet.State, []Range{{First: packet.StateEstablished, Last: packet.StateRelated}}}
 
 // isLocal reports whether a is one of the host's own addresses.
@@ -124,7 +127,7 @@ func (e *evaluation) isLocal(a netip.Addr) bool {
 	return false
 }
 
-// matches reports whether all that r asks for holds.
+// matches reports whether all tests of r hold.
 func (e *evaluation) matches(r *Rule) bool {
 	for _, m := range r.Src {
 		if !e.addrMatches(m, e.pkt.Src) {
@@ -144,7 +147,7 @@ func (e *evaluation) matches(r *Rule) bool {
 	return e.holds(r)
 }
 
-// addrMatches reports whether m holds for a.
+// addrMatches reports whether the match m holds for the address a.
 func (e *evaluation) addrMatches(m AddrMatch, a netip.Addr) bool {
 	for _, set := range m.Sets {
 		if e.contains(set, a) {
@@ -154,7 +157,7 @@ func (e *evaluation) addrMatches(m AddrMatch, a netip.Addr) bool {
 	return m.Not
 }
 
-// contains reports whether a set has an address.
+// contains reports whether the set with this index contains an address.
 func (e *evaluation) contains(set int, a netip.Addr) bool {
 	s := &e.program.Sets[set]
 	if s.Dynamic != nil {
@@ -163,7 +166,7 @@ func (e *evaluation) contains(set int, a netip.Addr) bool {
 	return s.Static != nil && s.Static.Contains(a)
 }
 
-// Has reports whether v is one of the values that m asks for.
+// Has reports whether v is one of the values of m.
 func (m Match) Has(v uint32) bool {
 	for _, r := range m.Values {
 		if v >= r.First && v <= r.Last {

@@ -2,20 +2,20 @@ package packet
 
 import "encoding/binary"
 
-// Datagrams is a protocol of UDP services whose datagrams Floodwall reads. Both ends of it choose identifiers: what is sent to an end has the
-// identifier that this end has chosen, so a sender who has it has got a datagram from there, at an address of his.
+// Datagrams is a protocol of UDP services whose datagrams Floodwall parses. Each end chooses an identifier, which the datagrams to that end must
+// contain. So a sender that knows the identifier has received a datagram from that end, at an address of its own.
 type Datagrams uint8
 
 // The protocols. bpf/datagram.h has the same numbers.
 const (
-	Generic   Datagrams = iota // any: nothing is read
+	Generic   Datagrams = iota // any protocol: the payload is not parsed
 	WireGuard                  // https://www.wireguard.com/papers/wireguard.pdf, 5.4
 	QUIC                       // RFC 9000, 17; versions 1 and 2 (RFC 9369)
-	A2S                        // https://developer.valvesoftware.com/wiki/Server_queries, with other datagrams of a game beside
+	A2S                        // https://developer.valvesoftware.com/wiki/Server_queries, together with other datagrams of the game
 	RakNet                     // https://github.com/vp817/RakNetProtocolDoc, of Minecraft Bedrock and other games
 )
 
-// String is the word of the policy.
+// String returns the policy's word for d.
 func (d Datagrams) String() string {
 	return [...]string{Generic: "generic", WireGuard: "wireguard", QUIC: "quic", A2S: "a2s", RakNet: "raknet"}[d]
 }
@@ -36,13 +36,17 @@ const (
 	wireguardData       = 4
 )
 
-// Least is the length of the shortest datagram with an identifier, in bytes.
+// Least returns the length of the shortest datagram with an identifier, in bytes.
 func (d Datagrams) Least() int {
 	return [...]int{Generic: 0, WireGuard: leastWireGuard, QUIC: leastQUIC, A2S: leastA2S, RakNet: rakNetLong}[d]
 }
 
-// Chosen returns the identifier that the sender of a datagram has chosen and says in it: what is sent to him has it from then on. ok is false
-// if it says none. A connection ID of QUIC that is not LeastID long is none.
+// Challenged reports whether Floodwall answers queries or requests with a challenge, which a client sends back to prove its address. Game servers
+// have such protocols.
+func (d Datagrams) Challenged() bool { return d == A2S || d == RakNet }
+
+// Chosen returns the identifier in a datagram that its sender has chosen. Later datagrams to the sender contain it. ok is false if there is none. A
+// QUIC connection ID shorter than LeastID does not count.
 func (d Datagrams) Chosen(payload []byte) (id []byte, ok bool) {
 	switch d {
 	case WireGuard:
@@ -51,7 +55,7 @@ func (d Datagrams) Chosen(payload []byte) (id []byte, ok bool) {
 			return payload[4:8], true
 		}
 	case QUIC:
-		if len(payload) < leastQUIC || payload[0]&0x80 == 0 || binary.BigEndian.Uint32(payload[1:]) == 0 { // version negotiation: it has the client's
+		if len(payload) < leastQUIC || payload[0]&0x80 == 0 || binary.BigEndian.Uint32(payload[1:]) == 0 { // version negotiation repeats the client's
 			return nil, false
 		}
 		theirs := int(payload[5])
@@ -64,15 +68,15 @@ func (d Datagrams) Chosen(payload []byte) (id []byte, ok bool) {
 		}
 		return payload[7+theirs:][:own], true
 	case A2S:
-		if a2sKind(payload) == a2sChallenge && len(payload) == leastA2S { // what answers a player who connects is longer
+		if a2sKind(payload) == a2sChallenge && len(payload) == leastA2S { // the answer to a player who connects is longer
 			return payload[5:leastA2S], true
 		}
 	}
 	return nil, false
 }
 
-// Sizes reports whether a datagram tells how long the identifiers of its sender are. A Handshake packet of QUIC does. An Initial may refuse a client,
-// and have the identifier that the client chose.
+// Sizes reports whether a datagram shows the length of its sender's identifiers. A QUIC Handshake packet does. An Initial does not: it may refuse a
+// client and contain the identifier that the client chose.
 func (d Datagrams) Sizes(payload []byte) bool {
 	if d != QUIC || len(payload) < leastQUIC || payload[0]&0x80 == 0 {
 		return false
@@ -84,8 +88,9 @@ func (d Datagrams) Sizes(payload []byte) bool {
 	return payload[0]>>4&3 == handshake
 }
 
-// Named returns the identifier of the receiver that a datagram has. A short packet of QUIC does not say how long it is:
-// length, in bytes, is that of the receiver's identifiers, 0 if he has none. ok is false if there is no identifier.
+// Named returns the identifier of the receiver in a datagram. A QUIC packet with a short header does not contain its
+// length. So length is the length in bytes of the receiver's identifiers, 0 if it has none. ok is false if there is no
+// identifier.
 func (d Datagrams) Named(payload []byte, length int) (id []byte, ok bool) {
 	switch d {
 	case WireGuard:
@@ -117,11 +122,11 @@ func (d Datagrams) Named(payload []byte, length int) (id []byte, ok bool) {
 	return nil, false
 }
 
-// Begins reports whether a datagram may be the first of somebody who begins to talk, or goes on to talk from another address, by its form:
-// lengths, versions and bits with one value.
+// Begins reports whether a datagram, by its form, may be the first one of a new client, or the first one of a client from a new address. It tests
+// lengths, versions and bits with a fixed value.
 func (d Datagrams) Begins(payload []byte) bool {
 	switch d {
-	case WireGuard: // only an initiation needs no identifier. The code of the receiver's public key is never 0.
+	case WireGuard: // only an initiation has no identifier; the index of the receiver is never 0
 		return wireguardKind(payload) == wireguardInitiation && len(payload) == 148 &&
 			binary.LittleEndian.Uint64(payload[116:])|binary.LittleEndian.Uint64(payload[124:]) != 0
 	case QUIC:
@@ -130,7 +135,7 @@ func (d Datagrams) Begins(payload []byte) bool {
 	return true
 }
 
-// wireguardKind is the kind of a message, 0 for a datagram that is none.
+// wireguardKind returns the kind of a message, 0 for a datagram that is not a WireGuard message.
 func wireguardKind(payload []byte) uint32 {
 	if len(payload) < leastWireGuard {
 		return 0
@@ -138,13 +143,13 @@ func wireguardKind(payload []byte) uint32 {
 	return binary.LittleEndian.Uint32(payload)
 }
 
-// Versions of QUIC: the number, and the type of an Initial packet. That of 0-RTT is the next.
+// quicVersions has the supported versions of QUIC, each with the type of an Initial packet. The type of a 0-RTT packet is one higher.
 var quicVersions = map[uint32]byte{1: 0, quicV2: 1}
 
 const quicV2 = 0x6b3343cf
 
-// quicBegins reports whether a datagram begins with an Initial packet, or one of 0-RTT, or is a short one, with which a client goes on from
-// another address. The bit 0x40 is 1 in all that come before a server says that it need not be (RFC 9287).
+// quicBegins reports whether a datagram may be the first one of a client, or the first from a new address of a client. It begins with an Initial or
+// 0-RTT packet, or has a short header. The bit 0x40 must be 1 in all packets before a server allows other values (RFC 9287).
 func quicBegins(payload []byte) bool {
 	if len(payload) < leastQUIC || payload[0]&0x40 == 0 {
 		return false
@@ -154,7 +159,7 @@ func quicBegins(payload []byte) bool {
 	}
 	initial, ok := quicVersions[binary.BigEndian.Uint32(payload[1:])]
 	theirs, kind := int(payload[5]), payload[0]>>4&3
-	if !ok || theirs < 8 || theirs > MostID || len(payload) < 7+theirs { // RFC 9000, 7.2: the client draws 8 bytes or more
+	if !ok || theirs < 8 || theirs > MostID || len(payload) < 7+theirs { // RFC 9000, 7.2: the client chooses at least 8 bytes
 		return false
 	}
 	own := int(payload[6+theirs])

@@ -12,16 +12,15 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// The range of checks that are tested together. reflectorSource must follow them directly, because suspectUDPSource
-// relies on it: with a check between them the index below is out of range, which does not compile.
+// The range of checks that are tested together. The check ReflectorSource must follow them directly, because suspectUDPSource relies on that. If
+// there were a check between them, the index below would be out of range, and the package would not compile.
 const firstTogether, lastTogether = packet.TCPHeader, packet.UDP6Checksum
 
 var _ = [1]struct{}{}[packet.ReflectorSource-lastTogether-1]
 
-// checks tests the checks that a packet of this section can fail, in the order in which they are reported: the first
-// that fails is the reason, and the rest is skipped. The checks of TCP and UDP are adjacent in that order. One short
-// test finds packets that may fail any of them; separate code then decides which. It changes r0 to r4, and keeps the
-// length in r5.
+// checks adds the tests of the checks that a packet of this section can fail. The order is that of the reasons: the first check that fails is the
+// reason, and the remaining ones are skipped. The checks of TCP and UDP are adjacent in that order. One short test finds packets that may fail any of
+// these. Separate code then decides which check fails. The code changes r0 to r4, and keeps the length in r5.
 func (s *section) checks() {
 	s.ask(0, firstTogether-1)
 	careful, checked := s.label("careful"), s.label("checked")
@@ -43,7 +42,7 @@ func (s *section) checks() {
 	}
 }
 
-// ask tests the checks from one to another, in their order.
+// ask adds the tests of a range of checks, in order. Both ends are included.
 func (s *section) ask(from, to packet.Check) {
 	for check := from; check <= to; check++ {
 		if code := checkCode[check]; code != nil && s.asked(check) {
@@ -52,7 +51,7 @@ func (s *section) ask(from, to packet.Check) {
 	}
 }
 
-// exit is the label to which a packet that fails a check jumps. It is general() for checks that only count.
+// exit returns the label to which a packet that fails a check jumps. For checks that only count, this is the label of general().
 func (s *section) exit(c packet.Check) string {
 	switch {
 	case !s.Program.Checks.Has(c):
@@ -63,14 +62,14 @@ func (s *section) exit(c packet.Check) string {
 	return failed(c)
 }
 
-// unlessReply is the label to which a packet that fails a check of who may send jumps where replies pass before it. Only such packets are asked
-// whether they are replies. general() has what is done with those.
+// unlessReply returns the label to which a packet jumps that fails one of packet.SenderChecks. If replies pass before these checks, the code at the
+// label tests whether the packet is a reply. So other packets do not need that test. general() decides replies.
 func (s *section) unlessReply(c packet.Check) string {
 	label := s.label("unless_reply_" + c.String())
 	s.apart = append(s.apart, func() {
 		s.Mark(label)
 		if s.proto.ports != nil {
-			s.replied(failed(c), func(string) { s.Add(asm.Ja.Label(toGeneral)) })
+			s.replied(failed(c), false, func(string) { s.Add(asm.Ja.Label(toGeneral)) })
 			s.Add(asm.Ja.Label(failed(c)))
 			return
 		}
@@ -79,8 +78,8 @@ func (s *section) unlessReply(c packet.Check) string {
 	return label
 }
 
-// checkCode has the checks that a packet of a section can fail, each with the code that jumps to exit when it fails.
-// Checks of frames that the entry leaves to general() are absent.
+// checkCode maps each check that a packet of a section can fail to a function that adds its code. The code jumps to exit if the check fails. Checks
+// that only fail for frames that the entry leaves to general() are absent.
 var checkCode = map[packet.Check]func(s *section, exit string){
 	packet.TTLZero:         (*section).ttlZero,
 	packet.Land:            (*section).land,
@@ -106,9 +105,9 @@ var checkCode = map[packet.Check]func(s *section, exit string){
 	packet.IPChecksum:      (*section).ipChecksum,
 }
 
-// suspect has the checks that are tested together, each with code that jumps to exit if the packet fails the check, and
-// possibly if it does not. Two are part of the test of another check where that is on: suspectSYN of suspectTCPFlags,
-// and suspectUDPSource of reflectorSource.
+// suspect maps each check that is tested together with others to a function that adds code. The code jumps to exit if the packet may fail the check.
+// It may also jump for other packets. Two tests are part of the test of another check if that check is enabled: suspectSYN of suspectTCPFlags, and
+// suspectUDPSource of reflectorSource.
 var suspect = map[packet.Check]func(s *section, exit string){
 	packet.TCPHeader:     (*section).suspectTCPHeader,
 	packet.TCPFlags:      (*section).suspectTCPFlags,
@@ -128,7 +127,7 @@ func (s *section) is(proto uint32) bool { return s.proto.number == proto }
 
 func (s *section) v4() bool { return s.family.value == packet.FamilyIPv4 }
 
-// ttlZero is for IPv6: for IPv4, ipv4() makes this check.
+// ttlZero adds the code of the check for IPv6. For IPv4, the function ipv4() tests the TTL.
 func (s *section) ttlZero(exit string) {
 	if s.v4() {
 		return
@@ -156,7 +155,7 @@ func (s *section) land(exit string) {
 
 func (s *section) sourceAddress(exit string) {
 	if s.v4() {
-		if !s.asked(packet.BogonSource) { // which asks both at once
+		if !s.asked(packet.BogonSource) { // bogonSource makes both checks at once
 			s.nearPrefixes(packet.InvalidSources, func() { s.inEach(packet.InvalidSources, exit) })
 		}
 		return
@@ -173,8 +172,8 @@ func (s *section) sourceAddress(exit string) {
 	s.Mark(other)
 }
 
-// nearPrefixes compares the IPv4 source with prefixes. The first byte of most sources is that of no prefix; code
-// outside the main path handles the others.
+// nearPrefixes tests whether the IPv4 source may be in one of the prefixes. Most sources have a first byte that no prefix has. Only for the others it
+// runs code, which is outside of the main path.
 func (s *section) nearPrefixes(list []netip.Prefix, code func()) {
 	near, back := s.newLabel(), s.newLabel()
 	s.Add(asm.LoadMem(asm.R1, base, s.family.source, asm.Byte))
@@ -193,8 +192,8 @@ func (s *section) nearPrefixes(list []netip.Prefix, code func()) {
 	})
 }
 
-// firstBytes are the first bytes of IPv4 prefixes, as ascending ranges. There are no hosts from 224.0.0.0 on (RFC 1112,
-// 4, and RFC 6890), so two ranges there become one at no cost.
+// firstBytes returns the first bytes of IPv4 prefixes as ascending ranges. There are no hosts from 224.0.0.0 on (RFC 1112, 4, and RFC 6890). So two
+// ranges there can become one without an effect on legitimate packets.
 func firstBytes(list []netip.Prefix) (out []ir.Range) {
 	const afterHosts = 224
 	for _, p := range list {
@@ -211,7 +210,7 @@ func firstBytes(list []netip.Prefix) (out []ir.Range) {
 	return out
 }
 
-// inEach compares the IPv4 source with prefixes. Prefixes of one length share a shift.
+// inEach adds code that jumps to exit if the IPv4 source is in one of the prefixes. Prefixes of the same length share a shift instruction.
 func (s *section) inEach(list []netip.Prefix, exit string) {
 	byLength := map[int][]uint32{}
 	var lengths []int
@@ -240,8 +239,8 @@ func (s *section) inEach(list []netip.Prefix, exit string) {
 	}
 }
 
-// bogonSource makes the check for IPv4, with that of the check before it. A possible bogon in IPv6, and a host that is
-// asking for an address, are left to general().
+// bogonSource adds the code of the check for IPv4, together with the check source-address. It leaves IPv6 packets that may be bogons to general(),
+// and also packets of a host that asks for an address.
 func (s *section) bogonSource(exit string) {
 	if s.v4() {
 		s.nearPrefixes(slices.Concat(packet.InvalidSources, packet.Bogons), func() {
@@ -269,7 +268,7 @@ func (s *section) bogonSource(exit string) {
 	s.Mark(other)
 }
 
-// ownSource looks the source up in the set of the host's own addresses.
+// ownSource adds the code that looks up the source in the set of the host's own addresses.
 func (s *section) ownSource(exit string) {
 	for number := range int32(image.MaxDynamicSets) {
 		if s.isOwn(number) {
@@ -301,7 +300,7 @@ func (s *section) portZero(exit string) {
 	if s.proto.ports == nil {
 		return
 	}
-	const source = 0xffff // of a load of both ports
+	const source = 0xffff // both ports are loaded at once; these bits are the source port
 	s.Add(asm.LoadMem(asm.R1, base, s.family.l4, asm.Word), asm.JLE.Imm(asm.R1, source, exit))
 	if s.is(packet.ProtoTCP) {
 		some := s.newLabel()
@@ -310,15 +309,15 @@ func (s *section) portZero(exit string) {
 	}
 }
 
-// suspectUDPSource is part of reflectorSource, whose table has port 0. The reason stays right because reflectorSource
-// follows the checks that are tested together: no check in between could fail first.
+// suspectUDPSource adds no code if the check of reflectorSource is enabled, because the table of that check contains port 0. The reason of a packet
+// is still right, because reflectorSource follows directly after the checks that are tested together.
 func (s *section) suspectUDPSource(exit string) {
 	if !s.asked(packet.ReflectorSource) {
 		s.udpSourceZero(exit)
 	}
 }
 
-// suspectUDPLength finds lengths that differ from the rest of the IP packet, which is known to be 8 bytes or more.
+// suspectUDPLength adds code that jumps to exit if the UDP length differs from the rest of the IP packet. That rest has at least 8 bytes.
 func (s *section) suspectUDPLength(exit string) {
 	if s.is(packet.ProtoUDP) {
 		s.Add(
@@ -328,7 +327,7 @@ func (s *section) suspectUDPLength(exit string) {
 	}
 }
 
-// udpLength compares the length with the rest of the IP packet.
+// udpLength adds code that compares the UDP length with the rest of the IP packet.
 func (s *section) udpLength(exit string) {
 	if !s.is(packet.ProtoUDP) {
 		return
@@ -347,7 +346,8 @@ func (s *section) udp6Checksum(exit string) {
 	}
 }
 
-// reflectorSource looks the port up in a table of bytes by its hash, and compares it with all reflectors only if the byte is set.
+// reflectorSource adds code that looks up the hash of the source port in a table of bytes. Only if the byte is set, the code compares the port with
+// all reflector ports.
 func (s *section) reflectorSource(exit string) {
 	if !s.is(packet.ProtoUDP) {
 		return
@@ -373,14 +373,14 @@ func (s *section) reflectorSource(exit string) {
 	})
 }
 
-// ReflectorBytes is the size of the map xdp.Reflectors, a page: one port in 200 shares a byte with a reflector. DNS, NTP and HTTP/3 do not, as
-// TestReflectors of internal/lab/guard shows.
+// ReflectorBytes is the size of the map image.Reflectors: one page. One port in 200 has the same byte as a reflector port. The ports of DNS, NTP and
+// HTTP/3 do not (TestReflectors of internal/lab/guard).
 const (
 	ReflectorBytes = 1 << 12
 	reflectorShift = 32 - 12 // the upper bits of a product depend on all bits of its factors
 )
 
-// FillReflectors writes the content of the map xdp.Reflectors: 1 for port 0 and for each port of packet.ReflectorPorts.
+// FillReflectors writes the content of the map image.Reflectors. The bytes of port 0 and of each port of packet.ReflectorPorts are 1.
 func FillReflectors(to []byte) {
 	for _, port := range append([]uint16{0}, packet.ReflectorPorts...) {
 		to[uint32(networkOrder(port))*fibonacci>>reflectorShift] = 1
@@ -398,7 +398,7 @@ func (s *section) icmpType(exit string) {
 	s.Add(asm.Sub.Imm(asm.R1, 13), asm.JLE.Imm(asm.R1, 18-13, exit)) // RFC 6918
 }
 
-// echoRequest is its type in a section of ICMP or ICMPv6.
+// echoRequest returns the type of an echo request, for a section of ICMP or ICMPv6.
 func (s *section) echoRequest() int32 {
 	if s.v4() {
 		return 8
@@ -415,16 +415,15 @@ func (s *section) icmpLarge(exit string) {
 	s.Mark(other)
 }
 
-// An exact division test: multiplied by the inverse of 2^16-1 modulo 2^64, a multiple of 2^16-1, and no other number,
-// gives at most the quotient (Granlund and Montgomery, Division by invariant integers using multiplication, PLDI 1994,
-// 9).
+// Constants for an exact test of divisibility. A multiple of 2^16-1, multiplied by the inverse of 2^16-1 modulo 2^64, gives at most the quotient. No
+// other number does (Granlund and Montgomery, Division by invariant integers using multiplication, PLDI 1994, 9).
 const (
 	checksumInverse  = 0xfffefffefffeffff
 	checksumQuotient = 0x0001000100010001 // (2^64-1) / (2^16-1)
 )
 
-// ipChecksum sums the header (RFC 1071) by 32-bit words, because 2^16 is 1 modulo 2^16-1. The checksum is right if the
-// sum is a multiple of 2^16-1. The sum is not 0, because the version is not.
+// ipChecksum adds code that sums the header (RFC 1071) in words of 32 bits, because 2^16 is 1 modulo 2^16-1. The checksum is right if the sum is a
+// multiple of 2^16-1. The sum is never 0, because the version field is not 0.
 func (s *section) ipChecksum(exit string) {
 	if !s.v4() {
 		return
