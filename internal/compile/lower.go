@@ -27,22 +27,22 @@ type lowering struct {
 	file           string
 	program        *ir.Program
 	named          map[string]int // index in program.Sets by the policy's name
-	namesNamed     map[string]int // likewise in program.Names
+	namesNamed     map[string]int // index in program.Names by the policy's name
 	written        map[string]int // index in program.Sets by the text of addresses written in a rule
 	local          int            // index of the set of the host's own addresses, -1 when nothing asks for it
-	passReplies    bool           // whether what answers a packet that left passes
-	repliesTracked bool           // and conntrack tells, on all targets
+	passReplies    bool           // whether replies to outgoing packets pass
+	repliesTracked bool           // conntrack identifies the replies, on all targets
 	notes          []string
 }
 
 // Lower gives a policy its meaning: a program that
-//   - refers to sets by index, list files read and addresses written in rules made into sets of their own;
-//   - tests fields by ranges of their values, `not` worked into them;
-//   - spells out services, what they close, and what `default: drop` must not cut as rules;
-//   - has the structural checks that its rules and its default rest on, also those that the policy does not switch on.
+//   - refers to sets by index; list files have been read, and addresses written in rules form sets of their own;
+//   - tests fields by ranges of their values, from which `not` has been resolved;
+//   - has explicit rules for services, for the ports that restricted services close, and for the traffic that `default: drop` must not drop;
+//   - has the structural checks on which its rules and its default depend, even if the policy does not switch them on.
 //
-// It returns notes for the operator (a set that is nearly full). All errors are reported together, as policy.Errors. With them comes a
-// program in which sets without content stand for those that cannot be read. It is good only for finding further mistakes.
+// It returns notes for the operator (a set that is nearly full). All errors are reported together, as policy.Errors. With errors, Lower also returns
+// a program in which empty sets replace those that cannot be read. That program is useful only for finding more mistakes.
 func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	l := &lowering{
 		file: p.File,
@@ -71,7 +71,7 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 		l.essentials(p.Essential, p.DHCPServers, func(name string) bool { return !l.passReplies || name != essentialFragments })
 	}
 	if slices.ContainsFunc(l.program.Rules, func(r ir.Rule) bool { return r.Verdict.Answers() }) {
-		l.localSet() // no answer goes to an own address
+		l.localSet() // no answer may be sent to an address of this host
 	}
 	l.structural(p.Off | p.Observed)
 	if n := l.dynamicSets(); n > image.MaxDynamicSets {
@@ -83,8 +83,24 @@ func Lower(p *policy.Policy) (*ir.Program, []string, error) {
 	return l.program, l.notes, nil
 }
 
-// structural switches on the checks on which the program's meaning rests, and adds notes on those that the policy switches off or to
-// counting.
+// Rule compiles a single rule, which is not part of a policy, to a program without any other rule. It returns an error if no packet can match the
+// rule.
+func Rule(r *policy.Rule) (*ir.Program, error) {
+	program, _, err := Lower(&policy.Policy{Rules: []policy.Rule{*r}})
+	if err != nil {
+		return nil, err
+	}
+	if len(program.Rules) != 1 {
+		return nil, errors.New("matches nothing")
+	}
+	if field, never := match.Impossible(program.Rules[0]); never {
+		return nil, fmt.Errorf("no packet has such a %v", field)
+	}
+	return program, nil
+}
+
+// structural enables the checks on which the program's meaning depends. named has the checks that the policy switches off or lets only count. It adds
+// a note about each of these that it enables.
 func (l *lowering) structural(named packet.CheckSet) {
 	p := l.program
 	var against []ir.Structural
@@ -121,7 +137,7 @@ func (l *lowering) sets(p *policy.Policy) policy.Errors {
 	return append(errs, tooDynamic(p)...)
 }
 
-// placed gives errors about a part of a policy their place in it: one error for each wrong line of a list file.
+// placed returns an error about a part of the policy, with the position of that part. For a list file it returns one error for each wrong line.
 func placed(file string, at policy.Pos, what string, err error) (out policy.Errors) {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
@@ -139,7 +155,7 @@ func placed(file string, at policy.Pos, what string, err error) (out policy.Erro
 	return policy.Errors{mistake}
 }
 
-// beside resolves a path in a policy, which is relative to the policy's directory.
+// beside returns the path of a file that the policy names. A relative path in a policy is relative to the policy's directory.
 func beside(file, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -147,11 +163,11 @@ func beside(file, path string) string {
 	return filepath.Join(filepath.Dir(file), path)
 }
 
-// maxDynamic is the largest number of entries of all dynamic sets together. An entry takes a bucket of 64 bytes: 4 GB if the sizes of the
-// sets are powers of two, and less than twice that otherwise.
+// maxDynamic is the largest number of entries of all dynamic sets together. An entry takes a bucket of 64 bytes. If the sizes of the sets are powers
+// of two, all sets together take 4 GB. Otherwise they take less than twice that amount.
 const maxDynamic = 64_000_000
 
-// tooDynamic is the error for dynamic sets that together would take too much memory.
+// tooDynamic returns an error if the dynamic sets together would take too much memory.
 func tooDynamic(p *policy.Policy) policy.Errors {
 	var names []string
 	var last policy.Pos
@@ -177,7 +193,7 @@ func tooDynamic(p *policy.Policy) policy.Errors {
 	}}
 }
 
-// tooMany is the error for more dynamic sets than there can be, at the last of the policy's.
+// tooMany returns the error that a policy has too many dynamic sets. Its position is that of the last dynamic set.
 func (l *lowering) tooMany(p *policy.Policy, n int) *policy.Error {
 	e := &policy.Error{
 		File: p.File, Msg: fmt.Sprintf("%d dynamic sets (own addresses included), at most %d can be used", n, image.MaxDynamicSets), Hint: "merge some",
@@ -200,7 +216,7 @@ func lowerSet(file string, s policy.Set) (ir.Set, error) {
 		set.Dynamic = &ir.Dynamic{Timeout: s.Dynamic.Timeout}
 	case s.Feed != nil:
 		set.Live, set.Static = true, &addrs.Set{}
-		if s.File != "" { // a copy
+		if s.File != "" { // the file is a copy
 			static, n, err := addrs.ReadFile(s.File, 0)
 			if err != nil {
 				return ir.Set{}, err
@@ -224,7 +240,7 @@ func lowerSet(file string, s policy.Set) (ir.Set, error) {
 		set.Static, set.Entries = staticSet(s.Inline), len(s.Inline)
 		set.Max = max(set.Entries, s.Max)
 	}
-	if s.File == "" { // countries together may have most addresses, and for what stands in the policy a note is enough
+	if s.File == "" { // several countries may contain most addresses; for addresses written in the policy, a note is enough
 		return set, nil
 	}
 	return set, set.Static.NotMost()
@@ -238,7 +254,7 @@ func staticSet(ranges []policy.AddrRange) *addrs.Set {
 	return b.Set()
 }
 
-// localSet returns the set of the host's own addresses, which the loader fills.
+// localSet returns the index of the set of the host's own addresses. The loader fills that set.
 func (l *lowering) localSet() int {
 	if l.local < 0 {
 		l.local = len(l.program.Sets)
@@ -247,7 +263,7 @@ func (l *lowering) localSet() int {
 	return l.local
 }
 
-// maxLocal is the largest number of a host's own addresses and prefixes. A node of Kubernetes has one for each service.
+// maxLocal is the largest number of a host's own addresses and prefixes. A Kubernetes node has one address for each service.
 const maxLocal = 65536
 
 func (l *lowering) dynamicSets() int {
@@ -268,7 +284,7 @@ func (l *lowering) rule(r policy.Rule) {
 	l.program.Rules = append(l.program.Rules, rule)
 }
 
-// match adds the keys of m to a rule, each negated when not is set.
+// match adds the tests of m to a rule. If not is set, each test is negated.
 func (l *lowering) match(rule *ir.Rule, m policy.Match, not bool) {
 	if m.From != nil {
 		rule.Src = append(rule.Src, l.addrMatch(m.From, not))
@@ -304,7 +320,7 @@ func (l *lowering) addrMatch(terms []policy.Addr, not bool) ir.AddrMatch {
 	return ir.AddrMatch{Sets: slices.Compact(sets), Not: not}
 }
 
-// writtenSet returns a set of addresses that stand in a rule; rules with the same addresses share it.
+// writtenSet returns the index of a set of addresses that are written in a rule. Rules with the same addresses share the set.
 func (l *lowering) writtenSet(ranges []policy.AddrRange) int {
 	key := fmt.Sprint(ranges)
 	if i, ok := l.written[key]; ok {
@@ -316,8 +332,8 @@ func (l *lowering) writtenSet(ranges []policy.AddrRange) int {
 	return i
 }
 
-// services adds a rule that passes each service to its clients and, after all of these, a rule for each restricted service that drops it
-// for all others. So two services may share a port, for different sources.
+// services adds a rule for each service that passes the packets of its clients. After these rules, it adds a rule for each restricted service that
+// drops the packets of all other sources. So two services with different sources may share a port.
 func (l *lowering) services(services []policy.Service, said []policy.Essential) (errs policy.Errors) {
 	l.tracked(services)
 	for _, s := range services {
@@ -340,8 +356,9 @@ func (l *lowering) services(services []policy.Service, said []policy.Essential) 
 	return errs
 }
 
-// closed closes restricted services to all others: those of TCP before replies pass, as who loses access must lose open connections, too,
-// and no host asks from such a port; those with UDP after, as NTP and DNS servers ask from theirs.
+// closed adds the rules that drop packets to restricted services from all other sources. Services over TCP only come before the rule for replies. A
+// client that loses access must also lose its open connections, and no host sends requests from such a port. Services with UDP come after the rule
+// for replies, because NTP and DNS servers send requests from their service port.
 func (l *lowering) closed(services []policy.Service, tcp bool) {
 	for _, s := range services {
 		udp := slices.ContainsFunc(s.Port, func(p policy.Port) bool { return p.Proto != packet.ProtoTCP })
@@ -354,15 +371,16 @@ func (l *lowering) closed(services []policy.Service, tcp bool) {
 	}
 }
 
-// RepliesRule is the name of the rule that `replies: pass` stands for.
+// RepliesRule is the name of the rule that `replies: pass` adds.
 const RepliesRule = "default:replies"
 
-// asksReply reports whether a rule is that of replies.
+// asksReply reports whether a rule is the rule that passes replies.
 func asksReply(r *ir.Rule) bool { return r.Kind == ir.RuleKindService && r.Name == RepliesRule }
 
-// replies adds the rule that passes what answers a packet that left.
+// replies adds the rule that passes replies to packets that this host has sent.
 //
-// Later fragments are decided before: the rule may be one of conntrack, which puts fragments together, and they must be limited before that.
+// The rules for later fragments come before it. The rule for replies may need conntrack, which reassembles fragments. Fragments must be limited
+// before they are reassembled.
 func (l *lowering) replies(said []policy.Essential) {
 	if !l.passReplies {
 		return
@@ -385,17 +403,18 @@ func (l *lowering) replies(said []policy.Essential) {
 	l.program.Rules = append(l.program.Rules, rule)
 }
 
-// repliesOfTracked is the name of the rule that passes the packets of connections.
+// repliesOfTracked is the name of the rule that passes the packets of tracked connections.
 const repliesOfTracked = "tracked:replies"
 
-// tracked adds the stateful rules before services with `track: true`. Packets of their connections pass. Packets that claim a connection of such
-// a service without having one are dropped. The rules are about the ports of the services alone, as all that they can match waits for
-// conntrack; what else belongs to a connection passes by the rule for replies, or by this one where there is none.
+// tracked adds stateful rules before services with `track: true`. Packets that belong to connections of these services pass. Packets that claim to
+// belong to such a connection, but do not, are dropped. The rules match only the ports of these services, because every packet that they match must
+// wait for conntrack. Packets of other connections pass by the rule for replies. If there is no such rule, the rule for established connections
+// matches all ports.
 func (l *lowering) tracked(services []policy.Service) {
 	var ports []policy.Port
 	var at policy.Pos
 	for _, s := range services {
-		if s.Track == policy.Track && s.Syn == nil { // a protection drops what is invalid itself
+		if s.Track == policy.Track && s.Syn == nil { // a SYN protection drops invalid packets itself
 			ports = append(ports, s.Port...)
 			at = cmp.Or(at, s.Pos)
 		}

@@ -9,17 +9,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Unfit returns a key of a rule that a stage cannot serve, and why; or "" when there is none.
+// Unfit returns the key of a rule that a stage cannot implement, and the reason. It returns "" if the stage can implement the whole rule.
 func (pl *Plan) Unfit(r *ir.Rule, s Stage) (key, why string) {
 	if why := pl.unfitConnections(r, s); why != "" {
 		return "over: connections", why
 	}
 	for _, m := range r.Match {
-		if m.Field == packet.State && r.Reply && s == StageXDP {
+		if m.Field == packet.State && (r.Reply || r.Spares) && s == StageXDP {
 			continue
 		}
 		if m.Field == packet.Fragment && (r.Kind == ir.RuleKindEssential || r.Reply) && s == StageFilter {
-			continue // where conntrack has put fragments together, none needs the rule
+			continue // conntrack has reassembled fragments here, so no packet needs the rule
 		}
 		if why := pl.unfitField(m, s); why != "" {
 			return m.Field.String(), why
@@ -41,8 +41,9 @@ func (pl *Plan) Unfit(r *ir.Rule, s Stage) (key, why string) {
 	return "", ""
 }
 
-// unfitAgain is unfit for a rule that is asked a second time, about packets that it has passed. A rule about later fragments is fit at filter:
-// either conntrack has put them together, and it matches nothing, or nothing asks conntrack, and they come as they are.
+// unfitAgain does the same as Unfit, for a later stage that tests a rule a second time because the rule has passed packets. A rule about later
+// fragments can always run at filter. If conntrack has reassembled the fragments, the rule matches nothing. If nothing needs conntrack, the fragments
+// arrive unchanged.
 func (pl *Plan) unfitAgain(r *ir.Rule, s Stage) (key, why string) {
 	if match.Limited(r) {
 		return "over", "its packets would be charged a second time"
@@ -55,7 +56,7 @@ func (pl *Plan) unfitAgain(r *ir.Rule, s Stage) (key, why string) {
 	return pl.Unfit(r, s)
 }
 
-// lastCheck names a check that drops and is made behind a stage, "" when there is none.
+// lastCheck returns the name of a check that drops packets at a stage later than s. It returns "" if there is none.
 func (pl *Plan) lastCheck(s Stage) string {
 	for _, c := range allChecks(pl.Program.Checks) {
 		if pl.after(pl.CheckStage(c), s) {
@@ -65,7 +66,7 @@ func (pl *Plan) lastCheck(s Stage) string {
 	return ""
 }
 
-// answers reports whether a stage may answer packets: all checks have been made by then.
+// answers reports whether a stage may answer packets. It may do so only if no check is made at a later stage.
 func (pl *Plan) answers(s Stage) bool {
 	return pl.lastCheck(s) == ""
 }
@@ -96,7 +97,7 @@ func (pl *Plan) unfitField(m ir.Match, s Stage) string {
 	return ""
 }
 
-// sixFlags reports whether values do not depend on the two highest flags, ECE and CWR, of the byte.
+// sixFlags reports whether values are independent of the two highest bits of the flags byte, ECE and CWR.
 func sixFlags(values []ir.Range) bool {
 	has := func(v uint32) bool { return ir.Match{Values: values}.Has(v) }
 	for v := range uint32(64) {
@@ -107,7 +108,7 @@ func sixFlags(values []ir.Range) bool {
 	return true
 }
 
-// asksLocal reports whether a rule asks for the host's own addresses.
+// asksLocal reports whether a rule tests for the host's own addresses.
 func (pl *Plan) asksLocal(r *ir.Rule) bool {
 	return slices.ContainsFunc(slices.Concat(r.Src, r.Dst), func(m ir.AddrMatch) bool { return match.HasLocal(pl.Program.Sets, m) })
 }

@@ -9,24 +9,25 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// conditions are the tests of rules beyond addresses and fields. Generated code tests a condition by its number, after
-// all other tests of the rule hold.
+// conditions are all tests of rules except those of addresses and fields. Generated code calls the test of a condition by its number, after all other
+// tests of the rule have succeeded.
 type conditions struct {
 	program  *ir.Program
 	slots    []uint32
-	numbers  map[int]int // of each rule that has a condition
+	numbers  map[int]int // the number of the condition of each rule that has one
 	patterns *patterns
 	names    *names
 	limits   *limits
 }
 
 const (
-	maxConditions = 1000 // beside those of essential rules; each is a round that the verifier follows
-	maxLayers     = 8    // enum in bpf/condition.h
-	maxSources    = 4    // likewise
+	maxConditions = 1000 // not counting those of essential rules; the verifier follows one loop iteration for each
+	maxLayers     = 8    // MAX_LAYERS of bpf/limit.h
+	maxSources    = 4    // MAX_SOURCES of bpf/condition.h
 
 	conditionObserve = 1
 	conditionReply   = 2
+	conditionSpare   = 4
 )
 
 func compileConditions(p *ir.Program, slots []uint32) (*conditions, error) {
@@ -53,14 +54,14 @@ func compileConditions(p *ir.Program, slots []uint32) (*conditions, error) {
 	return c, err
 }
 
-// of is the number of a rule's condition, if it has one.
+// of returns the number of a rule's condition. ok is false if the rule has none.
 func (c *conditions) of(rule int) (number int, ok bool) {
 	number, ok = c.numbers[rule]
 	return number, ok
 }
 
-// usual is the number of conditions that packets are likely to reach. Conditions of essential rules do not count: few
-// packets reach them. Nor does that of replies, which is the last.
+// usual returns the number of conditions that packets are likely to reach. It does not count conditions of essential rules, which few packets reach,
+// and the condition of the rule for replies, which is the last.
 func (c *conditions) usual() (n int) {
 	for rule := range c.numbers {
 		if r := &c.program.Rules[rule]; r.Kind != ir.RuleKindEssential && !r.Reply {
@@ -72,7 +73,7 @@ func (c *conditions) usual() (n int) {
 
 func (c *conditions) none() bool { return len(c.numbers) == 0 }
 
-// parts are the components with the map of conditions and the maps that conditions refer to.
+// parts returns the components with the map of conditions and the maps to which conditions refer.
 func (c *conditions) parts() []component {
 	parts := []component{c.patterns.part(), c.names.part(), c.names.zones(), c.limits.part(), dnsPart(c.program), mssPart(c.program), actionsPart(c.program, c.slots)}
 	if c.none() {
@@ -133,14 +134,17 @@ func (c *conditions) write(to []byte, rule int) {
 	if r.Reply {
 		s.Flags |= conditionReply
 	}
+	if r.Spares {
+		s.Flags |= conditionReply | conditionSpare
+	}
 	s.Asks, s.Flood = uint16(r.Asks), uint16(r.Flood)
 	if r.Asks == ir.AsksSpent {
-		s.Layers = 0 // they are not charged
+		s.Layers = 0 // these limits are tested, but not charged
 	}
 	image.Put(to, s)
 }
 
-// addressAndMask returns a prefix as address and mask in the IPv6 form, where IPv4 is mapped.
+// addressAndMask returns a prefix as an IPv6 address and mask. IPv4 prefixes are in IPv4-mapped form.
 func addressAndMask(p netip.Prefix) (address, mask [16]byte) {
 	for i := range 128 - p.Addr().BitLen() + p.Bits() {
 		mask[i/8] |= 0x80 >> (i % 8)
@@ -148,7 +152,7 @@ func addressAndMask(p netip.Prefix) (address, mask [16]byte) {
 	return p.Masked().Addr().As16(), mask
 }
 
-// halves are the first and last 8 bytes of an address as numbers.
+// halves returns the first and the last 8 bytes of an address as numbers.
 func halves(a [16]byte) (hi, lo uint64) {
 	return binary.BigEndian.Uint64(a[:]), binary.BigEndian.Uint64(a[8:])
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// asksReplies reports whether any rule asks for replies, or the checks do.
+// asksReplies reports whether any rule or the checks test whether a packet is a reply.
 func asksReplies(p *ir.Program) bool {
-	return p.RepliesFirst || slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Reply })
+	return p.RepliesFirst || slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Reply || r.Spares })
 }
 
-// repliesLast has rules that ask for replies ask for them as a condition: no field of a packet tells.
+// repliesLast returns a program in which tests for replies are conditions of their rules, because no field of a packet identifies a reply.
 func repliesLast(p *ir.Program) *ir.Program {
 	if !asksReplies(p) {
 		return p
@@ -23,17 +23,18 @@ func repliesLast(p *ir.Program) *ir.Program {
 	out := *p
 	out.Rules = slices.Clone(p.Rules)
 	for i := range out.Rules {
-		if r := &out.Rules[i]; r.Reply {
+		if r := &out.Rules[i]; r.Reply || r.Spares {
 			r.Match = slices.DeleteFunc(slices.Clone(r.Match), func(m ir.Match) bool { return m.Field == packet.State })
 		}
 	}
 	return &out
 }
 
-// notesFlows reports whether the program at egress notes conversations.
+// notesFlows reports whether the program for outgoing packets records reply flows.
 func notesFlows(p *ir.Program) bool { return asksReplies(p) || len(p.Floods) > 0 }
 
-// flowsPart is the component with the table of conversations. The loader draws its keys, which live as long as the table does.
+// flowsPart returns the component with the table of reply flows. The loader chooses the keys of the table. It keeps them as long as it keeps the
+// table.
 func flowsPart(p *ir.Program) component {
 	if !notesFlows(p) {
 		return component{}
@@ -53,10 +54,10 @@ func flowsPart(p *ir.Program) component {
 	}
 }
 
-// writeServices sets a bit for each port at which rules decide before replies are asked for. Reply flows from there need not be noted.
+// writeServices sets the bit of each port whose packets are decided before the rule for replies. Reply flows from these ports need not be recorded.
 func writeServices(to []byte, p *ir.Program) { p.Decided(func(v ir.Range) { setBits(to, v) }) }
 
-// setBits sets the bits of a range.
+// setBits sets the bits of a range of numbers.
 func setBits(to []byte, v ir.Range) {
 	for bit := v.First; bit <= v.Last; bit++ {
 		at := to[bit/64*8:]

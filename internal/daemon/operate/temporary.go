@@ -19,19 +19,19 @@ import (
 
 // Owners of temporary rules.
 const (
-	ByHand    = "hand" // a person has added them
-	Automatic = "auto" // detect has, and gives them names such as auto-1
+	ByHand    = "hand"             // added by a person
+	Automatic = manifest.Automatic // added by detect, with names such as auto-1
 )
 
-// TemporaryOrder says which rule is to stand before those of the policy for a time.
+// TemporaryOrder is a rule to add before the rules of the policy, for a limited time.
 type TemporaryOrder struct {
-	Rule string `json:"rule"`           // one line, as it stands under rules; the rule has its name
-	For  string `json:"for"`            // as 10m
-	Name string `json:"name,omitempty"` // in place of that in the rule
+	Rule string `json:"rule"`           // one line, in the format of an entry of `rules` in a policy; the rule has a name
+	For  string `json:"for"`            // such as 10m
+	Name string `json:"name,omitempty"` // replaces the name in the rule
 	Why  string `json:"why,omitempty"`
 }
 
-// Temporary lists the temporary rules that are in force, with what they have counted.
+// Temporary returns the temporary rules that are in force, with their counters.
 func (h Host) Temporary(ctx context.Context) (list []control.RuleStatus, err error) {
 	s, err := h.Instance.Status(ctx)
 	if err != nil {
@@ -39,7 +39,7 @@ func (h Host) Temporary(ctx context.Context) (list []control.RuleStatus, err err
 	}
 	list = []control.RuleStatus{}
 	for _, r := range s.Rules {
-		if r.Temporary != nil && time.Now().Before(r.Temporary.Until) { // the kernel ends them; a change of the rules forgets them
+		if r.Temporary != nil && time.Now().Before(r.Temporary.Until) { // the kernel ends rules at their end; the next change of the rules removes them
 			list = append(list, r)
 		}
 	}
@@ -52,21 +52,19 @@ func (h Host) AddTemporary(ctx context.Context, o TemporaryOrder) (*manifest.Tem
 	if err != nil || d < time.Second || d > generation.Longest {
 		return nil, &OrderError{fmt.Sprintf("for %q is not a time from 1s to 24h", o.For), "write it as 10m or 1h"}
 	}
-	name := o.Name
-	if name == "" {
-		if name, err = generation.NameIn(o.Rule); err != nil {
-			return nil, err
-		}
+	t, err := generation.Parse(o.Rule, o.Name)
+	if err != nil {
+		return nil, err
 	}
-	if number, found := strings.CutPrefix(name, Automatic+"-"); found && number != "" && strings.Trim(number, "0123456789") == "" {
-		return nil, &OrderError{fmt.Sprintf("the name %q is kept for a rule of detect", name), "give the rule another name"}
+	if number, found := strings.CutPrefix(t.Name, Automatic+"-"); found && number != "" && strings.Trim(number, "0123456789") == "" {
+		return nil, &OrderError{fmt.Sprintf("the name %q is kept for a rule of detect", t.Name), "give the rule another name"}
 	}
 	now := time.Now().UTC()
-	t := manifest.Temporary{Name: name, Owner: ByHand, Rule: o.Rule, Began: now, Until: now.Add(d).Truncate(time.Second), Why: o.Why}
+	t.Owner, t.Began, t.Until, t.Why = ByHand, now, now.Add(d).Truncate(time.Second), o.Why
 	return &t, h.ChangeTemporaryOf(ctx, ByHand, func(own []manifest.Temporary) ([]manifest.Temporary, error) { return append(own, t), nil })
 }
 
-// RemoveTemporary removes temporary rules, whoever has added them. One that is not there is an error, and nothing is removed.
+// RemoveTemporary removes temporary rules of any owner. If one of the names does not exist, it returns an error and removes nothing.
 func (h Host) RemoveTemporary(ctx context.Context, names ...string) error {
 	return h.ChangeTemporary(ctx, func(list []manifest.Temporary) ([]manifest.Temporary, error) {
 		for _, name := range names {
@@ -80,8 +78,8 @@ func (h Host) RemoveTemporary(ctx context.Context, names ...string) error {
 	})
 }
 
-// ChangeTemporaryOf has change say which temporary rules an owner has, of those that have not ended. Those of other owners stay. It is one
-// transaction. The rules stand in the order of their owners' names.
+// ChangeTemporaryOf replaces the temporary rules of an owner by the rules that change returns. change gets the owner's rules that have not ended.
+// Rules of other owners stay. The change is one transaction. The rules are sorted by their owners' names.
 func (h Host) ChangeTemporaryOf(ctx context.Context, owner string, change func(own []manifest.Temporary) ([]manifest.Temporary, error)) error {
 	m, err := h.Manifest(ctx)
 	if err != nil {
@@ -108,7 +106,7 @@ func (h Host) ChangeTemporaryOf(ctx context.Context, owner string, change func(o
 	})
 }
 
-// mayAdd is an error when a rule cannot be one of these beside what runs.
+// mayAdd returns an error when a temporary rule cannot be added to the running policy.
 func mayAdd(t manifest.Temporary, all []manifest.Temporary, m *manifest.Manifest) error {
 	same := 0
 	for _, other := range all {
@@ -127,8 +125,7 @@ func mayAdd(t manifest.Temporary, all []manifest.Temporary, m *manifest.Manifest
 	return generation.Check(t)
 }
 
-// keepTemporary brings what runs to temporary rules that were in force before it took the place of another policy. That is not done while
-// a policy is on trial.
+// keepTemporary adds the temporary rules of the previous policy to the policy that has replaced it. It does nothing while a policy is on trial.
 func (h Host) keepTemporary(ctx context.Context, list []manifest.Temporary) {
 	now, err := h.Manifest(ctx)
 	there := err == nil && now.Target == plan.TargetXDP && slices.EqualFunc(now.Temporary, list, manifest.Temporary.Equal)
@@ -140,7 +137,7 @@ func (h Host) keepTemporary(ctx context.Context, list []manifest.Temporary) {
 	}
 }
 
-// temporaryNow are the temporary rules of what runs.
+// temporaryNow returns the temporary rules of the running policy.
 func (h Host) temporaryNow(ctx context.Context) []manifest.Temporary {
 	m, err := h.Manifest(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,14 +13,16 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/match"
+	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Most is how many temporary rules there may be at a time.
+// Most is the largest number of temporary rules at one time.
 const Most = 32
 
-// Owned divides rules into those of an owner and those of others, both in their order.
+// Owned divides temporary rules into the rules of an owner and the rules of other owners. Both lists keep their order.
 func Owned(list []manifest.Temporary, owner string) (own, others []manifest.Temporary) {
 	for _, t := range list {
 		if t.Owner == owner {
@@ -31,13 +34,13 @@ func Owned(list []manifest.Temporary, owner string) (own, others []manifest.Temp
 	return own, others
 }
 
-// Free is how many rules there may be beside those of others.
+// Free returns the number of rules that one owner may have, given the rules of all other owners.
 func Free(others []manifest.Temporary) int { return max(0, Most-len(others)) }
 
-// Longest is the longest time for which a rule is temporary.
+// Longest is the longest time that a temporary rule may last.
 const Longest = 24 * time.Hour
 
-// unfit says why a rule cannot be a temporary one.
+// unfit returns the error that a rule cannot be a temporary rule. name may be "".
 func unfit(name, problem, remedy string) error {
 	rule := "temporary rule"
 	if name != "" {
@@ -46,8 +49,8 @@ func unfit(name, problem, remedy string) error {
 	return wording.Hinted(rule+": "+problem, remedy)
 }
 
-// Before is a program with temporary rules before its own, in their order. None of them drops a packet from a source in spared. The
-// checks of the program stay as they are: a temporary rule sees of a damaged packet what the program sees.
+// Before returns a copy of a program with temporary rules before its own rules, in the order of list. No temporary rule drops a packet from a source
+// in spared. The checks of the program stay the same: a temporary rule sees the same damaged packets as the program.
 func Before(program *ir.Program, list []manifest.Temporary, spared []netip.Prefix) (*ir.Program, error) {
 	out := *program
 	out.Sets, out.Names = slices.Clone(program.Sets), slices.Clone(program.Names)
@@ -61,6 +64,7 @@ func Before(program *ir.Program, list []manifest.Temporary, spared []netip.Prefi
 		if err != nil {
 			return nil, err
 		}
+		spare(&r, t.Owner)
 		r.Src = append(r.Src, exempt...)
 		rules = append(rules, r)
 	}
@@ -68,7 +72,18 @@ func Before(program *ir.Program, list []manifest.Temporary, spared []netip.Prefi
 	return &out, nil
 }
 
-// exemption adds a set of who is spared to a program, and is the test that a source is not in it.
+// spare makes a temporary rule ignore replies to packets that this host has sent, because packets of reflectors look like such replies. A rule that a
+// person or a router added is not changed if it names sources. A rule that names states is never changed.
+func spare(r *ir.Rule, owner string) {
+	named := len(r.Src) > 0 && owner != manifest.Automatic
+	if named || match.Tests(r, packet.State) {
+		return
+	}
+	r.Spares = true
+	r.Match = append(r.Match, ir.Match{Field: packet.State, Values: ranges.Complement(ir.Replies.Values, packet.State.Size())})
+}
+
+// exemption adds a set of the spared prefixes to a program. It returns the match for sources outside of that set.
 func exemption(to *ir.Program, list []manifest.Temporary, spared []netip.Prefix) ([]ir.AddrMatch, error) {
 	if len(list) == 0 || len(spared) == 0 {
 		return nil, nil
@@ -83,29 +98,34 @@ func exemption(to *ir.Program, list []manifest.Temporary, spared []netip.Prefix)
 	return []ir.AddrMatch{{Sets: []int{len(to.Sets) - 1}, Not: true}}, nil
 }
 
-// Check reports what is wrong with a rule, by itself.
+// Check returns an error if a rule cannot be a temporary rule. Check does not compare the rule with other rules.
 func Check(t manifest.Temporary) error {
-	named := manifest.Temporary{Name: t.Name, Rule: fmt.Sprintf("{name: %q, proto: udp, then: drop}", t.Name)}
-	if _, err := read(named); err != nil || strings.ContainsAny(t.Name, "\r\n") { // it becomes the name of a counter
-		return unfit(t.Name, "is not a name of a rule", "write letters, digits, - and _")
+	if t.Value == nil || t.Value.Name != t.Name {
+		_, err := policy.ParseRule(fmt.Sprintf("{name: %q, proto: udp, then: drop}", t.Name))
+		if err != nil || strings.ContainsAny(t.Name, "\r\n") { // the name becomes the name of a counter
+			return unfit(t.Name, "is not a name of a rule", "write letters, digits, - and _")
+		}
 	}
 	_, err := lower(&ir.Program{}, t)
 	return err
 }
 
-// NameIn is the name that a line gives its rule.
-func NameIn(rule string) (string, error) {
-	program, err := read(manifest.Temporary{Rule: rule})
-	if err != nil {
-		return "", err
+// Parse parses the text of a temporary rule. name, unless it is empty, replaces the name in the text.
+func Parse(text, name string) (t manifest.Temporary, err error) {
+	t = manifest.Temporary{Name: name, Rule: text}
+	if t.Value, err = policy.ParseRule(text); err != nil {
+		return t, unfit(name, err.Error(), remedy)
 	}
-	if program.Rules[0].Unnamed {
-		return "", unfit("", "has no name", "begin it with name: {name: flood, …}")
+	if name == "" && !t.Value.Named {
+		return t, unfit("", "has no name", "begin it with name: {name: flood, …}")
 	}
-	return program.Rules[0].Name, nil
+	t.Name = cmp.Or(name, t.Value.Name)
+	return t, nil
 }
 
-// lower reads a temporary rule, and adds the sets that it asks for to a program.
+const remedy = "write it in one line, as it stands under rules: {name: flood, proto: udp, sport: 123, then: drop}"
+
+// lower compiles a temporary rule, and adds the sets of the rule to a program.
 func lower(to *ir.Program, t manifest.Temporary) (ir.Rule, error) {
 	program, err := read(t)
 	if err != nil {
@@ -144,32 +164,19 @@ func lower(to *ir.Program, t manifest.Temporary) (ir.Rule, error) {
 	return r, nil
 }
 
-// read reads the line of a rule as a policy does.
+// read compiles a temporary rule, in the same way as a rule of a policy. It first parses the text if another process has made the rule.
 func read(t manifest.Temporary) (*ir.Program, error) {
-	const remedy = "write it in one line, as it stands under rules: {name: flood, proto: udp, sport: 123, then: drop}"
-	line := strings.TrimPrefix(strings.TrimSpace(t.Rule), "- ")
-	if strings.ContainsAny(line, "\r\n") || !strings.HasPrefix(line, "{") {
-		return nil, unfit(t.Name, "is not a rule in one line", remedy)
+	var err error
+	if t.Value == nil {
+		if t, err = Parse(t.Rule, t.Name); err != nil {
+			return nil, err
+		}
 	}
-	p, err := policy.Parse("rule", []byte("devices: [any]\ndefault: pass\nchecks: off\nrules:\n  - "+line+"\n"))
+	program, err := compile.Rule(t.Value)
 	if err != nil {
 		return nil, unfit(t.Name, err.Error(), remedy)
 	}
-	if len(p.Rules) != 1 {
-		return nil, unfit(t.Name, "is not one rule", remedy)
-	}
-	program, _, err := compile.Lower(p)
-	if err != nil {
-		return nil, unfit(t.Name, err.Error(), remedy)
-	}
-	if len(program.Rules) != 1 {
-		return nil, unfit(t.Name, "matches nothing", remedy)
-	}
-	r := &program.Rules[0]
-	field, never := match.Impossible(*r)
-	switch {
-	case never:
-		return nil, unfit(t.Name, fmt.Sprintf("no packet has such a %v", field), remedy)
+	switch r := &program.Rules[0]; {
 	case r.Verdict != ir.Drop:
 		return nil, unfit(t.Name, "only drops can be temporary", "write then: drop")
 	case match.Limited(r):

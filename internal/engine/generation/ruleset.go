@@ -2,6 +2,7 @@ package generation
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/compile/iptables"
 	"github.com/floodwall/floodwall/internal/compile/nftables"
@@ -9,16 +10,21 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Ruleset has temporary rules for a target of netfilter. It drops what they match, and leaves all else to the ruleset of the policy, before
-// or after it: in netfilter each of two tables may drop a packet. counted is what counters of the ruleset before have counted.
+// Ruleset compiles temporary rules into a ruleset for a target of netfilter. The ruleset drops packets that match these rules. It passes all other
+// packets to the ruleset of the policy, which runs before or after it. Each of the two tables may drop a packet. `counted` has the counts of the
+// ruleset that the new one replaces.
 func Ruleset(
 	name string, target plan.Target, devices []string, list []manifest.Temporary, spared []netip.Prefix, counted map[string]netfilter.Count,
 ) (*netfilter.Ruleset, error) {
 	program, err := Before(&ir.Program{Default: ir.Pass}, list, spared)
 	if err != nil {
 		return nil, err
+	}
+	for i := range program.Rules {
+		seesFragments(&program.Rules[i])
 	}
 	stages, err := plan.Hoist(program, target)
 	if err != nil {
@@ -37,4 +43,14 @@ func Ruleset(
 		return nil, err
 	}
 	return netfilter.OfNftables(program, n), nil
+}
+
+// seesFragments makes a rule that matches fragments run before conntrack. For this it removes the condition that spares replies: conntrack recognises
+// replies but also reassembles fragments, so no packet is a fragment after conntrack.
+func seesFragments(r *ir.Rule) {
+	about := func(m ir.Match) bool { return m.Field == packet.Fragment && !m.Has(packet.FragmentNone) }
+	if r.Spares && slices.ContainsFunc(r.Match, about) {
+		r.Spares = false
+		r.Match = slices.DeleteFunc(r.Match, func(m ir.Match) bool { return m.Field == packet.State })
+	}
 }

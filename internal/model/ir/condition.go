@@ -8,13 +8,14 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Conditional reports whether r asks for more than addresses and fields, so that it may not decide what these match.
+// Conditional reports whether r has tests other than those of addresses and fields, or only counts, or ends at a time. Such a rule may not decide all
+// packets that its tests of addresses and fields match.
 func (r *Rule) Conditional() bool {
-	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Connections != nil || r.Reply || r.Asks != NoFlood || r.Unanswered || r.Observe || r.Until != 0
+	return len(r.Names)+len(r.Payload)+len(r.Over)+len(r.Sources) > 0 || r.Connections != nil || r.Reply || r.Spares || r.Asks != NoFlood || r.Unanswered || r.Observe || r.Until != 0
 }
 
-// Decided calls do with each range of ports, as packet.DPort has them, at which a rule decides all that arrives before any asks whether it
-// is a reply.
+// Decided calls do for ranges of destination ports, as values of packet.DPort. All packets to these ports are decided before the first rule that
+// tests for replies.
 func (p *Program) Decided(do func(Range)) {
 	for i := range p.Rules {
 		r := &p.Rules[i]
@@ -32,48 +33,48 @@ func (p *Program) Decided(do func(Range)) {
 	}
 }
 
-// Bans reports whether packets of r have their sources banned, if these exceed a limit often enough.
+// Bans reports whether r bans sources that exceed a limit.
 func (p *Program) Bans(r *Rule) bool {
 	return !r.Observe && slices.ContainsFunc(r.Over, func(i int) bool { return p.Limits[i].Ban != nil })
 }
 
-// NameSet is a list of domain names, each of which stands for itself and all below it.
+// NameSet is a list of domain names. Each name stands for itself and for all names below it.
 type NameSet struct {
-	Name  string   // of the policy; "" for names written in a rule
+	Name  string   // the name in the policy; "" for names written in a rule
 	Names []string // lower case, without the dot at the end; "" is the root: all names
 }
 
-// NameMatch holds when the name a DNS query asks for is in any of Sets, or with Not when that is not so: no other packet
-// has such a name.
+// NameMatch holds if the name in a DNS query is in any of Sets. With Not, it holds if the name is in none of Sets, and also for all packets that are
+// not DNS queries.
 type NameMatch struct {
-	Sets []int // by their index in Program.Names
+	Sets []int // indices in Program.Names
 	Not  bool
 }
 
-// PayloadMatch holds when all of At hold and, unless Any is empty, one of the patterns is there; or with Not when that
-// is not so. A later fragment has no payload: no pattern is there.
+// PayloadMatch holds if all tests of At hold and, unless Any is empty, the payload contains one of the patterns. With Not, it holds if this is not
+// the case. A later fragment has no payload, so it contains no pattern.
 type PayloadMatch struct {
 	Any []Pattern
 	At  []At
 	Not bool
 }
 
-// Pattern is text that may stand anywhere within the first bytes of the payload.
+// Pattern is text that is searched in the first bytes of the payload.
 type Pattern struct {
 	Text   []byte // 1 to 64 bytes; lower case with NoCase
 	NoCase bool   // ASCII letters match in either case
-	Within uint16 // the text must end within so many bytes of the payload
+	Within uint16 // the text must end within this number of bytes of the payload
 }
 
-// At is bytes at a fixed place. It does not hold when the packet ends before them.
+// At tests bytes at a fixed offset. If the packet ends before the end of these bytes, the test fails.
 type At struct {
 	Base   Base
 	Offset uint16
-	Value  []byte // 1 to 16 bytes, no bit set that Mask has not
+	Value  []byte // 1 to 16 bytes; bits that are not set in Mask are 0
 	Mask   []byte // of the same length
 }
 
-// Base is where an offset counts from.
+// Base is the place from which an offset counts.
 type Base uint8
 
 // The bases.
@@ -82,36 +83,36 @@ const (
 	BaseL4                  // the start of the L4 header
 )
 
-// Limit is a rate that packets may have together, by prefix of their addresses. It is a generic cell rate algorithm (ITU-T
-// I.371, the virtual scheduling form): packets that conform are charged, those above are not.
+// Limit is a rate limit. Each prefix of the packets' addresses has its own rate, or all packets share one. The limit is the generic cell rate
+// algorithm (ITU-T I.371, virtual scheduling). Packets that conform are charged. Packets above the limit are not charged.
 type Limit struct {
-	Rule  string        // its name, for reports
+	Rule  string        // the rule's name, for reports
 	Rate  uint64        // packets or bits in the time Per
 	Per   time.Duration // 1 s, 1 min, 1 h or 24 h
 	Bits  bool          // Rate and Burst are in bits of IP packets, header included
-	Burst uint64        // packets or bits that may come at once, at least 1 packet or the bits of 1,500 bytes
-	Src   *Prefixes     // one limit for each prefix of the source, nil: not by source
-	Dst   *Prefixes     // and of the destination; both nil is one limit for all
-	Max   int           // prefixes that can be held at a time
-	Ban   *Ban          // of what exceeds it, or nil
+	Burst uint64        // packets or bits that may come at once; at least 1 packet, or the bits of 1,500 bytes
+	Src   *Prefixes     // each source prefix has its own rate; nil: sources are not distinguished
+	Dst   *Prefixes     // likewise for destinations; both nil: all packets share one rate
+	Max   int           // largest number of prefixes at a time
+	Ban   *Ban          // bans sources that exceed the limit; nil: no ban
 
-	// Lenient: a target whose table, when it is full, drops what it has no place for does without this limit.
+	// Lenient limits are left out by targets that would drop packets of further prefixes while the limit's table is full.
 	Lenient bool
 }
 
-// ConnLimit is how many connections that the rule matches there may be at a time. The packet that begins one more exceeds it; no other
-// packet does. At least one of Src and Dst is there.
+// ConnLimit is the largest number of simultaneous connections that a rule allows. Only a packet that opens a further connection exceeds it. At least
+// one of Src and Dst is set.
 type ConnLimit struct {
 	Most uint32    // connections, at least 1
-	Src  *Prefixes // one count for each prefix of the source, nil: not by source
-	Dst  *Prefixes // and of the destination
-	Max  int       // prefixes that can be held at a time, 0: as many as is usual
+	Src  *Prefixes // each source prefix has its own count; nil: sources are not distinguished
+	Dst  *Prefixes // likewise for destinations
+	Max  int       // the largest number of prefixes at a time; 0: the target's default
 }
 
-// Prefixes are the lengths to which addresses are cut.
+// Prefixes has the prefix lengths of both families.
 type Prefixes struct{ V4, V6 int }
 
-// Of is the prefix of an address.
+// Of returns the prefix of an address.
 func (p *Prefixes) Of(a netip.Addr) netip.Prefix {
 	length := p.V6
 	if a.Is4() {
@@ -121,36 +122,38 @@ func (p *Prefixes) Of(a netip.Addr) netip.Prefix {
 	return prefix
 }
 
-// Ban says that offending prefixes of sources are put into a dynamic set.
+// Ban adds prefixes of offending sources to a dynamic set.
 type Ban struct {
-	Set       int // its index in Program.Sets
+	Set       int // index in Program.Sets
 	For       time.Duration
-	Forgeable bool // packets count that prove no address
+	Forgeable bool // packets that do not prove their source also cause bans
 }
 
-// Guard is what protects a resolver beside rules: what it learns of clients, and what leaves.
+// Guard is the part of a resolver's protection that is not a rule: the verification of clients, and the handling of outgoing responses.
 type Guard struct {
 	Service string
 	Line    int           // in the policy file
-	Col     int           // likewise
+	Col     int           // likewise, the column
 	Ports   []Range       // of the service, as values of packet.DPort
-	Verify  time.Duration // how long a client that has been answered over TCP counts as verified
-	Secrets [][16]byte    // of DNS cookies (RFC 9018), the present one first; none: cookies are not looked at
-	Out     int           // the limit of responses by destination, in Program.Limits; -1 is none
+	Verify  time.Duration // how long a client counts as verified after an answer over TCP
+	Secrets [][16]byte    // secrets of DNS cookies (RFC 9018), the current one first; none: cookies are ignored
+	Out     int           // index in Program.Limits of the limit of responses by destination; -1: none
 	Observe bool
 
-	// Names, unless it is nil, has what leaves tell which zones are flooded, and which names were answered (bpf/response.h).
+	// Names are the limits by which outgoing responses decide which zones are flooded (bpf/response.h). nil: zones are not observed.
 	Names *Names
 }
 
-// Names are the limits by which zones are flooded, in Program.Limits. They count by a hash of a domain, in the place of an IPv6 address. A zone is flooded for ZoneTime after Flooded was exceeded, and as long as GoOn is.
+// Names has the limits that decide which zones are flooded, by their index in Program.Limits. They count by the hash of a domain, in place of an IPv6
+// address. A zone is flooded for ZoneTime after Flooded was exceeded, and while GoOn is exceeded.
 type Names struct {
-	Flooded int // of responses without an answer, by zone
-	GoOn    int // of queries of which Rule.Unanswered holds, by zone
-	New     int // of names that are answered for the first time, by domain of two labels
+	Flooded int // limit of responses without an answer, by zone
+	GoOn    int // limit of queries for which Rule.Unanswered is true, by zone
+	New     int // limit of names that are answered for the first time, by the domain of their last two labels
 }
 
-// ZoneTime is how long a zone is flooded after a limit was exceeded, and AnsweredLife how long a name is remembered that was answered: bpf/zone.h.
+// ZoneTime is the time for which a zone is flooded after a limit was exceeded. AnsweredLife is the time for which an answered name is remembered.
+// Both are in bpf/zone.h.
 const (
 	ZoneTime     = 10 * time.Second
 	AnsweredLife = 20116 << 32 * time.Nanosecond

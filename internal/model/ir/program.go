@@ -11,40 +11,40 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
-// Program is a policy, lowered: all names resolved, services and defaults spelled out as rules. Checks come first, then
-// the first rule that matches decides, then Default.
+// Program is a policy after lowering: names are resolved, and services and defaults have become rules. Checks come first. Then the first rule that
+// matches decides. If none matches, Default decides.
 type Program struct {
-	Checks  packet.CheckSet // the checks that drop
+	Checks  packet.CheckSet // the checks that drop packets
 	Sets    []Set
 	Rules   []Rule
 	Default Verdict
 
-	Names  []NameSet // of rules that ask for the name of a DNS query
+	Names  []NameSet // used by rules that test the name of a DNS query
 	Limits []Limit   // of rules with `over`
 	Guards []Guard
-	Floods []Flood // what rules with Asks ask about
+	Floods []Flood // used by rules whose Asks is not NoFlood
 
 	Protections []Protection
 
-	Never *addrs.Set // who is never banned; nil: nobody
+	Never *addrs.Set // addresses that are never banned; nil: none
 
 	Observed packet.CheckSet // checks that only count; none of them is in Checks
 
-	RepliesFirst bool // packets that answer one that left, of StateEstablished or StateRelated, do not fail packet.SenderChecks
+	RepliesFirst bool // replies, which have StateEstablished or StateRelated, are not subject to packet.SenderChecks
 
 	Untracked Untracked
 
-	SampleTraffic  uint32 // hand one in so many of all packets to user space, in XDP, whatever decides them; 0 is none
-	SamplesAdapt   bool   // that number is only the first: the daemon and the program adapt it to the rate
-	SamplesLeaving bool   // packets that leave are sampled likewise
+	SampleTraffic  uint32 // XDP delivers one in SampleTraffic packets to user space, regardless of the verdict; 0: none
+	SamplesAdapt   bool   // SampleTraffic is only the initial value: the daemon and the program adapt it to the packet rate
+	SamplesLeaving bool   // outgoing packets are sampled as well as incoming ones
 
-	Placement Placement // of rules that have none of their own, and of the default; "" is PlaceAuto
+	Placement Placement // the placement of the default, and of rules that have none of their own; "" is PlaceAuto
 
-	File string // the policy's name, for messages; "" when there is none
+	File string // the policy's file name, for messages; "" if there is none
 }
 
-// Place begins a message about what is at a line and column of the policy: "FILE:LINE:COL: ", without a file "line LINE: ", and "" for what
-// is not in the policy.
+// Place returns the beginning of a message about a line and column of the policy: "FILE:LINE:COL: ". Without a file name it is "line LINE: ". For
+// parts that are not in the policy it is "".
 func (p *Program) Place(line, col int) string {
 	switch {
 	case line == 0:
@@ -55,25 +55,26 @@ func (p *Program) Place(line, col int) string {
 	return fmt.Sprintf("%s:%d:%d: ", p.File, line, col)
 }
 
-// Untracked is what connection tracking is kept away from. It gives no packet a verdict, but StateUntracked.
+// Untracked is the traffic that is exempt from connection tracking. The exemption does not decide a packet. It sets the packet's state to
+// StateUntracked.
 type Untracked struct {
 	Services  []UntrackedService
-	Flows     []Rule // of each the packets that it matches, and those that go the other way
-	All       bool   // everything
+	Flows     []Rule // packets that match a rule, and packets of the opposite direction
+	All       bool   // all traffic
 	Loopback  bool   // all traffic of the host with itself
-	Multicast bool   // all to a multicast address
-	Broadcast bool   // all to a broadcast address of IPv4
+	Multicast bool   // all traffic to multicast addresses
+	Broadcast bool   // all traffic to IPv4 broadcast addresses
 }
 
-// None reports whether everything is tracked.
+// None reports whether all traffic is tracked.
 func (u *Untracked) None() bool { return !u.Named() && len(u.Services) == 0 }
 
-// Named reports whether more than services is not tracked.
+// Named reports whether any traffic other than services is exempt.
 func (u *Untracked) Named() bool {
 	return u.All || u.Loopback || u.Multicast || u.Broadcast || len(u.Flows) > 0
 }
 
-// Reversed is a rule for the packets that go the other way.
+// Reversed returns the rule that matches the packets of the opposite direction.
 func (r *Rule) Reversed() Rule {
 	out := *r
 	out.Src, out.Dst = r.Dst, r.Src
@@ -86,49 +87,49 @@ func (r *Rule) Reversed() Rule {
 	return out
 }
 
-// UntrackedService is a service whose packets are not tracked, in both directions.
+// UntrackedService is a service that is exempt from connection tracking in both directions.
 type UntrackedService struct {
 	Name  string
 	Ports []Range // values of packet.DPort
-	Here  bool    // this host serves it: packets that it forwards to and from such a port are tracked
+	Here  bool    // the service runs on this host; packets that are forwarded to and from such a port are tracked
 }
 
-// Verdict is what happens to a packet.
+// Verdict is the decision about a packet.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Pass Verdict = iota
 	Drop
-	Reject    // drop, and tell the sender: a TCP reset, or an ICMP error that the port or the host is closed
+	Reject    // drop, and send an error: a TCP reset, or an ICMP error that the port or the host is closed
 	Truncate  // answer a DNS query with an empty, truncated response, so that the client asks again over TCP
-	Challenge // answer a query or request at a game server with a challenge, which the client is to repeat
-	Serve     // answer it with the latest answer of the server
+	Challenge // answer a query or request to a game server with a challenge, which the client must send back
+	Serve     // answer a query with the latest answer of the server
 )
 
-// String is the word of the policy, and of listings.
+// String returns the word for v in the policy and in listings.
 func (v Verdict) String() string {
 	return [...]string{Pass: "pass", Drop: "drop", Reject: "reject", Truncate: "truncate", Challenge: "challenge", Serve: "serve"}[v]
 }
 
-// Answers reports whether packets are answered from where they are decided.
+// Answers reports whether the stage that decides a packet with this verdict also answers the packet.
 func (v Verdict) Answers() bool { return v >= Truncate }
 
-// Answering lists the words of verdicts of which Answers holds.
+// Answering returns the words of the verdicts for which Answers is true.
 func Answering() []string { return []string{Truncate.String(), Challenge.String(), Serve.String()} }
 
-// Set is a set of addresses that rules refer to by its index in Program.Sets.
+// Set is a set of addresses. Rules refer to it by its index in Program.Sets.
 type Set struct {
-	Name    string     // of the policy; "" for addresses written in a rule
-	Static  *addrs.Set // the content, when it is fixed for the program's life, or as it was when the program was lowered
-	Live    bool       // Static is exchanged while the program runs, so nothing may be concluded from it
-	Dynamic *Dynamic   // or how it may be filled at run time
-	Entries int        // entries as the user counts them: one a line, an address, a prefix or a range
-	Max     int        // capacity in such entries
-	Odd     string     // which lines of its list were left out, if any
+	Name    string     // the name in the policy; "" for addresses written in a rule
+	Static  *addrs.Set // the content, if it is constant while the program runs; with Live, the content at the time of lowering
+	Live    bool       // Static is replaced while the program runs, so optimizations must not depend on it
+	Dynamic *Dynamic   // the parameters of a set that is filled at run time; nil for other sets
+	Entries int        // number of entries as the user counts them: each address, prefix or range is one
+	Max     int        // capacity, counted in the same way
+	Odd     string     // a note about skipped lines of the set's list; "" if there are none
 }
 
-// Fixed is what the set holds as long as the program runs, nil when that changes.
+// Fixed returns the content of a set that never changes while the program runs. It returns nil for other sets.
 func (s *Set) Fixed() *addrs.Set {
 	if s.Live {
 		return nil
@@ -138,75 +139,79 @@ func (s *Set) Fixed() *addrs.Set {
 
 // Dynamic describes a set whose content changes while the program runs.
 type Dynamic struct {
-	Timeout time.Duration // how long an entry holds if not said otherwise; 0 for ever
-	Local   bool          // the built-in set of the host's own addresses
+	Timeout time.Duration // the default lifetime of an entry; 0: for ever
+	Local   bool          // this is the built-in set of the host's own addresses
 }
 
-// Rule is a match and a verdict. All of Src, Dst, Match, Names and Payload must hold and, when there are limits in Over,
-// one of them must be exceeded.
+// Rule is a match and a verdict. A rule matches a packet if all of Src, Dst, Match, Names and Payload hold and, if Over has limits, one of the limits
+// is exceeded.
 type Rule struct {
 	Name    string
-	Unnamed bool // Name was made up: nobody asked for this rule's own counter
+	Unnamed bool // the policy gives no name: Name was generated, and the rule needs no counter of its own
 	Kind    RuleKind
 	Line    int // in the policy file; 0 for built-in rules
-	Col     int // likewise
+	Col     int // likewise, the column
 	Src     []AddrMatch
 	Dst     []AddrMatch
 	Match   []Match
 	Names   []NameMatch
 	Payload []PayloadMatch
-	// Sources, unless it is nil, are prefixes of which one must have the source. Unlike Src they are asked last, and cost
-	// packets that the rest of the rule does not match nothing.
+	// Sources are prefixes, one of which must contain the source. nil allows any source. Unlike Src, they are tested last. So they add no cost to
+	// packets that fail another test of the rule.
 	Sources []netip.Prefix
 
-	Over    []int // limits, by their index in Program.Limits, asked in this order until one is exceeded
+	Over    []int // indices in Program.Limits, tested in this order until a limit is exceeded
 	Verdict Verdict
 
-	// Reply, beside a match of StateEstablished and StateRelated, has XDP tell these by what has left, and not by conntrack.
+	// Reply means that the rule matches StateEstablished and StateRelated, and that XDP recognizes packets of these states by the outgoing packets
+	// that they answer, without conntrack.
 	Reply bool
 
-	// Asks is what the rule asks about a flood, by its index in Program.Floods.
+	// Spares is like Reply, but for a rule that does not match replies: it matches all states except StateEstablished and StateRelated.
+	Spares bool
+
+	// Asks is the rule's question about a flood. Flood is the index of the flood in Program.Floods.
 	Asks  FloodQuestion
 	Flood int
 
-	// Unanswered has the rule match DNS queries only whose name is below a flooded zone and was not answered: see Guard.
+	// Unanswered restricts the rule to DNS queries for names below a flooded zone that have not been answered: see Guard.
 	Unanswered bool
 
-	// Connections, unless it is nil, must be as many as there may be. Such a rule matches packets of StateNew only.
+	// Connections is a limit of connections. The rule matches only if the limit is reached, and only packets of StateNew. nil: no limit.
 	Connections *ConnLimit
 
-	// Until is when the rule ends, in nanoseconds of Unix time: from then on it matches nothing, without a process that removes it. The
-	// kernel compares whole seconds. 0 is no end.
+	// Until is the time at which the rule ends, in nanoseconds of Unix time. From then on the rule matches no packet, even if no process removes it.
+	// The kernel compares whole seconds. 0: no end.
 	Until int64
 
-	Observe bool   // count what matches, and go on as if it did not
-	Slip    uint32 // with Truncate: answer one in so many, and drop the others; 0 and 1 answer all (BIND's slip)
-	Sample  uint32 // hand one in so many of the packets it decides to user space; 0 is none
-	Protect int    // with Pass: the number of the protection that its packets go through, from 1 on; 0 is none
+	Observe bool   // only count matching packets: they continue with the next rule
+	Slip    uint32 // with Truncate, n: answer one in n queries, and drop the others; 0 and 1 answer all (slip of BIND)
+	Sample  uint32 // n: deliver one in n decided packets to user space; 0: none
+	Protect int    // with Pass: the number of the protection for its packets, counted from 1; 0: none
 
-	Placement Placement // "": that of the program
+	Placement Placement // "": the placement of the program applies
 
-	// Merged counts the policy's rules that this one stands for, when more than one.
+	// Merged is the number of the policy's rules that were merged into this rule. 0: it is not a merged rule.
 	Merged int
 }
 
-// RuleKind says where a rule comes from.
+// RuleKind is the origin of a rule.
 type RuleKind uint8
 
-// The kinds, in the order in which they are asked.
+// The kinds, in the order in which their rules are tested.
 const (
 	RuleKindRule      RuleKind = iota // written under rules
 	RuleKindService                   // made from a service
-	RuleKindEssential                 // what `default: drop` must not cut: neighbor discovery, ICMP errors, DHCP replies
+	RuleKindEssential                 // traffic that `default: drop` must not drop: neighbor discovery, ICMP errors, DHCP replies
 )
 
-// AddrMatch holds when the address is in any of Sets, or with Not when it is in none.
+// AddrMatch holds if the address is in any of Sets or, with Not, in none of them.
 type AddrMatch struct {
 	Sets []int
 	Not  bool
 }
 
-// Match holds when the packet's value of Field is in any of Values.
+// Match holds if the packet's value of Field is in any of Values.
 type Match struct {
 	Field  packet.Field
 	Values []Range // sorted, disjoint, not adjacent, all below Field.Size()
