@@ -44,7 +44,7 @@ func blockCommand(e *env) *cobra.Command {
 	return c
 }
 
-// prefixes wants one prefix at least.
+// prefixes returns a usage error unless there is at least one prefix.
 func prefixes(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cli.Usagef(c, "name addresses, prefixes or ranges, or - to read them from standard input", "missing argument: want PREFIX")
@@ -54,8 +54,8 @@ func prefixes(c *cobra.Command, args []string) error {
 
 func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	asked := ban.Ban{Why: f.why}
-	var err error
-	if asked.For, err = operate.BanTime(f.duration); err != nil {
+	duration, err := operate.BanTime(f.duration)
+	if err != nil {
 		return fmt.Errorf("--%w", err)
 	}
 	if asked.Origin, err = operate.AskerOf(f.origin); err != nil {
@@ -70,14 +70,15 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 	}
 	change := &change{env: e, verb: "blocked", preposition: "in", terms: operate.TermsOf}
 	spares := func() (func(netip.Prefix) error, error) {
-		others := operate.NotOf(facts.Sessions())
-		switch {
-		case f.force:
-			return e.warned(operate.NoLifeline(others)), nil
-		case asked.Origin == ban.Manual:
-			return operate.NoLifeline(others), nil
+		origin := asked.Origin
+		if f.force {
+			origin = ban.Manual
 		}
-		return in.RefuseAllowlisted(ctx, others)
+		may, err := in.May(ctx, origin, facts.Sessions(), "", "use --force if that is meant")
+		if f.force {
+			may = e.warned(may)
+		}
+		return may, err
 	}
 	if change.spares, err = operate.Renewed(spares, allowlistAge); err != nil {
 		return err
@@ -86,7 +87,7 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		bans := make([]ban.Ban, len(list))
 		for i, p := range list {
 			bans[i] = asked
-			bans[i].For = cmp.Or(p.terms.For, asked.For)
+			bans[i].Until = ban.After(cmp.Or(p.terms.For, duration))
 			bans[i].Why = cmp.Or(p.terms.Why, asked.Why)
 			if bans[i].Prefix = p.prefix; p.part {
 				bans[i].Range = p.line
@@ -94,12 +95,12 @@ func block(ctx context.Context, e *env, args []string, f blockFlags) error {
 		}
 		return in.Block(ctx, f.set, bans)
 	}
-	defer in.Bans.Sync() // what it would say, flush has said
+	defer in.Bans.Sync() // flush has already reported the error that Sync would return
 	defer e.warnLeft(ctx, in)
 	return change.run(ctx, args)
 }
 
-// warned warns of prefixes that are blocked by force.
+// warned returns a function that prints a warning for each prefix that refuse rejects, and accepts the prefix. It implements --force.
 func (e *env) warned(refuse func(netip.Prefix) error) func(netip.Prefix) error {
 	return func(p netip.Prefix) error {
 		if err := refuse(p); err != nil {
@@ -109,8 +110,8 @@ func (e *env) warned(refuse func(netip.Prefix) error) func(netip.Prefix) error {
 	}
 }
 
-// allowlistAge is how long a list of whom to spare is used: a stream may run for days, and an operator log in meanwhile.
+// allowlistAge is the time after which the allowlist is read again. A stream may run for days, and an operator may log in meanwhile.
 const allowlistAge = time.Second
 
-// maxWhy is how much of a reason a dynamic set keeps, in bytes.
+// maxWhy is the maximum length in bytes of a reason that a dynamic set stores.
 const maxWhy = 64

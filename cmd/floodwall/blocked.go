@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,15 +50,15 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 	if err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(list, func(b ban.Blocked) bool { return !of.Owns(b) })
+	list = slices.DeleteFunc(list, func(b ban.Ban) bool { return !of.Owns(b) })
 	if e.JSON {
-		return e.PrintJSON(append([]ban.Blocked{}, list...))
+		return e.PrintJSON(ban.Shown(list))
 	}
 	t := wording.NewTable("prefix", "set", "left", "origin", "why")
 	for _, b := range list {
 		left := "forever"
-		if b.Expires != nil {
-			left = wording.Span(time.Duration(*b.Expires * float64(time.Second)))
+		if b.Until != ban.Never {
+			left = wording.Span(time.Until(b.Until))
 		}
 		t.Row(addrs.PrefixText(b.Prefix), b.Set, left, originText(b), b.Why)
 	}
@@ -65,10 +66,7 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 	return nil
 }
 
-// originText names who asked for a ban.
-func originText(b ban.Blocked) string {
-	if b.Node != "" {
-		return string(b.Origin) + " " + b.Node
-	}
-	return string(b.Origin)
+// originText returns the origin of a ban, and the node that reported it.
+func originText(b ban.Ban) string {
+	return strings.TrimSpace(string(b.Origin) + " " + b.Node())
 }

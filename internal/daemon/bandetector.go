@@ -20,33 +20,33 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// banDetector bans sources that exceed limits with `ban`, of the policy that runs.
+// banDetector bans the sources that exceed a limit of the running policy. Only limits with the action `ban` count.
 type banDetector struct {
 	in     control.Instance
 	report func(Event)
 	warned time.Time // when the last error was reported
 
-	offences  *datapath.Offences // of the generation that is followed; nil when none is
-	key       uint64             // of that generation; 0 for none
-	last      *control.BanLimits // of the policy
-	asked     uint64             // with this key; 0: none was asked about
+	offences  *datapath.Offences // the open offences of the followed generation; nil when no generation is followed
+	key       uint64             // of the followed generation; 0 when no generation is followed
+	last      *control.BanLimits // the limits that BanLimits returned most recently
+	asked     uint64             // the key of the running generation when `last` was read; 0: `last` must be read again
 	limits    []control.BanLimit
-	detectors []*ban.Detector // of each limit
-	lifelines []netip.Prefix  // of the host, as the detectors know them
-	looked    time.Time       // when they were found,
-	took      time.Duration   // and how long that took
+	detectors []*ban.Detector // one for each limit
+	lifelines []netip.Prefix  // the prefixes that this host depends on, as the detectors have them
+	looked    time.Time       // when lifelines was read
+	took      time.Duration   // how long reading lifelines took
 	news      banNews
 }
 
 const (
-	followLook = time.Second            // how often to look which generation runs
-	gather     = 200 * time.Millisecond // how long to gather offences before the bans that follow are entered, together
-	warnAgain  = 10 * time.Second       // how long one error is enough: in a flood it would come with every ban
+	followLook = time.Second            // how often follow checks which generation runs
+	gather     = 200 * time.Millisecond // how long offences are gathered before their bans are entered together
+	warnAgain  = 10 * time.Second       // the least time between two reported errors: in a flood each ban could fail
 
-	lifelineShare = 100 // finding whom to spare takes at most so small a share of the time: a router can have a million routes
+	lifelineShare = 100 // reading the allowlist takes at most 1/100 of the time, because a router can have a million routes
 )
 
-// ban bans until ctx ends.
+// ban follows the running policy and bans its offenders until ctx ends.
 func (w *watcher) ban(ctx context.Context) {
 	b := &banDetector{in: w.in, report: w.report}
 	defer b.end()
@@ -60,7 +60,7 @@ func (w *watcher) ban(ctx context.Context) {
 	}
 }
 
-// follow opens the offences of the policy that runs, unless they are open. Errors are left to the next look.
+// follow opens the offences of the running policy, unless they are open. After an error, the next call tries again.
 func (b *banDetector) follow(ctx context.Context) error {
 	running, err := b.in.RunningPolicy(ctx)
 	limits, offences := b.last, (*datapath.Offences)(nil)
@@ -84,7 +84,7 @@ func (b *banDetector) follow(ctx context.Context) error {
 	return b.begin(ctx, limits, offences)
 }
 
-// begin follows a generation.
+// begin starts to follow the generation that `of` describes.
 func (b *banDetector) begin(ctx context.Context, of *control.BanLimits, offences *datapath.Offences) error {
 	b.offences, b.key, b.limits, b.detectors, b.lifelines = offences, of.Key, of.Limits, nil, nil
 	for _, limit := range b.limits {
@@ -101,8 +101,9 @@ func (b *banDetector) begin(ctx context.Context, of *control.BanLimits, offences
 	return nil
 }
 
-// readAllowlist gives the detectors the prefixes that are never banned, if they have changed: those that the policy names, those of the operators
-// who applied it, and those that the host depends on. Packets from the host's own addresses are forged.
+// readAllowlist gives the detectors the prefixes that must never be banned, if these have changed. They are the prefixes of the policy, the addresses
+// of the operators who applied the policy, and the prefixes that the host depends on. The host's own addresses are among them, because arriving
+// packets with such a source are forged.
 func (b *banDetector) readAllowlist(ctx context.Context, of *control.BanLimits) error {
 	if time.Since(b.looked) < lifelineShare*b.took {
 		return nil
@@ -143,7 +144,7 @@ func (b *banDetector) pardon(ctx context.Context, never *addrs.Set) error {
 	return nil
 }
 
-// prefixSet has the addresses of all prefixes.
+// prefixSet returns the set of all addresses in the prefixes.
 func prefixSet(prefixes ...netip.Prefix) *addrs.Set {
 	var b addrs.Builder
 	for _, p := range prefixes {
@@ -159,7 +160,7 @@ func (b *banDetector) end() {
 	}
 }
 
-// round bans the offenders of a short time, or waits for that time if there are no limits to follow.
+// round gathers offences for a short time and bans the offenders. If no limit is followed, round waits until the given time instead.
 func (b *banDetector) round(ctx context.Context, until time.Time) {
 	if b.offences == nil {
 		periodic.Sleep(ctx, time.Until(until))
@@ -178,7 +179,7 @@ func (b *banDetector) round(ctx context.Context, until time.Time) {
 	}
 }
 
-// offenders gathers offences for a while, and returns the bans that follow, by the number of the limit.
+// offenders gathers offences for a short time. It returns the resulting bans by the number of the exceeded limit.
 func (b *banDetector) offenders(ctx context.Context) (map[int][]ban.Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, gather)
 	defer cancel()
@@ -192,11 +193,11 @@ func (b *banDetector) offenders(ctx context.Context) (map[int][]ban.Verdict, err
 			return found, err
 		}
 		if o.Limit >= len(b.limits) || b.limits[o.Limit].Ban == nil {
-			continue // a layer that does not ban
+			continue // this limit does not ban
 		}
 		rule := b.limits[o.Limit].Ban
 		if !o.Proved && !rule.Forgeable {
-			continue // anybody can have written the source
+			continue // the source address may be forged
 		}
 		if v, ok := b.detectors[o.Limit].Offence(prefixOf(rule, o.Source), time.Now(), rule.For); ok {
 			found[o.Limit] = append(found[o.Limit], v)
@@ -204,12 +205,12 @@ func (b *banDetector) offenders(ctx context.Context) (map[int][]ban.Verdict, err
 	}
 }
 
-// enter puts bans for one limit into its set, and reports them.
+// enter puts bans for one limit into the set of that limit, and reports them.
 func (b *banDetector) enter(ctx context.Context, number int, found []ban.Verdict) {
 	limit := b.limits[number]
 	var list []ban.Ban
 	for _, v := range found {
-		list = append(list, ban.Ban{Prefix: v.Prefix, For: limit.Ban.For, Rule: limit.Rule})
+		list = append(list, ban.Ban{Prefix: v.Prefix, Until: ban.After(limit.Ban.For), Rule: limit.Rule})
 	}
 	fill, err := b.in.Block(ctx, limit.Ban.Set, list)
 	refused := refusedOf(err, len(list))
@@ -231,7 +232,7 @@ func (b *banDetector) enter(ctx context.Context, number int, found []ban.Verdict
 	}
 }
 
-// refusedOf tells which of n entries an error of Block is about.
+// refusedOf returns one bool for each of n entries: whether err, an error of Block, refuses the entry.
 func refusedOf(err error, n int) []bool {
 	refused := make([]bool, n)
 	var some ban.Refusals
@@ -245,7 +246,7 @@ func refusedOf(err error, n int) []bool {
 	return refused
 }
 
-// bannedText tells of a ban.
+// bannedText returns the message for a ban.
 func bannedText(l control.BanLimit, ban ban.Verdict) string {
 	text := fmt.Sprintf("rule %s: banned %s for %s", l.Rule, addrs.PrefixText(ban.Prefix), l.Ban.For)
 	if ban.Offends > 1 {
@@ -254,7 +255,7 @@ func bannedText(l control.BanLimit, ban ban.Verdict) string {
 	return text
 }
 
-// allowlistedText tells of a prefix that is not banned, since one around it or in it never is.
+// allowlistedText returns the message for a prefix that is not banned, because it overlaps a prefix that must never be banned.
 func allowlistedText(l control.BanLimit, p, never netip.Prefix) string {
 	why := "is never banned"
 	if never.Bits() > p.Bits() {
@@ -263,13 +264,13 @@ func allowlistedText(l control.BanLimit, p, never netip.Prefix) string {
 	return fmt.Sprintf("rule %s: not banned: %s exceeds its limit, but %s", l.Rule, addrs.PrefixText(p), why)
 }
 
-// prefixOf is the prefix that is banned for an offence of an address.
+// prefixOf returns the prefix to ban when an address commits an offence.
 func prefixOf(b *manifest.BanAction, a netip.Addr) netip.Prefix {
 	lengths := ir.Prefixes{V4: b.V4, V6: b.V6}
 	return lengths.Of(a)
 }
 
-// warn reports an error, unless there was one just before.
+// warn reports an error, unless it reported an error within the last warnAgain.
 func (b *banDetector) warn(err error) {
 	if now := time.Now(); now.Sub(b.warned) >= warnAgain {
 		b.warned = now

@@ -20,8 +20,8 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// How often the daemon looks whether the host has joined a fleet or left it, and into which set bans are entered, and how often it says
-// how the node stands.
+// Intervals. At fleetLook the daemon checks whether the host has joined or left a fleet, at setLook it checks into which set bans are entered, and at
+// fleetStatus it records the state of the node.
 const (
 	fleetLook   = time.Second
 	setLook     = 100 * time.Millisecond
@@ -37,23 +37,23 @@ type Fleet struct {
 	enact   Enact
 
 	mu    sync.Mutex
-	agent *node.Agent // nil: of no fleet
-	set   string      // of the bans that are shared; "": not known yet
+	agent *node.Agent // nil while this host is in no fleet
+	set   string      // the set of the bans that are shared; "": not known yet
 }
 
-// Observe tells what this host sees, again and again until ctx ends.
+// Observe calls tell periodically until ctx ends, with a summary of the traffic that this host receives.
 type Observe func(ctx context.Context, tell func(*wire.Summary))
 
 // Enact applies the policies of the fleet until ctx ends.
 type Enact func(ctx context.Context, file *node.File, agent *node.Agent)
 
-// NewFleet is the part of an instance with a state directory. The hubs are told what observe sees, and report what happens. A node
-// that has a key for policies applies them by enact.
+// NewFleet returns the fleet part of an instance with a state directory. observe makes the summaries for the hubs. A node that has a key for policies
+// applies the fleet's policies with enact. report is called with each event.
 func NewFleet(in control.Instance, state string, observe Observe, enact Enact, report func(Event)) *Fleet {
 	return &Fleet{in: in, state: state, observe: observe, enact: enact, report: report}
 }
 
-// View is what the fleet sees. It is nil when this host is of no fleet, and when no hub has said so for 30 seconds.
+// View returns the view of the fleet that a hub has sent. It is nil when this host is in no fleet, and when no hub has sent a view for 30 seconds.
 func (f *Fleet) View() *wire.View {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +63,7 @@ func (f *Fleet) View() *wire.View {
 	return f.agent.View()
 }
 
-// Status is how the node stands. It is nil when this host is of no fleet.
+// Status returns the state of the node. It is nil when this host is in no fleet.
 func (f *Fleet) Status() *node.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,8 +74,8 @@ func (f *Fleet) Status() *node.Status {
 	return &s
 }
 
-// Run takes part in the fleet whenever the host has joined one, until ctx ends. Errors are told, and tried again: the daemon goes on
-// without the fleet.
+// Run takes part in the fleet while the host is a member, until ctx ends. After an error Run reports the error and tries again. Meanwhile the daemon
+// works without the fleet.
 func (f *Fleet) Run(ctx context.Context) error {
 	told := ""
 	periodic.RunPaced(ctx, func() time.Duration {
@@ -97,7 +97,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	return nil
 }
 
-// once takes part until the host leaves the fleet, or joins another.
+// once takes part in the fleet until the host leaves the fleet or joins another.
 func (f *Fleet) once(ctx context.Context) error {
 	file, err := node.Read(f.state)
 	if err != nil {
@@ -156,7 +156,7 @@ func (f *Fleet) take(a *node.Agent) {
 	f.agent, f.set = a, ""
 }
 
-// follow tells the agent of bans that somebody has made or lifted on this host, by any command.
+// follow tells the agent which bans were made or lifted on this host, by any command.
 func (f *Fleet) follow(ctx context.Context, to *node.Agent) {
 	if f.in.Bans == nil {
 		return
@@ -190,31 +190,32 @@ func (f *Fleet) shared() string {
 	return f.set
 }
 
-// localBans are the changes of a set. Those that the fleet asked for say so.
+// localBans returns the changes of a set. Changes that the fleet requested are marked.
 func localBans(records []ban.Record, set string) (list []node.Local) {
 	for _, r := range records {
 		if r.Set != set {
 			continue
 		}
-		origin, _ := ban.OriginOf(r.Why)
-		list = append(list, node.Local{
-			Prefix: r.Prefix, Gone: r.Gone, Start: r.Start, End: r.End, Why: r.Why, Manual: origin == ban.Manual, Fleet: origin == ban.Fleet,
-		})
+		local := node.Local{Prefix: r.Prefix, Gone: r.Gone, Start: r.Start, Why: r.Text(), Manual: r.Origin == ban.Manual, Fleet: r.Origin == ban.Fleet}
+		if r.Until != ban.Never {
+			local.End = r.Until
+		}
+		list = append(list, local)
 	}
 	return list
 }
 
-// fleetHost enters bans of other nodes into the set of the policy that runs.
+// fleetHost enters bans of other nodes into a set of the running policy.
 type fleetHost struct {
 	fleet    *Fleet
 	set      string
-	capacity int // of the set
+	capacity int // of the set, in entries
 }
 
-// Capacity is how many entries the set has.
+// Capacity returns the largest number of entries of the set.
 func (h *fleetHost) Capacity() int { return h.capacity }
 
-// Block bans prefixes as programs do: they give way to bans of people.
+// Block bans prefixes with the rank of programs. Bans of this rank give way to bans by people.
 func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefix]error, error) {
 	var list []ban.Ban
 	for _, b := range bans {
@@ -222,8 +223,9 @@ func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefi
 		if b.Why != "" {
 			is.Why += ": " + b.Why
 		}
-		if b.Origin == "" { // one of this host
-			is.Origin, is.Why = ban.OriginOf(b.Why)
+		if b.Origin == "" { // a ban of this host
+			is = ban.Read(b.Prefix, "", b.Why, b.Until)
+			is.Replace = true
 		}
 		list = append(list, is)
 	}
@@ -242,7 +244,7 @@ func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefi
 	return refused, nil
 }
 
-// Unblock ends bans: with all those of anybody, else those of other nodes.
+// Unblock ends bans of prefixes. If all is true it ends all bans, otherwise only bans by other nodes.
 func (h *fleetHost) Unblock(ctx context.Context, prefixes []netip.Prefix, all bool) ([]netip.Prefix, error) {
 	of := ban.Owner{Origin: ban.Fleet}
 	if all {
@@ -260,7 +262,8 @@ func (h *fleetHost) Unblock(ctx context.Context, prefixes []netip.Prefix, all bo
 	return were, nil
 }
 
-// Never spares whom no program may ban, and the routers upstream: without their sessions nothing that was announced can be withdrawn.
+// Never returns a function that reports whether a prefix must not be banned. These are the prefixes that no program may ban, and the addresses of
+// upstream routers: without the sessions to these routers no announcement can be withdrawn.
 func (h *fleetHost) Never(ctx context.Context) (func(netip.Prefix) bool, error) {
 	set, err := h.fleet.in.DynamicSet(ctx, h.set)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// alertLine is an alert in the form of Suricata 7, of which words are replaced.
+// alertLine is an alert in the format of Suricata 7 with placeholders.
 const alertLine = `{"timestamp":"TIME","flow_id":586497171462735,"in_iface":"eth0","event_type":"alert","src_ip":"198.51.100.7","src_port":50096,` +
 	`"dest_ip":"192.0.2.1","dest_port":80,"proto":"TCP","pkt_src":"wire/pcap","tx_id":4,"alert":{"action":"blocked","gid":1,"signature_id":2018358,"rev":10,` +
 	`"signature":"ET HUNTING GENERIC SUSPICIOUS POST","category":"Potentially Bad Traffic","severity":2,"metadata":{"created_at":["2014_04_04"]}},` +
@@ -18,7 +18,7 @@ const alertLine = `{"timestamp":"TIME","flow_id":586497171462735,"in_iface":"eth
 	`"flow":{"pkts_toserver":4,"pkts_toclient":3,"bytes_toserver":563,"bytes_toclient":206,"start":"2026-11-22T22:24:37.251547+0000",` +
 	`"src_ip":"198.51.100.7","dest_ip":"192.0.2.1","src_port":50096,"dest_port":80}}`
 
-// realLine is what a Suricata 7.0.10 wrote about a request that it read from a device.
+// realLine is an alert of Suricata 7.0.10 about a request that Suricata read from a device.
 const realLine = `{"timestamp":"TIME","flow_id":520224214225489,"in_iface":"s0","event_type":"alert","src_ip":"192.0.2.9","src_port":59384,` +
 	`"dest_ip":"192.0.2.1","dest_port":8000,"proto":"TCP","pkt_src":"wire/pcap","tx_id":0,"alert":{"action":"allowed","gid":1,"signature_id":2045001,` +
 	`"rev":1,"signature":"OPS evil","category":"","severity":3},"http":{"hostname":"192.0.2.1","http_port":8000,"url":"/evil",` +
@@ -26,15 +26,15 @@ const realLine = `{"timestamp":"TIME","flow_id":520224214225489,"in_iface":"s0",
 	`"app_proto":"http","direction":"to_server","flow":{"pkts_toserver":4,"pkts_toclient":3,"bytes_toserver":354,"bytes_toclient":391,` +
 	`"start":"2026-11-23T12:23:29.055588+0000","src_ip":"192.0.2.9","dest_ip":"192.0.2.1","src_port":59384,"dest_port":8000}}`
 
-// forgedLine is what a Suricata 7.0.10 wrote about a packet with the ports of an open connection and wrong sequence numbers. Only the time
-// and the action are others.
+// forgedLine is an alert of Suricata 7.0.10 about a packet with the ports of an open connection and wrong sequence numbers. Only the time and the
+// action in the line were changed.
 const forgedLine = `{"timestamp":"TIME","flow_id":604897788,"event_type":"alert","src_ip":"198.51.100.8","src_port":40000,"dest_ip":"192.0.2.1",` +
 	`"dest_port":80,"proto":"TCP","pkt_src":"wire/pcap","alert":{"action":"blocked","gid":1,"signature_id":2,"rev":1,` +
 	`"signature":"OPS evil est","category":"","severity":3},"app_proto":"http","direction":"to_server","flow":{"pkts_toserver":5,` +
 	`"pkts_toclient":3,"bytes_toserver":309,"bytes_toclient":200,"start":"2023-11-14T22:13:20.000000+0000",` +
 	`"src_ip":"198.51.100.8","dest_ip":"192.0.2.1","src_port":40000,"dest_port":80}}`
 
-// TestRead reads lines of eve.json: whom they ban for how long, and why they ban nobody.
+// TestRead parses lines of eve.json. It checks which address each line bans and for how long, and why other lines lead to no ban.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	const ban = "198.51.100.7/32 2018358 ET HUNTING GENERIC SUSPICIOUS POST"
@@ -99,7 +99,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestEnd lets a ban end by the time of its alert, whenever that is read.
+// TestEnd checks that the end of a ban depends on the time of its alert, and not on the time at which the alert is read.
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	for ago, want := range map[time.Duration]time.Duration{
@@ -109,8 +109,8 @@ func TestEnd(t *testing.T) {
 		now := time.Now()
 		line := strings.ReplaceAll(alertLine, "TIME", now.Add(-ago).In(time.FixedZone("", -5*3600)).Format(eveTime))
 		got, why, err := read([]byte(line), policy.Suricata{For: time.Hour}, now)
-		if err != nil || got.For.Round(time.Millisecond) != want || (want == 0) != (why == "too old") {
-			t.Errorf("after %v: banned for %v, %q, %v; want %v", ago, got.For, why, err, want)
+		if err != nil || got.Prefix.IsValid() && got.Until.Sub(now).Round(time.Millisecond) != want || (want == 0) != (why == "too old") {
+			t.Errorf("after %v: banned until %v, %q, %v; want %v", ago, got.Until, why, err, want)
 		}
 	}
 }

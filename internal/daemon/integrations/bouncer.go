@@ -1,9 +1,9 @@
-// This file bans whom a CrowdSec local API has decided to ban. In: its stream of decisions. Out: entries of a dynamic set.
+// This file applies the bans of a CrowdSec local API. In: the API's stream of decisions. Out: entries of a dynamic set.
 //
-// Read bouncer.go first. client.go asks the server, book.go knows which decisions are in force.
+// Read bouncer.go first. client.go sends requests to the server, book.go records which decisions are in force.
 //
-// What is in force stays until its end when the server is gone, or answers something that cannot be read. Only a decision that
-// the server names as deleted ends before.
+// When the server cannot be reached, or when its answer cannot be read, decisions stay in force until their end. A decision ends earlier only if the
+// server lists it as deleted.
 
 package integrations
 
@@ -28,40 +28,40 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Sets are where a Bouncer enters bans. control.Instance has them.
+// Sets contains the dynamic sets that a Bouncer writes to. control.Instance implements it.
 type Sets interface {
 	RunningPolicy(ctx context.Context) (control.RunningPolicy, error)
 	Block(ctx context.Context, set string, bans []ban.Ban) (control.Fill, error)
 	UnblockOf(ctx context.Context, set string, of ban.Owner, prefixes []netip.Prefix) (control.Fill, error)
-	EachBlocked(ctx context.Context, set string, fn func(ban.Blocked)) error
+	EachBlocked(ctx context.Context, set string, fn func(ban.Ban)) error
 }
 
-// Bouncer keeps a dynamic set as a local API decides.
+// Bouncer makes a dynamic set equal to the decisions of a local API.
 type Bouncer struct {
 	Sets   Sets
-	Report func(text string, err error) // is told what was done, or what could not be
+	Report func(text string, err error) // called with each action and each error
 
 	client  *client
 	of      policy.CrowdSec
-	key     uint64 // of the policy that entered is about
+	key     uint64 // the key of the policy for which `entered` is valid
 	book    *book
-	entered map[netip.Prefix]entry // what the set has of ours; nil: to be found out
-	whole   bool                   // the book has had all decisions since the last failure
+	entered map[netip.Prefix]entry // the Bouncer's entries in the set; nil: unknown
+	whole   bool                   // the book has received all decisions since the last failure
 	fails   int
-	full    time.Time       // when to ask for all decisions again
-	due     time.Time       // when to ask next
-	said    map[string]bool // what was said, and need not be again
-	failed  string          // the last error, until it has gone
+	full    time.Time       // when to request all decisions again
+	due     time.Time       // when to send the next request
+	said    map[string]bool // messages that must not be repeated
+	failed  string          // the last error, "" when it has disappeared
 }
 
-// fullTurns is after how many turns all decisions are asked for again. A local API (seen with 1.4.6) notes when it was asked after it has
-// looked for what is new: it never tells of a decision that is made between the two.
+// fullTurns is the number of requests after which all decisions are requested again. The reason is that a local API (seen with 1.4.6) records the
+// time of a request only after its query. It never sends a decision that is made between the query and the recorded time.
 const fullTurns = 30
 
-// slack is by how much two ends may differ that mean the same: servers and kernels round.
+// slack is the greatest difference between two end times that count as equal, because servers and kernels round times.
 const slack = 3 * time.Second
 
-// Run follows the policies that run, until ctx ends.
+// Run follows the running policies until ctx ends.
 func (b *Bouncer) Run(ctx context.Context) error {
 	periodic.Run(ctx, look, func() {
 		if err := b.step(ctx); err != nil && ctx.Err() == nil && err.Error() != b.failed {
@@ -72,7 +72,7 @@ func (b *Bouncer) Run(ctx context.Context) error {
 	return nil
 }
 
-// step does what is due.
+// step performs the actions that are due.
 func (b *Bouncer) step(ctx context.Context) error {
 	w, err := b.Sets.RunningPolicy(ctx)
 	switch {
@@ -102,7 +102,7 @@ func (b *Bouncer) step(ctx context.Context) error {
 	return b.turn(ctx, w)
 }
 
-// turn asks, and brings the set up to date, also when the server does not answer: the policy may be another.
+// turn sends a request and updates the set. It updates the set even when the server does not answer, because the policy may have changed.
 func (b *Bouncer) turn(ctx context.Context, w control.RunningPolicy) error {
 	var asked error
 	if b.client != nil && !time.Now().Before(b.due) {
@@ -112,7 +112,7 @@ func (b *Bouncer) turn(ctx context.Context, w control.RunningPolicy) error {
 		return nil
 	}
 	switch err := b.sync(ctx, w); {
-	case errors.Is(err, datapath.ErrLocked): // a command changes what runs: the next step comes soon
+	case errors.Is(err, datapath.ErrLocked): // another command changes the policy: the next step comes soon
 		b.entered = nil
 	case err != nil:
 		b.entered = nil
@@ -121,7 +121,7 @@ func (b *Bouncer) turn(ctx context.Context, w control.RunningPolicy) error {
 	return asked
 }
 
-// ask takes what the server answers, and says when to ask next.
+// ask requests decisions, applies the answer, and sets the time of the next request.
 func (b *Bouncer) ask(ctx context.Context) error {
 	if err := b.find(ctx); err != nil {
 		return fmt.Errorf("crowdsec: %w", err)
@@ -131,7 +131,7 @@ func (b *Bouncer) ask(ctx context.Context) error {
 	if err != nil {
 		b.whole = false
 		b.client.http.CloseIdleConnections()
-		b.client = nil // its files may have changed by then
+		b.client = nil // the files of the client are read again, because they may have changed
 		b.due = time.Now().Add(b.pause())
 		b.fails++
 		return err
@@ -149,13 +149,13 @@ func (b *Bouncer) ask(ctx context.Context) error {
 	return nil
 }
 
-// pause is how long to wait after a failure: longer after each, and never longer than mostWait.
+// pause returns how long to wait after a failure. Each failure doubles the wait, up to mostWait.
 func (b *Bouncer) pause() time.Duration {
 	wait := min(b.of.Every<<min(b.fails, 10), mostWait)
 	return wait/2 + rand.N(wait/2)
 }
 
-// tellIgnored says once of each reason that decisions are ignored.
+// tellIgnored reports, once for each reason, that decisions are ignored.
 func (b *Bouncer) tellIgnored() {
 	for why, of := range b.book.ignored {
 		if b.said[why] {
@@ -171,21 +171,17 @@ func (b *Bouncer) tellIgnored() {
 	clear(b.book.ignored)
 }
 
-// find finds out which entries the set has of ours: those of a daemon before, or of the policy before.
+// find reads the Bouncer's entries in the set, which an earlier daemon or an earlier policy has left.
 func (b *Bouncer) find(ctx context.Context) error {
 	if b.entered != nil {
 		return nil
 	}
-	found, now := map[netip.Prefix]entry{}, time.Now()
-	err := b.Sets.EachBlocked(ctx, b.of.Set, func(one ban.Blocked) {
+	found := map[netip.Prefix]entry{}
+	err := b.Sets.EachBlocked(ctx, b.of.Set, func(one ban.Ban) {
 		if one.Origin != ban.CrowdSec {
 			return
 		}
-		e := entry{one.Prefix, now.Add(100 * 365 * 24 * time.Hour), one.Why}
-		if one.Expires != nil {
-			e.end = now.Add(time.Duration(*one.Expires * float64(time.Second)))
-		}
-		found[one.Prefix] = e
+		found[one.Prefix] = entry{one.Prefix, one.Until, one.Why}
 	})
 	if err != nil {
 		return err
@@ -197,7 +193,7 @@ func (b *Bouncer) find(ctx context.Context) error {
 	return nil
 }
 
-// sync brings the set to what the book says, with one change for what goes and one for what comes.
+// sync updates the set from the book, with one change that removes entries and one that adds entries.
 func (b *Bouncer) sync(ctx context.Context, w control.RunningPolicy) error {
 	if err := b.find(ctx); err != nil {
 		return err
@@ -221,7 +217,7 @@ func (b *Bouncer) sync(ctx context.Context, w control.RunningPolicy) error {
 		if was, ok := b.entered[p]; ok && was.end.Sub(e.end).Abs() <= slack {
 			continue
 		}
-		bans = append(bans, ban.Ban{Prefix: p, For: max(e.end.Sub(now), time.Second), Why: e.why, Origin: ban.CrowdSec, Replace: true})
+		bans = append(bans, ban.Ban{Prefix: p, Until: e.end, Why: e.why, Origin: ban.CrowdSec, Replace: true})
 	}
 	full, err := b.change(ctx, fill.Set, gone, bans)
 	if err != nil {
@@ -238,7 +234,7 @@ func (b *Bouncer) sync(ctx context.Context, w control.RunningPolicy) error {
 // change removes prefixes and enters bans. It returns the bans that the set has refused.
 func (b *Bouncer) change(ctx context.Context, set string, gone []netip.Prefix, bans []ban.Ban) (full ban.Refusals, err error) {
 	if len(gone) > 0 {
-		var past ban.Refusals // entries that have ended, or are another's by now
+		var past ban.Refusals // entries that have ended or now have another owner
 		_, err := b.Sets.UnblockOf(ctx, set, ban.Owner{Origin: ban.CrowdSec}, gone)
 		if err != nil && !errors.As(err, &past) {
 			return nil, err
@@ -252,7 +248,7 @@ func (b *Bouncer) change(ctx context.Context, set string, gone []netip.Prefix, b
 	return full, nil
 }
 
-// screen leaves out prefixes that no program may ban, and those that end first of more than a set has space for.
+// screen removes prefixes that no program may ban. If there are more entries than the set can hold, screen removes those that end first.
 func screen(all map[netip.Prefix]entry, never *allowlist.List, most int) (kept map[netip.Prefix]entry, refused []string, over int) {
 	for p := range all {
 		if why := never.Why(p); why != "" {
@@ -273,7 +269,7 @@ func screen(all map[netip.Prefix]entry, never *allowlist.List, most int) (kept m
 	return all, refused, over
 }
 
-// tell says what has changed.
+// tell reports the changes.
 func (b *Bouncer) tell(entered, removed, full int, refused []string, over int) {
 	var parts []string
 	if entered+removed > 0 {

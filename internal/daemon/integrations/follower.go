@@ -1,7 +1,7 @@
-// This file bans the senders of packets that a Suricata on this host warns of. In: the alerts of its eve.json. Out: entries of a
+// This file bans the senders of packets for which a Suricata on this host raises alerts. In: the alerts in Suricata's eve.json. Out: entries of a
 // dynamic set.
 //
-// Read follower.go first. tail.go follows the file, alert.go reads a line, notes.go says what bans nobody.
+// Read follower.go first. tail.go follows the file, alert.go parses a line, notes.go reports the lines that lead to no ban.
 
 package integrations
 
@@ -22,47 +22,41 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// SuricataSets are where a Follower enters bans. control.Instance has them.
+// SuricataSets contains the dynamic sets that an AlertFollower writes to. control.Instance implements it.
 type SuricataSets interface {
 	RunningPolicy(ctx context.Context) (control.RunningPolicy, error)
 	Block(ctx context.Context, set string, bans []ban.Ban) (control.Fill, error)
 }
 
-// AlertFollower bans as the file says that the running policy names.
+// AlertFollower bans addresses by the alerts in the file that the running policy names.
 type AlertFollower struct {
 	Sets   SuricataSets
-	Report func(text string, err error) // is told what was done, or what could not be
+	Report func(text string, err error) // called with each action and each error
 
 	of      policy.Suricata
-	key     uint64 // of the policy that known is about
+	key     uint64 // the key of the policy for which `known` is valid
 	tail    *tail
-	waiting map[netip.Prefix]suricataEntry // to be entered
-	known   map[netip.Prefix]suricataEntry // entered: alerts that follow at once change nothing
-	failed  string                         // the last error, until it has gone
+	waiting map[netip.Prefix]ban.Ban // bans that are not entered yet
+	known   map[netip.Prefix]ban.Ban // bans that are entered: further alerts about them need no action
+	failed  string                   // the last error, "" when it has disappeared
 	notes   notes
 }
 
-// suricataEntry is a ban with its end.
-type suricataEntry struct {
-	ban ban.Ban
-	end time.Time
-}
-
-// Times and limits of a Follower.
+// The times and limits of an AlertFollower.
 const (
-	renew       = 10 * time.Second // a ban that would end so much later is entered again
-	mostWaiting = 1000             // bans that are entered at once
+	renew       = 10 * time.Second // a ban is entered again when its end becomes later by at least this time
+	mostWaiting = 1000             // the most bans that are entered at once
 	mostKnown   = 100_000
 )
 
-// Run follows the policies that run, until ctx ends.
+// Run follows the running policies until ctx ends.
 func (f *AlertFollower) Run(ctx context.Context) error {
 	defer f.stop()
 	periodic.Run(ctx, look, func() {
 		switch err := f.step(ctx); {
 		case err == nil:
 			f.failed = ""
-		case errors.Is(err, datapath.ErrLocked): // a command changes what runs: the next step comes soon
+		case errors.Is(err, datapath.ErrLocked): // another command changes the policy: the next step comes soon
 		case ctx.Err() == nil && err.Error() != f.failed:
 			f.failed = err.Error()
 			f.Report("", err)
@@ -78,7 +72,7 @@ func (f *AlertFollower) stop() {
 	*f = AlertFollower{Sets: f.Sets, Report: f.Report, failed: f.failed}
 }
 
-// step does what is due.
+// step performs the actions that are due.
 func (f *AlertFollower) step(ctx context.Context) error {
 	w, err := f.Sets.RunningPolicy(ctx)
 	switch {
@@ -91,17 +85,17 @@ func (f *AlertFollower) step(ctx context.Context) error {
 	of := *w.Daemon.Suricata
 	if f.tail == nil || f.of.Eve != of.Eve {
 		f.stop()
-		f.tail, f.waiting, f.notes = &tail{path: of.Eve}, map[netip.Prefix]suricataEntry{}, newNotes()
+		f.tail, f.waiting, f.notes = &tail{path: of.Eve}, map[netip.Prefix]ban.Ban{}, newNotes()
 	}
 	if f.key != w.Key || f.known == nil {
-		f.key, f.known = w.Key, map[netip.Prefix]suricataEntry{}
+		f.key, f.known = w.Key, map[netip.Prefix]ban.Ban{}
 	}
 	f.of = of
 	defer func() { f.notes.tell(time.Now(), f.Report) }()
 	return f.follow(ctx, w.Allowlist)
 }
 
-// follow reads until the end of the file, and enters bans between.
+// follow reads to the end of the file. Whenever many bans wait, it enters them before it continues.
 func (f *AlertFollower) follow(ctx context.Context, spare []netip.Prefix) error {
 	full := func() bool { return len(f.waiting) >= mostWaiting || ctx.Err() != nil }
 	for {
@@ -127,7 +121,7 @@ func (f *AlertFollower) follow(ctx context.Context, spare []netip.Prefix) error 
 	}
 }
 
-// take reads a line.
+// take processes a line of the file.
 func (f *AlertFollower) take(line []byte) {
 	now := time.Now()
 	b, why, err := read(line, f.of, now)
@@ -137,28 +131,27 @@ func (f *AlertFollower) take(line []byte) {
 	case why != "":
 		f.notes.ignored[why]++
 	case b.Prefix.IsValid():
-		end := now.Add(b.For)
-		if was, ok := f.known[b.Prefix]; !ok || end.Sub(was.end) >= renew {
-			f.waiting[b.Prefix] = suricataEntry{b, end}
+		if was, ok := f.known[b.Prefix]; !ok || b.Until.Sub(was.Until) >= renew {
+			f.waiting[b.Prefix] = b
 		}
 	}
 }
 
-// enter bans who waits for it, but for whom no program may ban. When it fails, they go on waiting.
+// enter enters the waiting bans, except for prefixes that no program may ban. After a failure the bans continue to wait.
 func (f *AlertFollower) enter(ctx context.Context, spare []netip.Prefix) error {
 	if len(f.waiting) == 0 {
 		return nil
 	}
 	now, never := time.Now(), allowlist.Now(spare)
 	var bans []ban.Ban
-	for p, e := range f.waiting {
+	for p, b := range f.waiting {
 		if why := never.Why(p); why != "" {
 			f.notes.ignored[addrs.PrefixText(p)+" "+why]++
 			delete(f.waiting, p)
-		} else if e.ban.For = e.end.Sub(now); e.ban.For < time.Second {
+		} else if b.Until.Sub(now) < time.Second {
 			delete(f.waiting, p)
 		} else {
-			bans = append(bans, e.ban)
+			bans = append(bans, b)
 		}
 	}
 	if len(bans) == 0 {
@@ -177,24 +170,24 @@ func (f *AlertFollower) enter(ctx context.Context, spare []netip.Prefix) error {
 	return nil
 }
 
-// remember notes that who waited is banned, and says so of those who were not before.
+// remember records the waiting bans as entered, and reports the new ones.
 func (f *AlertFollower) remember() {
 	if len(f.known) > mostKnown {
 		clear(f.known)
 	}
 	var fresh []ban.Ban
-	for p, e := range f.waiting {
-		if was, ok := f.known[p]; !ok || was.end.Before(time.Now()) {
-			fresh = append(fresh, e.ban)
+	for p, b := range f.waiting {
+		if was, ok := f.known[p]; !ok || was.Until.Before(time.Now()) {
+			fresh = append(fresh, b)
 		}
-		f.known[p] = e
+		f.known[p] = b
 	}
 	clear(f.waiting)
 	if len(fresh) == 0 {
 		return
 	}
 	first := slices.MinFunc(fresh, func(a, b ban.Ban) int { return a.Prefix.Addr().Compare(b.Prefix.Addr()) })
-	text := fmt.Sprintf("suricata: banned %s for %v: %s", addrs.PrefixText(first.Prefix), first.For.Round(time.Second), first.Why)
+	text := fmt.Sprintf("suricata: banned %s for %v: %s", addrs.PrefixText(first.Prefix), time.Until(first.Until).Round(time.Second), first.Why)
 	if len(fresh) > 1 {
 		text += fmt.Sprintf("; and %d others", len(fresh)-1)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// FuzzAlert reads any line as Suricata's. A ban is of one address, for no longer than the policy says, and its reason can be printed.
+// FuzzAlert parses any line as an alert of Suricata. A ban must be of one address, not longer than the policy allows, and with a printable reason.
 func FuzzAlert(f *testing.F) {
 	now := time.Date(2026, 11, 22, 22, 24, 40, 0, time.UTC)
 	for _, line := range []string{alertLine, realLine, forgedLine, "{}", `{"alert"}`} {
@@ -26,7 +26,7 @@ func FuzzAlert(f *testing.F) {
 			}
 			return
 		}
-		if !b.Prefix.IsSingleIP() || b.Prefix.Addr().Is4In6() || b.Prefix.Addr().Zone() != "" || b.For < time.Second || b.For > of.For {
+		if !b.Prefix.IsSingleIP() || b.Prefix.Addr().Is4In6() || b.Prefix.Addr().Zone() != "" || b.Until.Sub(now) < time.Second || b.Until.Sub(now) > of.For {
 			t.Errorf("%+v", b)
 		}
 		if strings.ContainsFunc(b.Why, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -35,7 +35,7 @@ func FuzzAlert(f *testing.F) {
 	})
 }
 
-// FuzzDecisions reads any bytes as CrowdSec's answer: all of it or none, with texts of bounded length.
+// FuzzDecisions parses any bytes as an answer of CrowdSec. The whole answer must be accepted or refused, and texts must have a limited length.
 func FuzzDecisions(f *testing.F) {
 	for _, text := range []string{whole, `{"new":null,"deleted":null}`, `{"new":[{"scope":"Range","value":"2001:db8::/32","duration":"-1s"}]}`, "[]"} {
 		f.Add(text)

@@ -16,28 +16,28 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// BlockOrder says whom to block.
+// BlockOrder says which prefixes to block, and how.
 type BlockOrder struct {
 	Prefixes []string `json:"prefixes"`         // addresses, prefixes and ranges
-	Set      string   `json:"set,omitempty"`    // the only dynamic set, or bans, when not said
-	For      string   `json:"for,omitempty"`    // how long, as 15m or forever; the set's timeout when not said
-	Why      string   `json:"why,omitempty"`    // of which 64 bytes are kept
-	Force    bool     `json:"force,omitempty"`  // block even where who asks comes from
-	Origin   string   `json:"origin,omitempty"` // the program that asks, as fail2ban; a person when not said
+	Set      string   `json:"set,omitempty"`    // "": the only dynamic set, or the set `bans`
+	For      string   `json:"for,omitempty"`    // how long, such as 15m or forever; "": the set's timeout
+	Why      string   `json:"why,omitempty"`    // the reason, of which the first 64 bytes are kept
+	Force    bool     `json:"force,omitempty"`  // block even the client's own address
+	Origin   string   `json:"origin,omitempty"` // the program that orders the bans, such as fail2ban; "": a person
 
-	Sessions []facts.Session `json:"-"` // of who asks, not to be blocked
-	Unseen   bool            `json:"-"` // who asks may have sessions that this process cannot see
+	Sessions []facts.Session `json:"-"` // the client's sessions, which must not be blocked
+	Unseen   bool            `json:"-"` // the client may have sessions that this process cannot see
 }
 
-// UnblockOrder says whom to block no longer.
+// UnblockOrder says which prefixes to unblock.
 type UnblockOrder struct {
-	Prefixes []string `json:"prefixes"` // exactly as they were blocked; all of an origin when there are none
+	Prefixes []string `json:"prefixes"` // exactly as they were blocked; none: all entries of the origin
 	Set      string   `json:"set,omitempty"`
-	Origin   string   `json:"origin,omitempty"` // the program whose entries these are: those of others stay
-	Why      string   `json:"why,omitempty"`    // of entries of an origin only those with this reason
+	Origin   string   `json:"origin,omitempty"` // the program that owns the entries; entries with other owners stay
+	Why      string   `json:"why,omitempty"`    // if not "", remove only the origin's entries with this reason
 }
 
-// Changed says what became of a block or unblock.
+// Changed is the result of a block or unblock.
 type Changed struct {
 	Set      string `json:"set"`
 	Changed  int    `json:"changed"`
@@ -45,13 +45,13 @@ type Changed struct {
 	Entries  int    `json:"entries"`
 	Capacity int    `json:"capacity"`
 
-	Problems []Problem `json:"problems,omitempty"` // those of the first that were refused
+	Problems []Problem `json:"problems,omitempty"` // the problems of the first refused entries
 }
 
-// mostProblems is how many refused entries are told of one by one.
+// mostProblems is how many refused entries are listed.
 const mostProblems = 20
 
-// BanTime reads how long to block, written as times in the policy are; 0 for "", the set's timeout.
+// BanTime parses a duration of a ban in the notation of the policy. It returns 0 for "", which means the set's timeout.
 func BanTime(text string) (time.Duration, error) {
 	switch text {
 	case "":
@@ -66,8 +66,8 @@ func BanTime(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// Entry reads the prefixes of an address, a prefix or a range, none for an empty line. It returns the errors that refuse, unless
-// that is nil, has for them.
+// Entry parses an address, a prefix or a range into prefixes. It returns none for an empty line. If refuse is not nil and returns an error for a
+// prefix, Entry returns that error.
 func Entry(text []byte, refuse func(netip.Prefix) error) ([]netip.Prefix, error) {
 	list, err := addrs.ParseLine(text)
 	if err != nil || refuse == nil {
@@ -81,8 +81,8 @@ func Entry(text []byte, refuse func(netip.Prefix) error) ([]netip.Prefix, error)
 	return list, nil
 }
 
-// NotOf refuses prefixes that have the client of a session in them.
-func NotOf(sessions []facts.Session) func(netip.Prefix) error {
+// notOf returns a function that refuses prefixes that contain a client's address of these sessions.
+func notOf(sessions []facts.Session) func(netip.Prefix) error {
 	return func(p netip.Prefix) error {
 		for _, s := range sessions {
 			if p.Contains(s.Client.Addr()) {
@@ -94,41 +94,34 @@ func NotOf(sessions []facts.Session) func(netip.Prefix) error {
 	}
 }
 
-// RefuseAllowlisted refuses prefixes that no program may ban, and those that others refuses.
-func (h Host) RefuseAllowlisted(ctx context.Context, others func(netip.Prefix) error) (func(netip.Prefix) error, error) {
-	w, err := h.RunningPolicy(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list := allowlist.Now(w.Allowlist)
-	return func(p netip.Prefix) error {
-		if why := list.Why(p); why != "" {
-			return &OrderError{fmt.Sprintf("%s %s: not blocked for a program", addrs.PrefixText(p), why), allowlistHint}
-		}
-		return others(p)
-	}, nil
-}
-
 const (
 	allowlistHint = "a person may block it: leave the origin out"
 	forceHint     = `say "force": true if that is meant`
 )
 
-// NoLifeline refuses prefixes that have in them what this host cannot do without, and those that others refuses.
-func NoLifeline(others func(netip.Prefix) error) func(netip.Prefix) error {
-	list := allowlist.Now(nil)
-	return func(p netip.Prefix) error {
-		if err := others(p); err != nil {
-			return err
+// May returns a function that checks whether a ban with this origin may contain a prefix. It refuses addresses of the clients of sessions, and
+// addresses that this host depends on. For a program as origin, it also refuses addresses that the policy never bans. Its error ends with why, and
+// has the hint for a person.
+func (h Host) May(ctx context.Context, origin ban.Origin, sessions []facts.Session, why, hint string) (func(netip.Prefix) error, error) {
+	var never []netip.Prefix
+	if origin != ban.Manual {
+		w, err := h.RunningPolicy(ctx)
+		if err != nil {
+			return nil, err
 		}
-		if why := list.Why(p); why != "" {
-			return &OrderError{fmt.Sprintf("%s %s: not blocked", addrs.PrefixText(p), why), "use --force if that is meant"}
-		}
-		return nil
+		never, why, hint = w.Allowlist, " for a program", allowlistHint
 	}
+	list, ofSession := allowlist.Now(never), notOf(sessions)
+	return func(p netip.Prefix) error {
+		reason, err := list.Why(p), ofSession(p)
+		if reason != "" && (err == nil || origin != ban.Manual) {
+			err = &OrderError{fmt.Sprintf("%s %s: not blocked%s", addrs.PrefixText(p), reason, why), hint}
+		}
+		return err
+	}, nil
 }
 
-// EntryOf is Entry for something that must be one.
+// EntryOf parses text as Entry does, but returns an error for empty text.
 func EntryOf(text string, refuse func(netip.Prefix) error) ([]netip.Prefix, error) {
 	list, err := Entry([]byte(text), refuse)
 	if err == nil && list == nil {
@@ -137,8 +130,8 @@ func EntryOf(text string, refuse func(netip.Prefix) error) ([]netip.Prefix, erro
 	return list, err
 }
 
-// BlockAll enters prefixes into a set, at once. When any of them cannot be read, nothing is changed. Where sessions are unseen, it
-// refuses prefixes that have in them what this host cannot do without, and enters the others.
+// BlockAll enters prefixes into a set in one step. If one of them cannot be parsed, nothing is changed. Prefixes that May refuses are not entered;
+// the other prefixes are entered.
 func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 	duration, err := BanTime(o.For)
 	if err != nil {
@@ -151,28 +144,26 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 	if err != nil {
 		return Changed{}, err
 	}
-	prefixes, ranges, err := readAll(o.Prefixes, NotOf(o.Sessions))
+	prefixes, ranges, err := readAll(o.Prefixes, notOf(o.Sessions))
 	if err != nil {
 		return Changed{}, err
 	}
 	var bans []ban.Ban
 	for i, p := range prefixes {
-		bans = append(bans, ban.Ban{Prefix: p, For: duration, Why: o.Why, Range: ranges[i], Origin: origin})
+		bans = append(bans, ban.Ban{Prefix: p, Until: ban.After(duration), Why: o.Why, Range: ranges[i], Origin: origin})
 	}
 	var refused []Problem
 	total := len(bans)
-	switch {
-	case o.Force:
-	case origin != ban.Manual:
-		w, err := h.RunningPolicy(ctx)
+	if !o.Force {
+		why := ""
+		if o.Unseen {
+			why = ", as the daemon may not see whether the session that asks comes from there"
+		}
+		may, err := h.May(ctx, origin, nil, why, forceHint)
 		if err != nil {
 			return Changed{}, err
 		}
-		bans, refused = withoutAllowlisted(bans, allowlist.Now(w.Allowlist), " for a program", allowlistHint)
-	case o.Unseen:
-		bans, refused = withoutAllowlisted(bans, allowlist.Now(nil), ", as the daemon may not see whether the session that asks comes from there", forceHint)
-	default:
-		bans, refused = withoutAllowlisted(bans, allowlist.Now(nil), "", forceHint)
+		bans, refused = allowed(bans, may)
 	}
 	c := Changed{Set: o.Set}
 	if len(bans) > 0 {
@@ -184,12 +175,12 @@ func (h Host) BlockAll(ctx context.Context, o BlockOrder) (Changed, error) {
 	return c, err
 }
 
-// withoutAllowlisted takes out of bans those of prefixes that the allowlist has, and all of a range when one of its prefixes is.
-func withoutAllowlisted(bans []ban.Ban, list *allowlist.List, why, hint string) (kept []ban.Ban, problems []Problem) {
+// allowed returns the bans for which may returns no error. If may refuses one prefix of a range, allowed drops all bans of the range.
+func allowed(bans []ban.Ban, may func(netip.Prefix) error) (kept []ban.Ban, problems []Problem) {
 	out, ranges := make([]bool, len(bans)), map[int]bool{}
 	for i, b := range bans {
-		if reason := list.Why(b.Prefix); reason != "" {
-			problems = append(problems, Problem{Text: fmt.Sprintf("%s %s: not blocked%s", addrs.PrefixText(b.Prefix), reason, why), Hint: hint})
+		if err := may(b.Prefix); err != nil {
+			problems = append(problems, problem(err))
 			out[i], ranges[b.Range] = true, b.Range != 0
 		}
 	}
@@ -201,7 +192,7 @@ func withoutAllowlisted(bans []ban.Ban, list *allowlist.List, why, hint string) 
 	return kept, problems
 }
 
-// OriginOf reads who asks for a ban: a person for "".
+// OriginOf parses the origin of a ban; "" means a person.
 func OriginOf(text string) (ban.Origin, error) {
 	o := ban.Origin(text)
 	switch {
@@ -213,7 +204,7 @@ func OriginOf(text string) (ban.Origin, error) {
 	return o, nil
 }
 
-// AskerOf is OriginOf for a new ban. Limits need nobody to ask for theirs.
+// AskerOf parses the origin of an ordered ban as OriginOf does. It refuses the origin of limits, because no client orders such bans.
 func AskerOf(text string) (ban.Origin, error) {
 	o, err := OriginOf(text)
 	if err == nil && o == ban.Automatic {
@@ -222,7 +213,7 @@ func AskerOf(text string) (ban.Origin, error) {
 	return o, err
 }
 
-// OwnerOf reads whose entries an unblock removes: anybody's for "".
+// OwnerOf parses the owner whose entries an unblock removes; "" means all entries.
 func OwnerOf(origin, why string) (of ban.Owner, err error) {
 	if origin == "" && why != "" {
 		return of, &OrderError{"why is of no use without an origin", "name the origin, as fail2ban"}
@@ -234,8 +225,8 @@ func OwnerOf(origin, why string) (of ban.Owner, err error) {
 	return of, err
 }
 
-// Ended takes from the result of an UnblockOf for a program what it refused: an entry that has ended, or that belongs to somebody else
-// by now, is no longer the program's to remove.
+// Ended removes refusals from the result of an UnblockOf by a program. A program has no error to report when an entry has ended or has another owner
+// by now.
 func Ended(of ban.Owner) func(control.Fill, error) (control.Fill, error) {
 	return func(fill control.Fill, err error) (control.Fill, error) {
 		if refused := (ban.Refusals)(nil); of.Origin != "" && errors.As(err, &refused) {
@@ -245,9 +236,9 @@ func Ended(of ban.Owner) func(control.Fill, error) (control.Fill, error) {
 	}
 }
 
-// Owned are the prefixes of an owner's entries of a set.
+// Owned returns the prefixes of a set's entries that belong to an owner.
 func (h Host) Owned(ctx context.Context, set string, of ban.Owner) (list []netip.Prefix, err error) {
-	err = h.EachBlocked(ctx, set, func(b ban.Blocked) {
+	err = h.EachBlocked(ctx, set, func(b ban.Ban) {
 		if of.Owns(b) {
 			list = append(list, b.Prefix)
 		}
@@ -255,7 +246,7 @@ func (h Host) Owned(ctx context.Context, set string, of ban.Owner) (list []netip
 	return list, err
 }
 
-// UnblockAll removes prefixes from a set, at once. When any of them cannot be read, nothing is changed.
+// UnblockAll removes prefixes from a set in one step. If one of them cannot be read, nothing is changed.
 func (h Host) UnblockAll(ctx context.Context, o UnblockOrder) (Changed, error) {
 	of, err := OwnerOf(o.Origin, o.Why)
 	if err != nil {
@@ -274,7 +265,7 @@ func (h Host) UnblockAll(ctx context.Context, o UnblockOrder) (Changed, error) {
 	return changed(Ended(of)(h.UnblockOf(ctx, o.Set, of, prefixes)))
 }
 
-// readAll reads entries. Prefixes of one range have the same number in ranges, others 0.
+// readAll parses entries. All prefixes of the same range have the same number in ranges. Other prefixes have 0.
 func readAll(texts []string, refuse func(netip.Prefix) error) (prefixes []netip.Prefix, ranges []int, err error) {
 	if len(texts) == 0 {
 		return nil, nil, &OrderError{"there are no prefixes", "name addresses, prefixes or ranges"}
@@ -299,15 +290,15 @@ func readAll(texts []string, refuse func(netip.Prefix) error) (prefixes []netip.
 	return prefixes, ranges, nil
 }
 
-// EntriesError is all entries of an order that cannot be read, or must not be changed.
+// EntriesError contains an error for each entry of an order that cannot be parsed or must not be changed.
 type EntriesError struct{ Errs []error }
 
 func (e *EntriesError) Error() string { return errors.Join(e.Errs...).Error() }
 
-// Unwrap is each of them.
+// Unwrap returns the errors.
 func (e *EntriesError) Unwrap() []error { return e.Errs }
 
-// changed is the result of a change.
+// changed converts the result of a change to a Changed.
 func changed(fill control.Fill, err error) (Changed, error) {
 	c := Changed{Set: fill.Set, Changed: fill.Changed, Entries: fill.Entries, Capacity: fill.Capacity}
 	var refused ban.Refusals

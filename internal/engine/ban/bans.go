@@ -15,24 +15,38 @@ import (
 // Forever is the duration of a Ban that does not expire.
 const Forever = time.Duration(math.MaxInt64)
 
-// Ban is an entry to put into a dynamic set.
-type Ban struct {
-	Prefix netip.Prefix
-	For    time.Duration // 0: the set's timeout; Forever: none
-	Until  time.Time     // counts in place of For unless it is zero: the end stays, however long the ban waits to be entered
-	Why    string
-	Range  int // bans behind each other with the same number, not 0, are one range: all are entered, or none
+// Never is the end of a Ban that does not expire. The time until then is Forever.
+var Never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-	// Origin says who asks, Manual when it is empty. A ban that no person asked for gives way to those of persons when the set is
-	// full, and changes none of theirs. Of two such bans of one prefix, the one that ends later stays.
-	Origin Origin
-	Rule   string // whose limit was exceeded: the origin is Automatic then
-
-	// Replace gives an entry of the same origin the end of this ban also when that comes sooner.
-	Replace bool
+// After returns the end of a ban that starts now and lasts for d. It returns the zero time for d = 0, which means the timeout of the set.
+func After(d time.Duration) time.Time {
+	switch d {
+	case 0:
+		return time.Time{}
+	case Forever:
+		return Never
+	}
+	return time.Now().Add(d)
 }
 
-// SetError says that a set cannot be used for a request.
+// Ban is an entry of a dynamic set, or a request to add one.
+type Ban struct {
+	Prefix netip.Prefix
+	Set    string    // name of the dynamic set that has the entry; a request does not use it
+	Until  time.Time // the end; Never: the ban does not expire; zero in a request: the set's timeout applies
+	Why    string
+	Rule   string // the rule whose limit was exceeded; Origin is then Automatic
+
+	// Origin says who asks for the ban; empty means Manual. When the set is full, a ban by a program is evicted to make space for a ban by a person.
+	// A ban by a program never changes an entry that a person made. If two programs ban the same prefix, the set keeps the ban that ends later.
+	Origin Origin
+
+	// Replace, in a request, lets this ban shorten an existing entry of the same origin. Without Replace the later end stays.
+	Replace bool
+	Range   int // consecutive requests with the same Range other than 0 are the pieces of one range: all are added, or none
+}
+
+// SetError says why a set cannot be used for a request.
 type SetError struct{ Problem, Remedy string }
 
 func (e *SetError) Error() string { return e.Problem }
@@ -46,33 +60,33 @@ type Refusal struct {
 	Err   error
 }
 
-// Refusals are all of a call, in its order. The other entries were changed.
+// Refusals are all refusals of one call, in the order of the call's entries. The call has changed all its other entries.
 type Refusals []Refusal
 
 func (r Refusals) Error() string {
 	return fmt.Sprintf("%v (and %d more)", r[0].Err, len(r)-1)
 }
 
-// Outcome is what became of a Block or Unblock.
+// Outcome is the result of a Block or Unblock.
 type Outcome struct {
 	Changed int
-	Kept    []int          // indices of bans that left the entry of their prefix as it was
-	New     map[Origin]int // prefixes that had no entry before, by who asked for them
-	Refused Refusals       // single entries
+	Kept    []int          // indices of the bans that left the existing entry of their prefix unchanged
+	New     map[Origin]int // number of prefixes that had no entry before, by the origin of the ban
+	Refused Refusals       // the entries that were refused
 }
 
-// Set is a dynamic set where it is in the kernel. Block enters bans, and Unblock removes the owner's entries of exactly these
-// prefixes.
+// Set is a dynamic set in one place of the kernel. Block adds bans. Unblock removes only entries whose prefix is equal to a given prefix and that
+// belong to the given owner.
 type Set interface {
 	Block(ctx context.Context, bans []Ban) (Outcome, error)
 	Unblock(ctx context.Context, prefixes []netip.Prefix, of Owner) (Outcome, error)
-	List(ctx context.Context) ([]Blocked, error)
-	Each(ctx context.Context, fn func(Blocked)) error // what List has, one by one
+	List(ctx context.Context) ([]Ban, error)
+	Each(ctx context.Context, fn func(Ban)) error // calls fn for each entry that List would return
 	Count(ctx context.Context) (int, error)
 }
 
-// Named finds the dynamic set of a name in a manifest: "" is the only one there is, or the one named bans. It returns a
-// SetError when the manifest has no such set, or when "" may mean several.
+// Named finds a dynamic set in a manifest by its name. The name "" stands for the only dynamic set, or for the set with the name "bans" if there are
+// several. Named returns a SetError when the manifest has no such set, or when "" is ambiguous.
 func Named(m *manifest.Manifest, name string) (manifest.Set, error) {
 	var names []string
 	for _, s := range m.Sets {
@@ -100,13 +114,26 @@ func Named(m *manifest.Manifest, name string) (manifest.Set, error) {
 		"say which with --set: " + strings.Join(names, ", ")}
 }
 
-// Blocked is an entry of a dynamic set.
+// Blocked is the JSON form of an entry.
 type Blocked struct {
 	Prefix  netip.Prefix `json:"prefix"`
 	Set     string       `json:"set"`
 	Expires *float64     `json:"expires_in,omitempty"` // seconds from now; absent: never
 	Why     string       `json:"why,omitempty"`
 	Origin  Origin       `json:"origin"`
-	Rule    string       `json:"rule,omitempty"` // whose limit was exceeded, when Origin is Automatic
-	Node    string       `json:"node,omitempty"` // that banned it, when Origin is Fleet
+	Rule    string       `json:"rule,omitempty"` // the rule whose limit was exceeded, when Origin is Automatic
+	Node    string       `json:"node,omitempty"` // the node that banned it, when Origin is Fleet
+}
+
+// Shown returns entries in their JSON form.
+func Shown(list []Ban) []Blocked {
+	shown := make([]Blocked, len(list))
+	for i, b := range list {
+		shown[i] = Blocked{Prefix: b.Prefix, Set: b.Set, Why: b.Why, Origin: b.Origin, Rule: b.Rule, Node: b.Node()}
+		if b.Until != Never {
+			left := time.Until(b.Until).Seconds()
+			shown[i].Expires = &left
+		}
+	}
+	return shown
 }

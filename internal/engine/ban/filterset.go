@@ -20,7 +20,8 @@ type filterSet struct {
 	entry   manifest.Set
 }
 
-// NewFilterSet returns a set of the ruleset p, where it has these names. The manifest describes it in entry.
+// NewFilterSet returns a dynamic set of the ruleset p. names are the names of the set in netfilter. entry is the description of the set in the
+// manifest.
 func NewFilterSet(t netfilter.Tool, p *netfilter.Ruleset, names netfilter.SetNames, entry manifest.Set) Set {
 	return &filterSet{t, p, names, entry}
 }
@@ -54,7 +55,7 @@ func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
 		if with, ok := overlaps[bans[i].Prefix.Masked()]; ok {
 			refused = append(refused, Refusal{i, s.overlapping(bans[i].Prefix.Masked(), with)})
 			space.fresh[bans[i].origin()]--
-			after = after[:max(len(after)-1, 0)] // nothing was entered in its place
+			after = after[:max(len(after)-1, 0)] // the refused ban needs no space, so one entry less must be removed
 		}
 	}
 	if err := s.remove(ctx, after); err != nil {
@@ -63,8 +64,8 @@ func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
 	return Outcome{len(bans) - len(refused) - len(kept), kept, space.fresh, refused}, nil
 }
 
-// replace enters some of the bans, and returns what is to be removed for them: entries go after others have come. The kernel's set has
-// space for both, unless a version before made it: then they go first.
+// replace adds the bans with the indices in which. It returns the entries that the caller must then remove to make space for these bans. The kernel's
+// set has space for the old and the new entries. Only a set that an earlier version made has not: then replace itself removes the old entries first.
 func (s *filterSet) replace(ctx context.Context, bans []Ban, which []int, space *filterSpace) (overlaps map[netip.Prefix]netip.Prefix, after []netip.Prefix, err error) {
 	overlaps, err = s.insert(ctx, bans, which, space.anew)
 	if !netfilter.IsFull(err) {
@@ -83,18 +84,13 @@ func (s *filterSet) replace(ctx context.Context, bans []Ban, which []int, space 
 	return overlaps, nil, err
 }
 
-// insert enters some of the bans, and returns those that netfilter cannot hold beside others.
+// insert adds the bans with the indices in which. It returns the bans that netfilter cannot hold because they overlap an existing entry.
 func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int, anew map[netip.Prefix]bool) (map[netip.Prefix]netip.Prefix, error) {
 	grouped := map[string][]netfilter.Element{}
 	for _, i := range which {
 		b := bans[i]
-		e := netfilter.Element{Prefix: b.Prefix.Masked(), Comment: b.reason(), Anew: anew[b.Prefix.Masked()]}
-		switch length := b.length(); {
-		case length == Forever:
-			e.Timeout = forever
-		case length > 0:
-			e.Timeout = length
-		}
+		e := netfilter.Element{Prefix: b.Prefix.Masked(), Comment: b.Text(), Anew: anew[b.Prefix.Masked()]}
+		e.Timeout = min(b.length(), forever)
 		name := s.names.Of(e.Prefix)
 		grouped[name] = append(grouped[name], e)
 	}
@@ -141,7 +137,7 @@ func (s *filterSet) Unblock(ctx context.Context, prefixes []netip.Prefix, of Own
 	return Outcome{Changed: len(gone), Refused: refused}, s.remove(ctx, gone)
 }
 
-func dynamicsetWithin(has map[netip.Prefix]Blocked, p netip.Prefix) bool {
+func dynamicsetWithin(has map[netip.Prefix]Ban, p netip.Prefix) bool {
 	for q := range has {
 		if q.Contains(p.Addr()) {
 			return true
@@ -150,24 +146,23 @@ func dynamicsetWithin(has map[netip.Prefix]Blocked, p netip.Prefix) bool {
 	return false
 }
 
-// held are the entries that the set has.
-func (s *filterSet) held(ctx context.Context) (map[netip.Prefix]Blocked, error) {
+// held returns the entries of the set, by prefix.
+func (s *filterSet) held(ctx context.Context) (map[netip.Prefix]Ban, error) {
 	list, err := s.elements(ctx)
-	has := make(map[netip.Prefix]Blocked, len(list))
+	has := make(map[netip.Prefix]Ban, len(list))
 	for _, e := range list {
 		has[e.Prefix] = elementAs(e, s.entry.Name)
 	}
 	return has, err
 }
 
-// elementAs is an element of netfilter as an entry of a set.
-func elementAs(e netfilter.Element, set string) Blocked {
-	b := BlockedAs(e.Prefix, set, e.Comment)
+// elementAs converts an element of netfilter to an entry of a set.
+func elementAs(e netfilter.Element, set string) Ban {
+	until := Never
 	if e.Timeout > 0 {
-		left := e.Timeout.Seconds()
-		b.Expires = &left
+		until = time.Now().Add(e.Timeout)
 	}
-	return b
+	return Read(e.Prefix, set, e.Comment, until)
 }
 
 func (s *filterSet) elements(ctx context.Context) (all []netfilter.Element, err error) {
@@ -181,12 +176,12 @@ func (s *filterSet) elements(ctx context.Context) (all []netfilter.Element, err 
 	return all, nil
 }
 
-func (s *filterSet) List(ctx context.Context) (list []Blocked, err error) {
-	err = s.Each(ctx, func(b Blocked) { list = append(list, b) })
+func (s *filterSet) List(ctx context.Context) (list []Ban, err error) {
+	err = s.Each(ctx, func(b Ban) { list = append(list, b) })
 	return list, err
 }
 
-func (s *filterSet) Each(ctx context.Context, fn func(Blocked)) error {
+func (s *filterSet) Each(ctx context.Context, fn func(Ban)) error {
 	elements, err := s.elements(ctx)
 	for _, e := range elements {
 		fn(elementAs(e, s.entry.Name))
@@ -199,5 +194,5 @@ func (s *filterSet) Count(ctx context.Context) (int, error) {
 	return len(list), err
 }
 
-// forever is the time of a ban that does not end.
+// forever is the timeout of a ban that does not end.
 const forever = 100 * 365 * 24 * time.Hour

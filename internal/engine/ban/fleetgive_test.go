@@ -11,13 +11,13 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// memorySet is the bans of a set in netfilter, as far as filterSpace decides about them.
-type memorySet struct{ has map[netip.Prefix]Blocked }
+// memorySet has the bans of a netfilter set. It stores only what filterSpace needs to decide about them.
+type memorySet struct{ has map[netip.Prefix]Ban }
 
 func (s *memorySet) block(bans []Ban) {
 	var held []netfilter.Element
 	for p, b := range s.has {
-		held = append(held, netfilter.Element{Prefix: p, Comment: b.Text(), Timeout: time.Duration(*b.Expires * float64(time.Second))})
+		held = append(held, netfilter.Element{Prefix: p, Comment: b.Text(), Timeout: b.length()})
 	}
 	space := newFilterSpace(64, held)
 	for _, b := range bans {
@@ -26,8 +26,8 @@ func (s *memorySet) block(bans []Ban) {
 	s.has = space.has
 }
 
-// TestFleetGivesWay fills a set: bans of the fleet evict none of this host's programs, and theirs evict those of the fleet first, whichever
-// ends when.
+// TestFleetGivesWay fills a set. Bans of the fleet must not evict bans of this host's programs. Bans of these programs must evict bans of the fleet
+// first, regardless of which ban ends first.
 func TestFleetGivesWay(t *testing.T) {
 	const capacity = 64
 	m := addrs.NewDynamicMemory(capacity)
@@ -57,11 +57,11 @@ func TestFleetGivesWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var other []Blocked
+		var other []Ban
 		for _, b := range filter.has {
 			other = append(other, b)
 		}
-		for name, bans := range map[string][]Blocked{"XDP": list, "netfilter": other} {
+		for name, bans := range map[string][]Ban{"XDP": list, "netfilter": other} {
 			of := map[Origin]int{}
 			for _, b := range bans {
 				of[b.Origin]++
@@ -71,9 +71,9 @@ func TestFleetGivesWay(t *testing.T) {
 			}
 		}
 	}
-	local, fleet := Ban{For: time.Minute, Rule: "flooding"}, Ban{For: time.Hour, Origin: Fleet, Why: "web-2: scans"}
+	local, fleet := Ban{Until: After(time.Minute), Rule: "flooding"}, Ban{Until: After(time.Hour), Origin: Fleet, Why: "web-2: scans"}
 	ban(0, 30, local)
-	ban(100, 40, fleet) // 18 of them have space
+	ban(100, 40, fleet) // 18 of these bans fit
 	check("the fleet fills the set", 30, 18)
 	ban(30, 10, local)
 	check("this host bans in the full set", 40, 16)

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// DamagedError says that a file does not hold what was written, and where it was moved.
+// DamagedError says that the content of a file is damaged, why, and to which path the file was moved.
 type DamagedError struct{ File, Kept, Why string }
 
 func (e *DamagedError) Error() string { return fmt.Sprintf("bans: %s is damaged: %s", e.File, e.Why) }
 
-// Hint says what became of it.
+// Hint says where the damaged file is kept.
 func (e *DamagedError) Hint() string {
 	return "none of its entries is entered; it is kept as " + e.Kept + ", one entry a line"
 }
@@ -31,8 +31,8 @@ type key struct {
 	prefix netip.Prefix
 }
 
-// Load reads the entries that go on, of the sets that are wanted. A file that a loss of power has cut short is read up to
-// there. Any other damage is a *DamagedError, and moves the file away: what it says of one prefix another line may take back.
+// Load returns the entries of the wanted sets that have not expired. If a power failure has cut the file short, Load reads it up to the cut. For any
+// other damage Load moves the file away and returns a *DamagedError: a damaged line could be the one that lifts a ban of an earlier line.
 func (l *Log) Load(wanted func(set string) bool) ([]Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,14 +65,14 @@ func (l *Log) load(wanted func(set string) bool) ([]Record, error) {
 	now := time.Now()
 	var list []Record
 	for _, r := range entries {
-		if r.End.IsZero() || r.Left(now) > 0 {
+		if r.Left(now) > 0 {
 			list = append(list, r)
 		}
 	}
 	return list, nil
 }
 
-// replay goes through the lines. why says what is damaged.
+// replay applies the lines in order, and returns the resulting entries. why says which part is damaged; it is "" if nothing is.
 func replay(f io.Reader, wanted func(string) bool) (entries map[key]Record, why string, err error) {
 	entries = map[key]Record{}
 	in := bufio.NewReaderSize(f, 1<<16)
@@ -83,11 +83,11 @@ func replay(f io.Reader, wanted func(string) bool) (entries map[key]Record, why 
 	if _, why := parseHeader(first); why != "" {
 		return nil, why, nil
 	}
-	bad := 0 // the number of the first line that is not whole
+	bad := 0 // the number of the first damaged line
 	for n := 2; ; n++ {
 		line, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			return entries, "", nil // what is left is half a line
+			return entries, "", nil // a last line without an end is incomplete
 		}
 		if err != nil {
 			return nil, "", err

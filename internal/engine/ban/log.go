@@ -1,11 +1,11 @@
-// This file keeps the entries of dynamic sets over a reboot, in a file of the state directory. A change is appended;
-// when the file has become much larger than what it says, who writes it writes it anew, from what the kernel holds. So a
-// million entries are not written again for each that comes.
+// This file stores the entries of dynamic sets across a reboot, in a file of the state directory. A change appends a line, so that it need not
+// rewrite a million entries. When the file has become much larger than its entries need, the process that writes to it rewrites it from the entries
+// in the kernel.
 //
-// Ends are written as times of the wall clock in UTC, as no other goes on over a reboot. Each entry has the time at which it
-// was written beside it: when the clock says less than that, it is wrong, and the entry lasts as long as it then had.
+// Ends are stored as wall-clock times in UTC, since no other clock continues across a reboot. Each entry also has the time at which it was written.
+// When the clock is earlier than that time, it is wrong. The entry then has the time left that it had when it was written.
 //
-// Whoever calls has a lock that keeps others from the file.
+// The caller must hold a lock that keeps other processes from the file.
 
 package ban
 
@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,37 +21,41 @@ import (
 	"github.com/floodwall/floodwall/internal/os/safefile"
 )
 
-// Record is an entry of a set, or that it was removed.
+// Record is a line of the file: an entry of a set, or the removal of an entry.
 type Record struct {
-	Set    string
-	Prefix netip.Prefix
-	Gone   bool      // it was removed
-	Start  time.Time // when this was written
-	End    time.Time // zero: it has none
-	Auto   bool      // a limit entered it, and nobody by hand
-	Why    string
+	Ban
+	Gone  bool      // whether the entry was removed
+	Start time.Time // when this record was written
 }
 
-// Left is how long an entry goes on at a time; negative when it has ended. It has no meaning without an End.
+// Left returns the time from now to the end of an entry. It is negative when the entry has ended.
 func (r Record) Left(now time.Time) time.Duration {
 	if now.Before(r.Start) {
 		now = r.Start
 	}
-	return r.End.Sub(now)
+	return r.Until.Sub(now)
 }
 
-// Log is the file of an instance. It need not exist.
+// at returns the entry with its end computed from the time left and the clock reading now.
+func (r Record) at(now time.Time) Ban {
+	if r.Until != Never {
+		r.Until = now.Add(r.Left(now))
+	}
+	return r.Ban
+}
+
+// Log is the file of bans of an instance. The file need not exist.
 type Log struct {
 	file string
 
 	mu     sync.Mutex
-	synced time.Time // when the disk was last waited for
-	dirty  bool      // something was written since
-	failed error     // of the last Append that did, until Sync has told it
+	synced time.Time // when the last fsync was done
+	dirty  bool      // whether a change was written after the last fsync
+	failed error     // the error of the last Append that failed, until Sync has returned it
 }
 
-// OpenLog names the file of an instance, known by its directory in the BPF file system, in a state directory. standard is the
-// directory of an instance that needs no name of its own.
+// OpenLog returns the file of bans of an instance in a state directory. bpffs is the directory of the instance in the BPF file system. If bpffs is
+// the directory standard, the file name has no suffix. OpenLog does not open the file.
 func OpenLog(state, bpffs, standard string) *Log {
 	name := "bans"
 	if dir := filepath.Clean(bpffs); dir != standard {
@@ -63,11 +66,11 @@ func OpenLog(state, bpffs, standard string) *Log {
 	return &Log{file: filepath.Join(state, "bans", name)}
 }
 
-// syncEvery is how often the disk is waited for at most, while many changes come.
+// syncEvery is the shortest time between two fsyncs while many changes are appended.
 const syncEvery = time.Second
 
-// Append adds changes. They are on the disk when it returns, unless the last time that it waited for the disk was less than
-// a second ago: then Sync does that.
+// Append appends changes. It does an fsync before it returns, unless the last fsync was less than a second ago. Then the changes reach the disk at
+// the next Sync.
 func (l *Log) Append(records []Record) error {
 	if len(records) == 0 {
 		return nil
@@ -77,15 +80,15 @@ func (l *Log) Append(records []Record) error {
 	err := l.append(records)
 	if err != nil {
 		l.failed = err
-		os.WriteFile(l.file+behindSuffix, nil, 0o600) // takes no space
+		os.WriteFile(l.file+behindSuffix, nil, 0o600) // an empty file takes no space
 	}
 	return err
 }
 
-// behindSuffix ends the name of a file that is there while the log lacks changes.
+// behindSuffix ends the name of a file that exists while the log lacks changes.
 const behindSuffix = ".behind"
 
-// Behind reports whether an Append has failed, of whatever process, since the file was written whole: Rewrite brings in what it lacks.
+// Behind reports whether an Append of any process has failed since the file was last rewritten. Rewrite adds the missing changes.
 func (l *Log) Behind() bool {
 	_, err := os.Lstat(l.file + behindSuffix)
 	return err == nil
@@ -121,7 +124,7 @@ func (l *Log) append(records []Record) error {
 	return l.sync(f, false)
 }
 
-// Sync waits until all that was appended is on the disk. It returns the error of an Append since the last Sync, if one failed.
+// Sync does an fsync if changes were appended after the last one. If an Append has failed after the last Sync, Sync returns that error instead.
 func (l *Log) Sync() (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +154,7 @@ func (l *Log) sync(f *os.File, now bool) error {
 	return nil
 }
 
-// Remove forgets all entries.
+// Remove deletes the file with all entries.
 func (l *Log) Remove() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,11 +165,11 @@ func (l *Log) Remove() error {
 			return fmt.Errorf("bans: %w", err)
 		}
 	}
-	os.Remove(filepath.Dir(l.file)) // only when no other instance has a file there
+	os.Remove(filepath.Dir(l.file)) // fails if another instance has a file there
 	return nil
 }
 
-// make makes the directory, closed to all but its owner.
+// make creates the directory, which only its owner can open.
 func (l *Log) make() error {
 	dir := filepath.Dir(l.file)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -178,7 +181,7 @@ func (l *Log) make() error {
 	return l.check()
 }
 
-// check makes sure that nobody else could have written the file: it says who may come in.
+// check returns an error if another user could have written the file, because it decides which addresses are blocked.
 func (l *Log) check() error {
 	for _, path := range []string{filepath.Dir(l.file), l.file} {
 		if err := safefile.Ours(path); err != nil {

@@ -18,9 +18,9 @@ import (
 )
 
 func entry(n int, left time.Duration) Record {
-	r := Record{Set: "bans", Prefix: netip.MustParsePrefix(fmt.Sprintf("10.0.%d.%d/32", n>>8, n&255)), Start: time.Now(), Why: "a \"b\"\n c"}
+	r := Record{Ban: Ban{Set: "bans", Prefix: netip.MustParsePrefix(fmt.Sprintf("10.0.%d.%d/32", n>>8, n&255)), Until: Never, Why: "a \"b\"\n c"}, Start: time.Now()}
 	if left > 0 {
-		r.End = r.Start.Add(left)
+		r.Until = r.Start.Add(left)
 	}
 	return r
 }
@@ -47,8 +47,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestCutAnywhere cuts the file at every byte, as a loss of power does: all lines before are read, and what is appended
-// afterwards is, too.
+// TestCutAnywhere truncates the file at every byte, as a power failure may do. All lines before the cut must be readable, and also records that are
+// appended afterwards.
 func TestCutAnywhere(t *testing.T) {
 	l := OpenLog(t.TempDir(), "/b", "/b")
 	must(t, l.Append([]Record{entry(1, 0), entry(2, time.Hour), entry(3, 0)}))
@@ -68,7 +68,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestDamage changes every byte in turn: either the file is refused, or only what its end says is lost.
+// TestDamage changes every byte in turn. Either the file must be refused, or only the last records may be lost.
 func TestDamage(t *testing.T) {
 	l := OpenLog(t.TempDir(), "/b", "/b")
 	must(t, l.Append([]Record{entry(1, 0), entry(2, 0)}))
@@ -92,7 +92,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestClock sets the clock back and forth between writing and reading.
+// TestClock sets the clock forward and back between the writing and the reading of a record.
 func TestClock(t *testing.T) {
 	r := entry(1, time.Hour)
 	for ahead, want := range map[time.Duration]time.Duration{
@@ -121,7 +121,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestRewrite makes a file smaller that has grown, and keeps what it says of sets that are not held.
+// TestRewrite rewrites a file that has grown, so that it becomes small again. The file must keep the records of sets that this instance does not
+// have.
 func TestRewrite(t *testing.T) {
 	l := OpenLog(t.TempDir(), "/b", "/b")
 	other := entry(7, 0)
@@ -151,7 +152,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// TestOthersFile has the file or its directory belong to others, or be theirs to write.
+// TestOthersFile opens a file or a directory that belongs to another user, or that other users can write. It must be refused.
 func TestOthersFile(t *testing.T) {
 	l := OpenLog(t.TempDir(), "/b", "/b")
 	must(t, l.Append([]Record{entry(1, 0)}))
@@ -169,7 +170,7 @@ func TestOthersFile(t *testing.T) {
 	}
 }
 
-// TestFullDisk removes an entry while the disk takes no more: the entry does not come back.
+// TestFullDisk removes an entry while the disk is full. The entry must not come back.
 func TestFullDisk(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

@@ -1,6 +1,7 @@
 package ban
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -8,21 +9,21 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 )
 
-// endsSoon is the time left below which a lost entry is not entered again: the file of bans has whole seconds.
+// endsSoon is the remaining time below which a lost entry is not restored: the file of bans stores times in whole seconds.
 const endsSoon = 2 * time.Second
 
-// Lost returns the entries that set e has by the file of bans, but not in the kernel: it was full and they gave way, or another program
-// removed them. An entry that the file does not have was lifted. The list has as many as fit the set without entries that give way: first
-// those of people, then those that end last. left is the number that does not fit.
-func Lost(e manifest.Set, held []Blocked, saved []Record) (list []Blocked, left int) {
+// Lost returns the entries of set e that are in the file of bans but not in the kernel. Such an entry was evicted because the set was full, or
+// another program removed it. An entry that was unblocked is not in the file. Lost returns only as many entries as fit into the set without an
+// eviction: first entries of persons, then the entries that end last. `left` is the number of lost entries that do not fit.
+func Lost(e manifest.Set, held []Ban, saved []Record) (list []Ban, left int) {
 	now := time.Now()
 	missing := make(map[netip.Prefix]Record, len(saved))
 	for _, r := range saved {
-		if r.Set == e.Name && (r.End.IsZero() || r.Left(now) > endsSoon) {
+		if r.Set == e.Name && r.Left(now) > endsSoon {
 			missing[r.Prefix] = r
 		}
 	}
-	free := map[bool]int{false: e.Max - len(held), true: e.Max - e.Max/4} // true: of programs
+	free := map[bool]int{false: e.Max - len(held), true: e.Max - e.Max/4} // true: for entries of programs
 	for _, b := range held {
 		delete(missing, b.Prefix)
 		if b.Origin != Manual {
@@ -30,11 +31,12 @@ func Lost(e manifest.Set, held []Blocked, saved []Record) (list []Blocked, left 
 		}
 	}
 	for _, r := range missing {
-		list = append(list, Recorded(r, now))
+		list = append(list, r.at(now))
 	}
-	SortByEnd(list)
-	slices.SortStableFunc(list, func(a, b Blocked) int { return countYields(a.Origin != Manual) - countYields(b.Origin != Manual) })
-	list = slices.DeleteFunc(list, func(b Blocked) bool {
+	slices.SortFunc(list, func(a, b Ban) int {
+		return cmp.Or(countYields(a.Origin != Manual)-countYields(b.Origin != Manual), b.Until.Compare(a.Until))
+	})
+	list = slices.DeleteFunc(list, func(b Ban) bool {
 		program := b.Origin != Manual
 		if free[false] <= 0 || program && free[true] <= 0 {
 			left++
@@ -49,9 +51,9 @@ func Lost(e manifest.Set, held []Blocked, saved []Record) (list []Blocked, left 
 	return list, left
 }
 
-// WithLost are the entries that the dynamic sets of a policy hold, and those that they have lost: of each set as many as twice its max
-// at most, so that a flood of bans that give way fills no disk.
-func WithLost(m *manifest.Manifest, held map[string][]Blocked, saved []Record) (lists [][]Blocked) {
+// WithLost returns the entries of each dynamic set of a policy, together with the entries that the set has lost. It returns at most twice the max of
+// each set, so that a flood of bans that are evicted later cannot fill the disk.
+func WithLost(m *manifest.Manifest, held map[string][]Ban, saved []Record) (lists [][]Ban) {
 	for _, e := range m.Sets {
 		if e.Dynamic < 0 || e.Local {
 			continue
@@ -59,7 +61,7 @@ func WithLost(m *manifest.Manifest, held map[string][]Blocked, saved []Record) (
 		most := e
 		most.Max = 2 * e.Max
 		lost, _ := Lost(most, held[e.Name], saved)
-		for _, list := range [][]Blocked{held[e.Name], lost} {
+		for _, list := range [][]Ban{held[e.Name], lost} {
 			for i := range list {
 				list[i].Set = e.Name
 			}
@@ -69,15 +71,15 @@ func WithLost(m *manifest.Manifest, held map[string][]Blocked, saved []Record) (
 	return lists
 }
 
-// AddLost adds to what dynamic sets of a policy hold what they have lost.
-func AddLost(m *manifest.Manifest, held map[string][]Blocked, saved []Record) {
+// AddLost adds to held the entries that the dynamic sets of the policy have lost.
+func AddLost(m *manifest.Manifest, held map[string][]Ban, saved []Record) {
 	for _, e := range m.Sets {
 		lost, _ := Lost(e, held[e.Name], saved)
 		held[e.Name] = append(held[e.Name], lost...)
 	}
 }
 
-// IsIn reports whether a name is that of a dynamic set of the policy.
+// IsIn returns a function that reports whether the policy has a dynamic set with a given name.
 func IsIn(m *manifest.Manifest) func(set string) bool {
 	return func(set string) bool {
 		e, ok := m.Set(set)

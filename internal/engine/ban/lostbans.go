@@ -1,6 +1,6 @@
-// This file enters bans again that a dynamic set has lost before their end: it was full and they gave way, another program
-// removed them, or a set was emptied. In: the file of bans, which has what was banned and lifted, whoever asked. Out: entries of the
-// dynamic sets. So no program that bans has to look whether its bans are still there.
+// This file restores bans that a dynamic set has lost before their end. The set was full and evicted them, another program removed them, or the set
+// was emptied. The file of bans records every ban and every unblocking. From it the missing entries are added to the dynamic sets again. So a program
+// that bans need not check that its bans are still in force.
 
 package ban
 
@@ -12,19 +12,20 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 )
 
-// Sets are the dynamic sets of what runs. control.Instance has them.
+// Sets gives access to the dynamic sets of the policy that runs. control.Instance implements it.
 type Sets interface {
 	EachSet(ctx context.Context, fn func(manifest.Set, Set) error) error
 	EachSetLocked(ctx context.Context, fn func(manifest.Set, Set) error) error
 }
 
-// Restore enters again what sets have lost of what the log says they have, where they have space for it. What somebody has unblocked
-// stays so, and no ban by a program is entered that spares names. It returns how many entries it has made. Without a loss it takes no
+// Restore adds the entries that are in the log and missing from the sets, as far as the sets have space. An unblocked entry stays unblocked. A ban by
+// a program is not restored if spares returns true for its prefix. n is the number of restored entries. When no entry is missing, Restore takes no
 // lock, however long the log is.
 //
-// The sets are open to others between the look without the lock and the one with it: only what the second one finds is entered.
+// Restore checks the sets twice: first without the lock, then with it. Other processes may change the sets in between, so only the entries that the
+// second check finds missing are restored.
 func Restore(ctx context.Context, in Sets, log *Log, spares func(netip.Prefix) bool) (n int, err error) {
-	if log.ClockMoved() { // its ends are wrong until it is written anew
+	if log.ClockMoved() { // the ends in the log are wrong until it is rewritten
 		return 0, nil
 	}
 	from := log.Follow()
@@ -60,15 +61,12 @@ func Restore(ctx context.Context, in Sets, log *Log, spares func(netip.Prefix) b
 	return n, err
 }
 
-// lost are the bans that a set has lost.
+// lost returns the bans that a set has lost.
 func lost(ctx context.Context, e manifest.Set, s Set, saved []Record, spares func(netip.Prefix) bool) ([]Ban, error) {
 	held, err := s.List(ctx)
 	if err != nil {
 		return nil, err
 	}
 	list, _ := Lost(e, held, saved)
-	list = slices.DeleteFunc(list, func(b Blocked) bool {
-		return b.Origin != Manual && spares(b.Prefix)
-	})
-	return AsBans(list), nil
+	return slices.DeleteFunc(list, func(b Ban) bool { return b.Origin != Manual && spares(b.Prefix) }), nil
 }

@@ -1,7 +1,6 @@
 package ban
 
 import (
-	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,24 +14,24 @@ type Origin string
 
 // The origins. All but Manual are programs.
 const (
-	Manual    Origin = "manual"    // a person, or a script of theirs
-	Automatic Origin = "automatic" // a limit with `ban` that was exceeded
-	Fail2ban  Origin = "fail2ban"  // its action file
+	Manual    Origin = "manual"    // a person, or a person's script
+	Automatic Origin = "automatic" // a `ban` limit that was exceeded
+	Fail2ban  Origin = "fail2ban"  // the action file of fail2ban
 	CrowdSec  Origin = "crowdsec"  // decisions of a CrowdSec local API
 	Suricata  Origin = "suricata"  // alerts of Suricata
-	Fleet     Origin = "fleet"     // another node of the fleet, whose name begins the reason
+	Fleet     Origin = "fleet"     // another node of the fleet; the reason begins with its name
 )
 
-// Origins are all there are, by name.
+// Origins are all origins, in the order of their names.
 var Origins = []Origin{Automatic, CrowdSec, Fail2ban, Fleet, Manual, Suricata}
 
-// automaticWhy begins the reason of automatic bans, which ends with the name of the rule.
+// automaticWhy is the start of the reason of an automatic ban. The name of the rule follows it.
 const automaticWhy = "above the limit of rule "
 
-// originEnd separates the origin from the reason in the text that the kernel keeps of an entry.
+// originEnd separates the origin from the reason in the text that the kernel stores with an entry.
 const originEnd = addrs.OwnerEnd
 
-// reasonText is the text that the kernel keeps of an entry. A reason that a person gives can not be mistaken for that of a program.
+// reasonText returns the text that the kernel stores with an entry. It makes sure that a person's reason is never read as the reason of a program.
 func reasonText(o Origin, why string) string {
 	if o == Automatic {
 		return why
@@ -43,10 +42,7 @@ func reasonText(o Origin, why string) string {
 	return string(o) + originEnd + why
 }
 
-// OriginOf tells by the text that is kept of an entry who asked for it, and the reason without that.
-func OriginOf(text string) (Origin, string) { return readReason(text) }
-
-// readReason takes apart the text that the kernel keeps of an entry.
+// readReason splits the stored text of an entry into its origin and its reason.
 func readReason(text string) (Origin, string) {
 	if strings.HasPrefix(text, automaticWhy) {
 		return Automatic, text
@@ -58,7 +54,7 @@ func readReason(text string) (Origin, string) {
 	return Manual, text
 }
 
-// origin is who asks for a ban.
+// origin returns the effective origin of a ban, with the defaults for empty fields.
 func (b Ban) origin() Origin {
 	switch {
 	case b.Rule != "":
@@ -69,100 +65,80 @@ func (b Ban) origin() Origin {
 	return b.Origin
 }
 
-// length is how long a ban lasts that is entered now: 0 and Forever are those of For.
+// length returns the duration of a ban that is added now. It is 0 for the timeout of the set, and Forever for a ban without an end.
 func (b Ban) length() time.Duration {
 	if b.Until.IsZero() {
-		return b.For
+		return 0
 	}
 	return max(time.Until(b.Until), time.Second)
 }
 
-// reason is what is noted of a ban.
-func (b Ban) reason() string {
+// Text returns the text that the kernel stores with a ban.
+func (b Ban) Text() string {
 	if b.Rule != "" {
 		return automaticWhy + b.Rule
 	}
 	return reasonText(b.origin(), b.Why)
 }
 
-// entry is what a set holds after a ban, where timeout is that of the set.
-func (b Ban) entry(timeout time.Duration) Blocked {
-	e := BlockedAs(b.Prefix.Masked(), "", b.reason())
-	length := b.length()
-	if length == 0 {
-		length = timeout
-	}
-	if length > 0 && length != Forever {
-		left := length.Seconds()
-		e.Expires = &left
+// entry returns the entry that results from a ban. timeout is the timeout of the set; 0 means none.
+func (b Ban) entry(set string, timeout time.Duration) Ban {
+	e := Read(b.Prefix.Masked(), set, b.Text(), b.Until)
+	switch {
+	case b.Until.IsZero() && timeout == 0:
+		e.Until = Never
+	case b.Until.IsZero():
+		e.Until = time.Now().Add(timeout)
 	}
 	return e
 }
 
-// changes reports whether a ban changes the entry of its prefix that is there, where timeout is that of the set.
-func (b Ban) changes(was Blocked, timeout time.Duration) bool {
+// changes reports whether a ban changes was, the existing entry of its prefix. timeout is the timeout of the set.
+func (b Ban) changes(was Ban, timeout time.Duration) bool {
 	switch origin := b.origin(); {
 	case origin == Manual:
 		return true
 	case was.Origin == Manual:
 		return false
-	case was.Origin == origin && (b.Replace || isKept(was.Text(), b.reason())):
+	case was.Origin == origin && (b.Replace || isKept(was.Text(), b.Text())):
 		return true
 	}
-	return b.entry(timeout).end() > was.end()
+	return b.entry("", timeout).Until.After(was.Until)
 }
 
-// BlockedAs is an entry of a set, but for its end, by the text that is kept of it.
-func BlockedAs(p netip.Prefix, set, text string) Blocked {
-	b := Blocked{Prefix: p, Set: set}
+// Read returns an entry of a set. text is the stored text of the entry.
+func Read(p netip.Prefix, set, text string, until time.Time) Ban {
+	b := Ban{Prefix: p, Set: set, Until: until}
 	b.Origin, b.Why = readReason(text)
 	if b.Origin == Automatic {
 		b.Rule = strings.TrimPrefix(text, automaticWhy)
 	}
-	if b.Origin == Fleet {
-		b.Node, _, _ = strings.Cut(b.Why, originEnd)
-	}
 	return b
 }
 
-// Text is what the kernel keeps of an entry beside its prefix and end.
-func (b Blocked) Text() string { return reasonText(b.Origin, b.Why) }
-
-// end is how many seconds an entry goes on.
-func (b Blocked) end() float64 {
-	if b.Expires == nil {
-		return math.Inf(1)
+// Node is the node that banned an entry of the fleet, "" for other entries.
+func (b Ban) Node() (name string) {
+	if b.Origin == Fleet {
+		name, _, _ = strings.Cut(b.Why, originEnd)
 	}
-	return *b.Expires
+	return name
 }
 
-// Owner is whose entries an Unblock may remove: all when Origin is empty, else those of an origin, and with a reason those with
-// that reason alone, and those whose reason is not known: a set may have had no space for it.
+// Owner says which entries an Unblock may remove. An empty Origin allows all entries. Any other Origin allows only entries of that origin. With a
+// Why, an entry must also have this reason or no stored reason: the set may have had no space for the reason.
 type Owner struct {
 	Origin Origin
 	Why    string
 }
 
-// Owns reports whether an entry is the owner's.
-func (o Owner) Owns(b Blocked) bool {
+// Owns reports whether an entry belongs to the owner.
+func (o Owner) Owns(b Ban) bool {
 	return o.Origin == "" || o.Origin == b.Origin && (o.Why == "" || b.Why == "" || isKept(b.Text(), reasonText(o.Origin, o.Why)))
 }
 
-// isKept reports whether a text may be what the kernel has kept of another: it cuts one of more than 64 bytes, at the border of a
+// isKept reports whether kept may be the stored form of the text whole. The kernel truncates a text of more than 64 bytes, at the boundary of a UTF-8
 // character.
 func isKept(kept, whole string) bool {
 	const least = 64 - 3
 	return kept == whole || len(kept) >= least && strings.HasPrefix(whole, kept)
-}
-
-// AsBans are entries with the time that they have left.
-func AsBans(list []Blocked) []Ban {
-	bans := make([]Ban, len(list))
-	for i, b := range list {
-		bans[i] = Ban{Prefix: b.Prefix, For: Forever, Why: b.Why, Rule: b.Rule, Origin: b.Origin}
-		if b.Expires != nil {
-			bans[i].For = max(time.Duration(*b.Expires*float64(time.Second)), time.Second)
-		}
-	}
-	return bans
 }

@@ -14,29 +14,26 @@ import (
 	"time"
 )
 
-// A record is a line: the CRC-32 of what follows, the sign of the change, set, prefix, the seconds of its start and end since
-// 1970 ("-" for no end), who entered it, and why.
+// A record is one line: the CRC-32 of the rest of the line, the sign of the change, set, prefix, start and end in seconds since 1970
+// ("-" for no end), a letter that only earlier versions used, and the reason.
 //
 //	1c291ca3 + bans 198.51.100.7/32 1795323000 - m "scanner"
 
 const none = "-"
 
 func appendRecord(to []byte, r Record) []byte {
-	sign, origin, end := "+", "m", none
+	sign, end := "+", none
 	if r.Gone {
 		sign = "-"
 	}
-	if r.Auto {
-		origin = "a"
+	if !r.Until.IsZero() && r.Until != Never {
+		end = strconv.FormatInt(r.Until.Unix(), 10)
 	}
-	if !r.End.IsZero() {
-		end = strconv.FormatInt(r.End.Unix(), 10)
-	}
-	line := fmt.Appendf(nil, "%s %s %s %d %s %s %q", sign, r.Set, r.Prefix, r.Start.Unix(), end, origin, r.Why)
+	line := fmt.Appendf(nil, "%s %s %s %d %s m %q", sign, r.Set, r.Prefix, r.Start.Unix(), end, r.Text())
 	return fmt.Appendf(to, "%08x %s\n", crc32.ChecksumIEEE(line), line)
 }
 
-// parseRecord reads a line without its end. It reports whether the line is whole.
+// parseRecord parses a line without its newline. ok is false if the line is damaged.
 func parseRecord(line []byte) (r Record, ok bool) {
 	sum, rest, found := bytes.Cut(line, []byte(" "))
 	if !found || string(sum) != fmt.Sprintf("%08x", crc32.ChecksumIEEE(rest)) {
@@ -46,29 +43,28 @@ func parseRecord(line []byte) (r Record, ok bool) {
 	if len(f) != 7 {
 		return r, false
 	}
-	r.Gone, r.Set, r.Auto = f[0] == "-", f[1], f[5] == "a"
-	var err error
-	if r.Prefix, err = netip.ParsePrefix(f[2]); err != nil {
+	prefix, err := netip.ParsePrefix(f[2])
+	if err != nil {
 		return r, false
 	}
 	start, err := strconv.ParseInt(f[3], 10, 64)
 	if err != nil {
 		return r, false
 	}
-	r.Start = time.Unix(start, 0)
+	until := Never
 	if f[4] != none {
 		end, err := strconv.ParseInt(f[4], 10, 64)
 		if err != nil {
 			return r, false
 		}
-		r.End = time.Unix(end, 0)
+		until = time.Unix(end, 0)
 	}
-	r.Why, err = strconv.Unquote(f[6])
-	return r, err == nil
+	why, err := strconv.Unquote(f[6])
+	return Record{Read(prefix, f[1], why, until), f[0] == "-", time.Unix(start, 0)}, err == nil
 }
 
-// strike notes where the file has entries that they were removed, since a full disk takes no line that says so. The sign of a line is
-// changed in its place, which takes no space. Without this, an entry that somebody has removed would come back.
+// strike marks existing lines of the file as removed, for the removed entries. It is used when the disk is full and no line can be appended: it
+// changes the sign of a line in place, which needs no disk space. Without strike an unblocked entry would come back.
 func (l *Log) strike(removed []Record) error {
 	gone := map[key]bool{}
 	for _, r := range removed {
@@ -105,13 +101,13 @@ func (l *Log) strike(removed []Record) error {
 	}
 }
 
-// mendTail cuts off a line that a process that died has left unfinished, so that the next one begins anew.
+// mendTail removes an incomplete last line, so that the next record starts on a new line. A process that died while writing leaves such a line.
 func mendTail(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
 		return err
 	}
-	const longest = 4096 // that no line exceeds
+	const longest = 4096 // no line is longer
 	at := max(info.Size()-longest, 0)
 	tail := make([]byte, info.Size()-at)
 	if _, err := f.ReadAt(tail, at); err != nil {

@@ -3,7 +3,6 @@ package ban
 import (
 	"cmp"
 	"context"
-	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -11,28 +10,28 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// filterSpace decides which bans a set in netfilter has space for. Bans of programs take at most three quarters of it, and give way to
-// others: first those of the fleet, then those that end soonest, as in addrs.DynamicSet.
+// filterSpace decides which bans a set in netfilter has space for. Bans of programs take at most three quarters of the space. When space is needed,
+// entries of programs are evicted: first entries of the fleet, then the entries that end soonest, as in addrs.DynamicSet.
 type filterSpace struct {
 	most    int
-	has     map[netip.Prefix]Blocked
-	yields  []netip.Prefix        // of the entries that were there those of programs, the one that ends first at the end
-	count   int                   // of entries of programs
-	taken   map[netip.Prefix]bool // entered by this batch, which are not evicted
-	anew    map[netip.Prefix]bool // whose entry gets another owner or reason
-	evicted []netip.Prefix        // to be removed when others are entered, in this order
-	fresh   map[Origin]int        // prefixes that had no entry, by who asked for them
+	has     map[netip.Prefix]Ban
+	yields  []netip.Prefix        // existing entries of programs; the last in the list is evicted first
+	count   int                   // number of entries of programs
+	taken   map[netip.Prefix]bool // entries that this batch has added or changed; these are not evicted
+	anew    map[netip.Prefix]bool // entries that get another owner or reason
+	evicted []netip.Prefix        // evicted entries, to be removed in this order after the new entries are added
+	fresh   map[Origin]int        // number of prefixes that had no entry, by the origin of the ban
 }
 
-// Whether there is space for a ban.
+// The results of take.
 const (
 	spaceTaken = iota
 	spaceNone
-	spaceKept // the entry that is there stays as it is
+	spaceKept // the existing entry stays as it is
 )
 
 func newFilterSpace(most int, held []netfilter.Element) *filterSpace {
-	r := &filterSpace{most: most, has: make(map[netip.Prefix]Blocked, len(held)), fresh: map[Origin]int{}, taken: map[netip.Prefix]bool{}, anew: map[netip.Prefix]bool{}}
+	r := &filterSpace{most: most, has: make(map[netip.Prefix]Ban, len(held)), fresh: map[Origin]int{}, taken: map[netip.Prefix]bool{}, anew: map[netip.Prefix]bool{}}
 	for _, e := range held {
 		b := elementAs(e, "")
 		r.has[e.Prefix] = b
@@ -42,12 +41,12 @@ func newFilterSpace(most int, held []netfilter.Element) *filterSpace {
 	}
 	r.count = len(r.yields)
 	slices.SortFunc(r.yields, func(a, b netip.Prefix) int {
-		return cmp.Or(r.has[a].guest()-r.has[b].guest(), cmp.Compare(r.has[b].end(), r.has[a].end()))
+		return cmp.Or(r.has[a].guest()-r.has[b].guest(), r.has[b].Until.Compare(r.has[a].Until))
 	})
 	return r
 }
 
-// take says whether a ban is entered, where timeout is that of the set.
+// take decides whether a ban is added, and returns spaceTaken, spaceNone or spaceKept. timeout is the timeout of the set.
 func (r *filterSpace) take(b Ban, timeout time.Duration) int {
 	p, origin := b.Prefix.Masked(), b.origin()
 	was, there := r.has[p]
@@ -55,17 +54,17 @@ func (r *filterSpace) take(b Ban, timeout time.Duration) int {
 	switch {
 	case there && !b.changes(was, timeout):
 		return spaceKept
-	case !there && r.full(yields) && (origin == Fleet || !r.evictOne()): // bans of the fleet evict none
+	case !there && r.full(yields) && (origin == Fleet || !r.evictOne()): // bans of the fleet evict nothing
 		return spaceNone
 	}
-	if there && was.Origin != Manual && !isKept(was.Text(), b.reason()) {
-		r.anew[p] = true // an element keeps its comment, by which it has its origin
+	if there && was.Origin != Manual && !isKept(was.Text(), b.Text()) {
+		r.anew[p] = true // an existing element cannot change its comment, which has the origin
 	}
 	r.count += countYields(yields) - countYields(there && was.Origin != Manual)
 	if !there {
 		r.fresh[origin]++
 	}
-	r.has[p], r.taken[p] = b.entry(timeout), true
+	r.has[p], r.taken[p] = b.entry("", timeout), true
 	return spaceTaken
 }
 
@@ -80,7 +79,7 @@ func (r *filterSpace) full(yields bool) bool {
 	return len(r.has) >= r.most || yields && r.count >= r.most-r.most/4
 }
 
-// evictOne removes the entry of a program that ends first. It reports false if no such entry was there before.
+// evictOne evicts the next entry of a program. It returns false if no such entry from before this batch is left.
 func (r *filterSpace) evictOne() bool {
 	for len(r.yields) > 0 {
 		last := r.yields[len(r.yields)-1]
@@ -95,37 +94,30 @@ func (r *filterSpace) evictOne() bool {
 	return false
 }
 
-// guest is 1 for an entry of the fleet, which gives way to those of this host, else 0.
-func (b Blocked) guest() int {
+// guest returns 1 for an entry of the fleet, else 0. Entries of the fleet are evicted before entries of this host.
+func (b Ban) guest() int {
 	if b.Origin == Fleet {
 		return 1
 	}
 	return 0
 }
 
-// MostOf returns entries without those of programs that a set has no space for: first those of the fleet are left out, then those that end
-// soonest.
-func MostOf(list []Blocked, most int) []Blocked {
-	end := func(b Blocked) float64 {
-		switch {
-		case b.Origin == Manual:
-			return math.Inf(1)
-		case b.Expires == nil:
-			return math.MaxFloat64
-		}
-		return *b.Expires
-	}
+// MostOf shortens a list to at most `most` entries. It drops entries of programs: first those of the fleet, then those that end soonest. It keeps all
+// entries of persons.
+func MostOf(list []Ban, most int) []Ban {
 	if len(list) <= most {
 		return list
 	}
-	list = slices.SortedFunc(slices.Values(list), func(a, b Blocked) int { return cmp.Or(a.guest()-b.guest(), cmp.Compare(end(b), end(a))) })
+	list = slices.SortedFunc(slices.Values(list), func(a, b Ban) int {
+		return cmp.Or(a.guest()-b.guest(), countYields(a.Origin != Manual)-countYields(b.Origin != Manual), b.Until.Compare(a.Until))
+	})
 	for len(list) > most && list[len(list)-1].Origin != Manual {
 		list = list[:len(list)-1]
 	}
 	return list
 }
 
-// remove removes entries that there are.
+// remove removes the entries of the given prefixes from the kernel.
 func (s *filterSet) remove(ctx context.Context, prefixes []netip.Prefix) error {
 	grouped := map[string][]netip.Prefix{}
 	for _, p := range prefixes {
@@ -139,15 +131,13 @@ func (s *filterSet) remove(ctx context.Context, prefixes []netip.Prefix) error {
 	return nil
 }
 
-// Elements are the entries that the sets of a ruleset begin with, by the set of netfilter. kept is by the set of the policy.
-func Elements(p *netfilter.Ruleset, kept map[string][]Blocked) map[string][]netfilter.Element {
+// Elements returns the initial elements of the sets of a ruleset, by the set's name in netfilter. `kept` has the entries by the set's name in the
+// policy.
+func Elements(p *netfilter.Ruleset, kept map[string][]Ban) map[string][]netfilter.Element {
 	out := map[string][]netfilter.Element{}
 	for name, set := range p.Sets {
 		for _, b := range kept[name] {
-			e := netfilter.Element{Prefix: b.Prefix, Timeout: forever, Comment: b.Text()}
-			if b.Expires != nil {
-				e.Timeout = time.Duration(*b.Expires * float64(time.Second))
-			}
+			e := netfilter.Element{Prefix: b.Prefix, Timeout: min(b.length(), forever), Comment: b.Text()}
 			out[set.Of(b.Prefix)] = append(out[set.Of(b.Prefix)], e)
 		}
 	}

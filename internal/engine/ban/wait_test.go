@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestWait follows a file that is not there yet, nor its directory. Each change wakes the follower, also after the file was written anew,
-// and nothing else does. The end of the context wakes it, too.
+// TestWait follows a file in a directory, neither of which exists yet. Each change must wake the follower, also after the file was rewritten. The end
+// of the context must wake it. Nothing else may wake it.
 func TestWait(t *testing.T) {
 	l := OpenLog(t.TempDir(), "/sys/fs/bpf/other", "")
 	f := l.Follow()
@@ -52,7 +52,7 @@ func TestWait(t *testing.T) {
 	add := func(text string) netip.Prefix {
 		t.Helper()
 		p := netip.MustParsePrefix(text)
-		if err := l.Append([]Record{{Set: "bans", Prefix: p, Start: time.Now(), End: time.Now().Add(time.Hour)}}); err != nil {
+		if err := l.Append([]Record{{Ban: Ban{Set: "bans", Prefix: p, Until: time.Now().Add(time.Hour)}, Start: time.Now()}}); err != nil {
 			t.Fatal(err)
 		}
 		return p
@@ -79,8 +79,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestWaitForDirectory makes the directory while the follower begins to watch, at other moments each time. A file that comes after that is
-// told of, by the watch of the directory or by that of the one above.
+// TestWaitForDirectory creates the directory while the follower starts to watch, each time at a different moment. The follower must notice a file
+// that is created later, by the watch of the directory or of its parent.
 func TestWaitForDirectory(t *testing.T) {
 	base := t.TempDir()
 	for i := range 300 {
@@ -93,7 +93,7 @@ func TestWaitForDirectory(t *testing.T) {
 		go func() {
 			<-start
 			for range i % 60 {
-				os.Getppid() // takes some time
+				os.Getppid() // a delay
 			}
 			made <- os.Mkdir(filepath.Dir(l.file), 0o700)
 		}()

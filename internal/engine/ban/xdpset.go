@@ -20,7 +20,7 @@ type xdpSet struct {
 	entry manifest.Set
 }
 
-// NewXDPSet returns a set of an XDP program. The manifest describes it in entry.
+// NewXDPSet returns a dynamic set in the memory of an XDP program. entry is the description of the set in the manifest.
 func NewXDPSet(set *addrs.DynamicSet, entry manifest.Set) Set { return &xdpSet{set, entry} }
 
 func (s *xdpSet) Block(_ context.Context, bans []Ban) (Outcome, error) {
@@ -36,9 +36,9 @@ func (s *xdpSet) Block(_ context.Context, bans []Ban) (Outcome, error) {
 		} else if !b.changes(was, s.entry.Timeout) {
 			return errKept
 		}
-		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: Expiry(now, b.length(), s.entry.Timeout), Why: b.reason(), Automatic: b.origin() != Manual}
+		e := addrs.Entry{Prefix: b.Prefix.Masked(), Expiry: expiry(now, b.length(), s.entry.Timeout), Why: b.Text(), Automatic: b.origin() != Manual}
 		if err := s.set.Insert(e, now); err != nil {
-			fresh[b.origin()]-- // it was not there
+			fresh[b.origin()]-- // there was no entry
 			return BlockError(s.entry, b.Prefix, err)
 		}
 		fits.entered(b.Prefix.Masked())
@@ -64,10 +64,11 @@ func (s *xdpSet) Unblock(_ context.Context, prefixes []netip.Prefix, of Owner) (
 	}), nil
 }
 
-// errKept says of a ban that the entry of its prefix stays as it is.
+// errKept means that a ban does not change the existing entry of its prefix.
 var errKept = errors.New("the entry stays as it is")
 
-// edit makes n edits, and lists those that are refused and those that were errKept. Of a range that is refused the first piece says so.
+// edit calls do for each index below n, and counts the changes. It lists the refused entries, and the entries for which do returns errKept. For a
+// refused range it lists only the first piece.
 func edit(n int, do func(i int) error) (o Outcome) {
 	for i := range n {
 		err := do(i)
@@ -83,8 +84,8 @@ func edit(n int, do func(i int) error) (o Outcome) {
 	return o
 }
 
-// get is the entry of exactly this prefix, if there is one at a second of the monotonic clock.
-func (s *xdpSet) get(p netip.Prefix, now uint32) (b Blocked, ok bool) {
+// get returns the entry whose prefix is equal to p, unless it has expired. `now` is the present time in seconds of the monotonic clock.
+func (s *xdpSet) get(p netip.Prefix, now uint32) (b Ban, ok bool) {
 	e, ok := s.set.Get(p, now)
 	if ok {
 		b = s.blocked(e, time.Duration(now)*time.Second)
@@ -92,25 +93,24 @@ func (s *xdpSet) get(p netip.Prefix, now uint32) (b Blocked, ok bool) {
 	return b, ok
 }
 
-// blocked is an entry as it is at a time of the monotonic clock.
-func (s *xdpSet) blocked(e addrs.Entry, now time.Duration) Blocked {
-	b := BlockedAs(e.Prefix, s.entry.Name, e.Why)
-	if e.Automatic && b.Origin == Manual { // there was no space for the reason
+// blocked converts an entry of the program to a Ban. `now` is the present time of the monotonic clock.
+func (s *xdpSet) blocked(e addrs.Entry, now time.Duration) Ban {
+	b := Read(e.Prefix, s.entry.Name, e.Why, Never)
+	if e.Automatic && b.Origin == Manual { // the set had no space for the reason
 		b.Origin = Automatic
 	}
 	if e.Expiry != 0 {
-		left := (time.Duration(e.Expiry)*time.Second - now).Seconds()
-		b.Expires = &left
+		b.Until = time.Now().Add(time.Duration(e.Expiry)*time.Second - now)
 	}
 	return b
 }
 
-func (s *xdpSet) List(ctx context.Context) (list []Blocked, err error) {
-	err = s.Each(ctx, func(b Blocked) { list = append(list, b) })
+func (s *xdpSet) List(ctx context.Context) (list []Ban, err error) {
+	err = s.Each(ctx, func(b Ban) { list = append(list, b) })
 	return list, err
 }
 
-func (s *xdpSet) Each(_ context.Context, fn func(Blocked)) error {
+func (s *xdpSet) Each(_ context.Context, fn func(Ban)) error {
 	now := image.Monotonic()
 	for entry := range s.set.All(uint32(now / time.Second)) {
 		fn(s.blocked(entry, now))
@@ -120,8 +120,9 @@ func (s *xdpSet) Each(_ context.Context, fn func(Blocked)) error {
 
 func (s *xdpSet) Count(context.Context) (int, error) { return s.set.Count(Now()), nil }
 
-// Refill gives a set, which nobody asks meanwhile, the entries of a list and no others. Entries of programs that do not fit are left out.
-func Refill(set *addrs.DynamicSet, e manifest.Set, list []Blocked) error {
+// Refill replaces all entries of a set by the entries of a list. No program may use the set meanwhile. Entries of programs that do not fit are left
+// out.
+func Refill(set *addrs.DynamicSet, e manifest.Set, list []Ban) error {
 	now := Now()
 	for _, old := range slices.Collect(set.All(now)) {
 		set.Delete(old.Prefix, now)
@@ -134,16 +135,12 @@ func Refill(set *addrs.DynamicSet, e manifest.Set, list []Blocked) error {
 	return nil
 }
 
-// EntryOf is what the memory of an XDP program has of an entry, at a second of the monotonic clock.
-func EntryOf(b Blocked, now uint32) addrs.Entry {
-	e := addrs.Entry{Prefix: b.Prefix, Why: b.Text(), Automatic: b.Origin != Manual}
-	if b.Expires != nil {
-		e.Expiry = Expiry(now, time.Duration(*b.Expires*float64(time.Second)), 0)
-	}
-	return e
+// EntryOf converts a ban to an entry in the memory of an XDP program. `now` is the present time in seconds of the monotonic clock.
+func EntryOf(b Ban, now uint32) addrs.Entry {
+	return addrs.Entry{Prefix: b.Prefix, Why: b.Text(), Automatic: b.Origin != Manual, Expiry: expiry(now, b.length(), 0)}
 }
 
-// BlockError says why set e did not take p: err is of addrs.DynamicSet.Insert.
+// BlockError says why set e refused p. err is an error of addrs.DynamicSet.Insert.
 func BlockError(e manifest.Set, p netip.Prefix, err error) error {
 	switch {
 	case errors.Is(err, addrs.ErrFull):
@@ -160,7 +157,7 @@ func fullError(e manifest.Set, p netip.Prefix) error {
 		"raise its max in the policy and apply; or unblock some, or give them shorter times"}
 }
 
-// notBlocked says why there is no entry of p to remove.
+// notBlocked returns the error for a prefix that has no entry to remove. within says that a wider entry contains the prefix.
 func notBlocked(e manifest.Set, p netip.Prefix, within bool) error {
 	if within {
 		return &SetError{fmt.Sprintf("%s is not blocked by an entry of its own, but within another of set %q", addrs.PrefixText(p), e.Name),
@@ -169,20 +166,20 @@ func notBlocked(e manifest.Set, p netip.Prefix, within bool) error {
 	return fmt.Errorf("%s is not blocked in set %q", addrs.PrefixText(p), e.Name)
 }
 
-// othersEntry is the error for an entry of another owner.
-func othersEntry(b Blocked) error {
+// othersEntry returns the error for an entry of another owner.
+func othersEntry(b Ban) error {
 	return &SetError{fmt.Sprintf("%s is blocked by another: %s", addrs.PrefixText(b.Prefix), b.Text()),
 		"unblock it without an origin and a reason, which removes any entry"}
 }
 
-// Expiry is the second of the monotonic clock at which a ban ends, 0 for never.
-func Expiry(now uint32, of, timeout time.Duration) uint32 {
+// expiry returns the second of the monotonic clock at which a ban ends, 0 for never.
+func expiry(now uint32, of, timeout time.Duration) uint32 {
 	if of == 0 {
 		of = timeout
 	}
 	if of == 0 || of == Forever {
 		return 0
 	}
-	seconds := uint64(of/time.Second) + 1 // the clock may be just short of its next second
+	seconds := uint64(of/time.Second) + 1 // round up: the clock may be just short of its next second
 	return uint32(min(uint64(now)+seconds, math.MaxUint32))
 }

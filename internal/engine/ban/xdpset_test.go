@@ -10,8 +10,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 
-// TestOwnersOfManyReasons has more different reasons than a set keeps: an entry then loses its reason, and not its owner, also when it
-// goes to the set of another policy.
+// TestOwnersOfManyReasons adds entries with more different reasons than a set stores. Further entries must lose their reason, but not their owner.
+// This must also hold when the entries are copied to the set of another policy.
 func TestOwnersOfManyReasons(t *testing.T) {
 	t.Parallel()
 	const n = 600
@@ -29,7 +29,7 @@ func TestOwnersOfManyReasons(t *testing.T) {
 	var prefixes []netip.Prefix
 	for i := range n {
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)
-		b := Ban{Prefix: p, For: time.Hour, Why: fmt.Sprint("reason ", i), Origin: origins[i%len(origins)]}
+		b := Ban{Prefix: p, Until: After(time.Hour), Why: fmt.Sprint("reason ", i), Origin: origins[i%len(origins)]}
 		if b.Origin == Automatic {
 			b.Rule = fmt.Sprint("rule: ", i)
 		}
@@ -59,7 +59,7 @@ func TestOwnersOfManyReasons(t *testing.T) {
 		for _, b := range list {
 			a := b.Prefix.Addr().As4()
 			i := int(a[2])<<8 | int(a[3])
-			if b.Origin != bans[i].origin() || b.Why != "" && b.Text() != bans[i].reason() {
+			if b.Origin != bans[i].origin() || b.Why != "" && b.Text() != bans[i].Text() {
 				wrong++
 			}
 		}

@@ -19,23 +19,23 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// someBans are entries of all kinds: addresses and prefixes of both families, with the set's time, another and none.
+// someBans are entries of all kinds: addresses and prefixes of both families, with the set's timeout, with another timeout and without a timeout.
 func someBans() []ban.Ban {
 	return []ban.Ban{
 		{Prefix: netip.MustParsePrefix("192.0.2.7/32"), Why: "guessing"},
-		{Prefix: netip.MustParsePrefix("192.0.2.128/25"), For: ban.Forever},
-		{Prefix: netip.MustParsePrefix("2001:db8:bad::/48"), For: 48 * time.Hour, Why: "64 bytes, and more"},
-		{Prefix: netip.MustParsePrefix("2001:db8:9::9/128"), For: ban.Forever},
+		{Prefix: netip.MustParsePrefix("192.0.2.128/25"), Until: ban.Never},
+		{Prefix: netip.MustParsePrefix("2001:db8:bad::/48"), Until: ban.After(48 * time.Hour), Why: "64 bytes, and more"},
+		{Prefix: netip.MustParsePrefix("2001:db8:9::9/128"), Until: ban.Never},
 	}
 }
 
-// someBlocked is what Blocked says of them.
+// someBlocked is the expected result of blocked for someBans.
 var someBlocked = []string{
 	"192.0.2.7/32 bans 1h guessing", "192.0.2.128/25 bans forever", "2001:db8:9::9/128 bans forever",
 	"2001:db8:bad::/48 bans 48h 64 bytes, and more",
 }
 
-// blocked lists the entries of all sets, with the hours they have left.
+// blocked lists the entries of all sets, each with the remaining time in hours.
 func (h *host) blocked() (list []string) {
 	h.Helper()
 	entries, err := h.Blocked(context.Background(), "")
@@ -44,8 +44,8 @@ func (h *host) blocked() (list []string) {
 	}
 	for _, b := range entries {
 		left := "forever"
-		if b.Expires != nil {
-			left = fmt.Sprintf("%.0fh", *b.Expires/3600)
+		if b.Until != ban.Never {
+			left = fmt.Sprintf("%.0fh", time.Until(b.Until).Hours())
 		}
 		list = append(list, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", b.Prefix, b.Set, left, b.Why)))
 	}
@@ -59,7 +59,7 @@ func (h *host) wantBlocked(when string, want []string) {
 	}
 }
 
-// TestBansOfEachWay blocks, lists and unblocks on each target.
+// TestBansOfEachWay blocks, lists and unblocks prefixes on each target.
 func TestBansOfEachWay(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
@@ -78,13 +78,13 @@ func TestBansOfEachWay(t *testing.T) {
 			t.Errorf("%s: packets of banned and other sources get through: %t, %t, %t", w.name, e.passes(7, 2000), e.passes(200, 2000), e.passes(9, 2000))
 		}
 
-		// Again: the entry has the new time. A short one ends by itself.
-		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32"), For: 5 * time.Hour, Why: "again"})
+		// Ban the same prefix again: the entry must get the new end. A short ban must end by itself.
+		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32"), Until: ban.After(5 * time.Hour), Why: "again"})
 		const short = time.Second
 		began := time.Now()
-		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.10/32"), For: short})
+		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.10/32"), Until: ban.After(short)})
 		then := e.blocked()
-		inTime := time.Since(began) < short // else the machine is busy, and the entry may have ended
+		inTime := time.Since(began) < short // otherwise the machine is busy, and the entry may have ended
 		again := slices.Clone(someBlocked)
 		again[0] = "192.0.2.7/32 bans 5h again"
 		if w.target == plan.TargetNftables {
@@ -96,7 +96,7 @@ func TestBansOfEachWay(t *testing.T) {
 		testutil.Eventually(time.Minute, func() bool { return slices.Equal(e.blocked(), again) })
 		e.wantBlocked("when one has ended", again)
 
-		// The 4 that fit, and the one that does not.
+		// Four more bans fit, and a fifth does not.
 		var more []ban.Ban
 		for i := range 5 {
 			more = append(more, ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(i)}), 32)})
@@ -122,7 +122,7 @@ func TestBansOfEachWay(t *testing.T) {
 	}
 }
 
-// TestBanWaits has a ban whose end is set wait 3 s for a command that changes something else: it ends when it should all the same.
+// TestBanWaits makes a ban wait 3 s for a command that changes something else. The ban must still end at the time that was set.
 func TestBanWaits(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {
@@ -144,27 +144,27 @@ func TestBanWaits(t *testing.T) {
 		time.AfterFunc(3*time.Second, unlock)
 		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.7/32"), Until: until, Origin: ban.Fleet})
 		list, err := e.Blocked(t.Context(), "")
-		if err != nil || len(list) != 1 || list[0].Expires == nil {
+		if err != nil || len(list) != 1 || list[0].Until == ban.Never {
 			t.Fatalf("%s: %v, %v", w.name, list, err)
 		}
-		if late := time.Duration(*list[0].Expires*float64(time.Second)) - time.Until(until); late > 1500*time.Millisecond {
+		if late := list[0].Until.Sub(until); late > 1500*time.Millisecond {
 			t.Errorf("%s: the ban ends %v late", w.name, late)
 		}
 		e.clear()
 	}
 }
 
-// TestRefusedEvictsNone has a program ban a prefix that nftables cannot hold: no other entry of programs gives way to it.
+// TestRefusedEvictsNone makes a program ban a prefix that nftables cannot hold. No entry of another program may be evicted for this prefix.
 func TestRefusedEvictsNone(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
 		return
 	}
 	h.applyTo(plan.TargetNftables, banPolicy(4, "bans"))
-	for i, p := range []string{"198.51.100.1/32", "198.51.100.2/32", "203.0.113.0/25"} { // all that programs may have
-		h.block(ban.Ban{Prefix: netip.MustParsePrefix(p), For: time.Duration(i+1) * time.Hour, Origin: ban.CrowdSec})
+	for i, p := range []string{"198.51.100.1/32", "198.51.100.2/32", "203.0.113.0/25"} { // as many entries as programs may have
+		h.block(ban.Ban{Prefix: netip.MustParsePrefix(p), Until: ban.After(time.Duration(i+1) * time.Hour), Origin: ban.CrowdSec})
 	}
-	_, err := h.Block(t.Context(), "", []ban.Ban{{Prefix: netip.MustParsePrefix("203.0.113.0/24"), For: 9 * time.Hour, Origin: ban.CrowdSec}})
+	_, err := h.Block(t.Context(), "", []ban.Ban{{Prefix: netip.MustParsePrefix("203.0.113.0/24"), Until: ban.After(9 * time.Hour), Origin: ban.CrowdSec}})
 	var refused ban.Refusals
 	if !errors.As(err, &refused) || len(refused) != 1 {
 		t.Errorf("a prefix around another: %v", err)
@@ -172,7 +172,7 @@ func TestRefusedEvictsNone(t *testing.T) {
 	h.wantBlocked("after a refusal", []string{"198.51.100.1/32 bans 1h", "198.51.100.2/32 bans 2h", "203.0.113.0/25 bans 3h"})
 }
 
-// TestBansAcross goes from each target to each other, with bans, and back.
+// TestBansAcross changes from each target to each other target, and back, while there are bans.
 func TestBansAcross(t *testing.T) {
 	forWays(t, func(e *ends, _ int, from, to way) {
 		t := e.T
@@ -192,7 +192,7 @@ func TestBansAcross(t *testing.T) {
 		}
 		e.wantBlocked("after the change", someBlocked)
 
-		// A ban during the trial, and the end of one, hold for the policy that returns, too.
+		// A ban, and the lifting of a ban, during the trial must also apply to the policy that returns.
 		e.block(ban.Ban{Prefix: netip.MustParsePrefix("192.0.2.11/32")})
 		if _, err := e.Unblock(t.Context(), "", []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")}); err != nil {
 			t.Error(err)
@@ -224,7 +224,7 @@ func TestBansAcross(t *testing.T) {
 	})
 }
 
-// TestManyBans blocks 100,000 addresses on each target, in pieces as the command reads them.
+// TestManyBans blocks 100,000 addresses on each target, in batches of the size that the command uses.
 func TestManyBans(t *testing.T) {
 	e := newEnds(t)
 	if e == nil {

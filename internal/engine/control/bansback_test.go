@@ -15,8 +15,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestRollbackKeepsChangesOfBans changes bans of every kind after an apply, and rolls back: lifted ones stay lifted, new ones stay, and the
-// last ends count.
+// TestRollbackKeepsChangesOfBans changes bans of every kind after an apply, and rolls back. Lifted bans must stay lifted, new bans must stay, and
+// each ban must have its latest end.
 func TestRollbackKeepsChangesOfBans(t *testing.T) {
 	for _, w := range ways {
 		onEnds(t, w.name, func(e *ends) {
@@ -28,7 +28,7 @@ func TestRollbackKeepsChangesOfBans(t *testing.T) {
 				}
 			}
 			entry := func(prefix string, hours int, origin ban.Origin) ban.Ban {
-				return ban.Ban{Prefix: netip.MustParsePrefix(prefix), For: time.Duration(hours) * time.Hour, Origin: origin, Replace: true}
+				return ban.Ban{Prefix: netip.MustParsePrefix(prefix), Until: ban.After(time.Duration(hours) * time.Hour), Origin: origin, Replace: true}
 			}
 			e.applyTo(w.target, w.policy("old", 1000))
 			e.block(someBans()...)
@@ -56,8 +56,8 @@ func TestRollbackKeepsChangesOfBans(t *testing.T) {
 	}
 }
 
-// TestRollbackToSmallerSet rolls back to a policy whose set has too little space: the entries of programs that end first give way, and
-// without space for those of people the policy stays, and all its entries.
+// TestRollbackToSmallerSet rolls back to a policy whose set has too little space. The entries of programs that end first must be evicted. If the
+// entries of people do not fit, the rollback must fail, and the present policy must stay with all its entries.
 func TestRollbackToSmallerSet(t *testing.T) {
 	for _, w := range ways {
 		onEnds(t, w.name, func(e *ends) {
@@ -65,7 +65,7 @@ func TestRollbackToSmallerSet(t *testing.T) {
 			e.applyTo(w.target, banPolicy(100, "bans"))
 			var bans []ban.Ban
 			for i := range 6 {
-				b := ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(50 + i)}), 32), For: time.Duration(i+1) * time.Hour}
+				b := ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(50 + i)}), 32), Until: ban.After(time.Duration(i+1) * time.Hour)}
 				if i >= 3 {
 					b.Origin = ban.CrowdSec
 				}
@@ -81,7 +81,7 @@ func TestRollbackToSmallerSet(t *testing.T) {
 			}
 			var more []string
 			for i := range 5 {
-				e.block(ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(60 + i)}), 32), For: 2 * time.Hour})
+				e.block(ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(60 + i)}), 32), Until: ban.After(2 * time.Hour)})
 				more = append(more, fmt.Sprintf("192.0.2.%d/32 bans 2h", 60+i))
 			}
 			all := e.blocked()
@@ -97,7 +97,8 @@ func TestRollbackToSmallerSet(t *testing.T) {
 	}
 }
 
-// TestRollbackBesideBans blocks and lifts without a pause while one policy and the other run in turn: the last word on each address counts.
+// TestRollbackBesideBans blocks and unblocks addresses without a pause while two policies replace each other in turn. The last command for each
+// address must be in force.
 func TestRollbackBesideBans(t *testing.T) {
 	const hosts = 8
 	for _, w := range ways {

@@ -12,17 +12,17 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// Fill is how full a set is after a change.
+// Fill says how full a set is after a change.
 type Fill struct {
 	Set      string `json:"set"`
 	Changed  int    `json:"changed"`
 	Entries  int    `json:"entries"`
 	Capacity int    `json:"capacity"`
-	Kept     []int  `json:"-"` // indices of bans that left the entry of their prefix as it was
-	Unsaved  error  `json:"-"` // why the change does not last over a reboot, nil if it does
+	Kept     []int  `json:"-"` // indices of the bans that left the existing entry of their prefix unchanged
+	Unsaved  error  `json:"-"` // why the change does not survive a reboot, nil if it does
 }
 
-// Warning says when the set is nearly full. It is empty for the zero Fill that comes with an error.
+// Warning returns a warning if the set is nearly full, else "". It returns "" for a zero Fill, which accompanies an error.
 func (f Fill) Warning() string {
 	if f.Capacity == 0 || f.Entries*10 < f.Capacity*9 {
 		return ""
@@ -31,8 +31,9 @@ func (f Fill) Warning() string {
 		f.Set, f.Entries*100/f.Capacity, f.Entries, f.Capacity)
 }
 
-// Block enters bans into a dynamic set; "" is the only one, or the one named bans. Each ban is in force when Block returns. Refusals lists
-// the entries that were refused, of a range the first. The Fill counts a ban only if it made or changed an entry.
+// Block adds bans to a dynamic set. The name "" stands for the only set, or for the set named bans. All added bans are in force when Block returns.
+// The error Refusals lists the refused bans; for a refused range it lists only the first piece. Fill.Changed counts only bans that added or changed
+// an entry.
 func (in Instance) Block(ctx context.Context, set string, bans []ban.Ban) (Fill, error) {
 	return in.changeSet(ctx, set, setChange{
 		func(s ban.Set) (ban.Outcome, error) { return s.Block(ctx, bans) },
@@ -42,12 +43,12 @@ func (in Instance) Block(ctx context.Context, set string, bans []ban.Ban) (Fill,
 	})
 }
 
-// Unblock removes the entries of exactly these prefixes. Refusals lists the prefixes without an entry.
+// Unblock removes the entries whose prefix is equal to one of the given prefixes. The error Refusals lists the prefixes without an entry.
 func (in Instance) Unblock(ctx context.Context, set string, prefixes []netip.Prefix) (Fill, error) {
 	return in.UnblockOf(ctx, set, ban.Owner{}, prefixes)
 }
 
-// UnblockOf is Unblock for an owner: the entries of others are refused.
+// UnblockOf is Unblock for an owner. It refuses entries of other owners.
 func (in Instance) UnblockOf(ctx context.Context, set string, of ban.Owner, prefixes []netip.Prefix) (Fill, error) {
 	return in.changeSet(ctx, set, setChange{
 		func(s ban.Set) (ban.Outcome, error) { return s.Unblock(ctx, prefixes, of) },
@@ -67,7 +68,7 @@ type setChange struct {
 func (in Instance) changeSet(ctx context.Context, name string, c setChange) (fill Fill, err error) {
 	err = in.change(ctx, func(t *transaction) error {
 		var o ban.Outcome
-		// The generation in force comes last, and its answer counts: others may lack the set, or the entries.
+		// The generation in force comes last, and its result is returned. Other generations may lack the set or the entries.
 		for _, g := range t.live.All() {
 			if fill, o, err = changeIn(ctx, t.live, g, name, c.do); err != nil && g == t.now {
 				return err
@@ -110,8 +111,8 @@ func changeIn(ctx context.Context, l *generation.Live, g *generation.Generation,
 	return fill, first, nil
 }
 
-// Blocked lists the entries of a dynamic set, "" for all, by address.
-func (in Instance) Blocked(ctx context.Context, set string) ([]ban.Blocked, error) {
+// Blocked lists the entries of a dynamic set, sorted by address. The name "" stands for all dynamic sets.
+func (in Instance) Blocked(ctx context.Context, set string) ([]ban.Ban, error) {
 	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
 		return nil, in.notLoaded(ctx, err)
@@ -123,7 +124,7 @@ func (in Instance) Blocked(ctx context.Context, set string) ([]ban.Blocked, erro
 			return nil, err
 		}
 	}
-	var all []ban.Blocked
+	var all []ban.Ban
 	for _, e := range g.Manifest.Sets {
 		if e.Dynamic < 0 || e.Local || set != "" && e.Name != set {
 			continue
@@ -134,12 +135,12 @@ func (in Instance) Blocked(ctx context.Context, set string) ([]ban.Blocked, erro
 		}
 		all = append(all, list...)
 	}
-	slices.SortFunc(all, func(a, b ban.Blocked) int { return a.Prefix.Compare(b.Prefix) })
+	slices.SortFunc(all, func(a, b ban.Ban) int { return a.Prefix.Compare(b.Prefix) })
 	return all, nil
 }
 
-// EachBlocked hands out the entries of a dynamic set, in any order.
-func (in Instance) EachBlocked(ctx context.Context, set string, fn func(ban.Blocked)) error {
+// EachBlocked calls fn for each entry of a dynamic set, in any order.
+func (in Instance) EachBlocked(ctx context.Context, set string, fn func(ban.Ban)) error {
 	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,13 +22,14 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// host is an instance in namespaces of its own, with the device fw0 (192.0.2.1) whose other end is fw1.
+// host is an instance of Floodwall in its own namespaces, with the device fw0 (192.0.2.1). The other end of fw0 is fw1.
 type host struct {
 	*testing.T
 	control.Instance
 }
 
-// newHost returns nil outside of the namespaces. At the end of the test the instance is unloaded and nothing is left.
+// newHost returns a host in the namespaces of the test, or nil in the process outside of them. At the end of the test it unloads the instance, and
+// checks that nothing remains.
 func newHost(t *testing.T) *host {
 	t.Helper()
 	h := newBareHost(t)
@@ -35,6 +37,19 @@ func newHost(t *testing.T) *host {
 		testutil.Veth(t, "fw0", "fw1", "192.0.2.1/24", "2001:db8::1/64")
 	}
 	return h
+}
+
+// settled waits until fw0 has its link-local address and duplicate address detection has ended. The kernel does both some time after the device is
+// up.
+func (h *host) settled() {
+	h.Helper()
+	ok := testutil.Eventually(slow, func() bool {
+		out, err := exec.Command("ip", "-6", "addr", "show", "dev", "fw0").Output()
+		return err == nil && bytes.Contains(out, []byte("inet6 fe80:")) && !bytes.Contains(out, []byte("tentative"))
+	})
+	if !ok {
+		h.Fatal("fw0 has no link-local address")
+	}
 }
 
 // newBareHost is newHost without the devices.
@@ -56,7 +71,7 @@ func newBareHost(t *testing.T) *host {
 	return h
 }
 
-// try applies a policy for fw0.
+// try applies a policy to the device fw0.
 func (h *host) try(text string, o control.ApplyOptions) (*control.Applied, error) {
 	h.Helper()
 	p, err := policy.Parse("policy.yaml", []byte("devices: [fw0]\n"+text))
@@ -75,7 +90,7 @@ func (h *host) apply(policy string) *control.Applied {
 	return applied
 }
 
-// ip changes the namespaces' network.
+// ip runs commands of the tool ip in the namespaces.
 func (h *host) ip(commands ...string) {
 	h.Helper()
 	for _, c := range commands {
@@ -97,8 +112,8 @@ func (h *host) send(n int, description string) {
 	}
 }
 
-// sendInOrder sends packets from one CPU: each CPU has a queue of its own for what a veth receives, and on a busy machine the packets of
-// one overtake those of another.
+// sendInOrder sends packets from one CPU. A veth has a receive queue for each CPU, and on a busy machine packets of different queues may overtake
+// each other.
 func (h *host) sendInOrder(packets ...string) {
 	h.Helper()
 	defer testutil.OnOneCPU(h)()
@@ -107,7 +122,7 @@ func (h *host) sendInOrder(packets ...string) {
 	}
 }
 
-// counts are the packets of all rules that have a line in the policy.
+// counts returns the packet counts of all rules that have a line in the policy.
 func (h *host) counts() map[string]uint64 {
 	h.Helper()
 	s, err := h.Status(context.Background())
@@ -131,7 +146,7 @@ func (h *host) wantCounts(when string, want map[string]uint64) {
 	}
 }
 
-// ask is the verdict and reason of the loaded program.
+// ask returns the loaded program's verdict on a packet, and the reason.
 func (h *host) ask(description string) string {
 	h.Helper()
 	spec, err := packet.Parse(description)
@@ -176,7 +191,7 @@ rules:
 	}
 	h.wantCounts("of the first policy", map[string]uint64{"a": 3, "b": 4, unnamed: 5})
 
-	// A named rule that changed in anything but its verdict stays itself, and so does one without a name that did not.
+	// A named rule keeps its count unless its verdict changes. A rule without a name keeps its count only if it does not change at all.
 	h.apply(`
 rules:
   - {name: new, proto: udp, port: 9, then: drop}
@@ -189,7 +204,7 @@ rules:
 		t.Errorf("packets of the second policy: %v, want 5 of b and none of new", counts)
 	}
 
-	// One that comes back begins anew, and so does one whose verdict changed.
+	// A rule that was removed and is added again starts at zero. A rule with a new verdict also starts at zero.
 	h.apply(`
 rules:
   - {name: a, proto: udp, port: 1, then: drop}
@@ -198,7 +213,7 @@ rules:
 	h.wantCounts("of the third policy", map[string]uint64{"a": 0, "b": 0})
 }
 
-// TestCountersMove makes a policy outgrow the map of counters: the counts move to a larger one, and stay there.
+// TestCountersMove applies a policy that needs more counters than the map has. The counts must move to a larger map, and stay there.
 func TestCountersMove(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -221,7 +236,7 @@ func TestCountersMove(t *testing.T) {
 	h.wantCounts("back in the first policy", map[string]uint64{"a": 6})
 }
 
-// banPolicy has dynamic sets of these names, and a rule that drops what each holds.
+// banPolicy returns a policy with dynamic sets of the given names. For each set, a rule drops packets from the set's entries.
 func banPolicy(max int, names ...string) string {
 	sets, rules := "sets:\n", "rules:\n"
 	for _, n := range names {
@@ -239,11 +254,11 @@ func TestBansStay(t *testing.T) {
 	h.apply(banPolicy(100, "bans"))
 	h.block(
 		ban.Ban{Prefix: netip.MustParsePrefix("198.51.100.0/24"), Why: "guessing"},
-		ban.Ban{Prefix: netip.MustParsePrefix("203.0.113.7/32"), For: ban.Forever},
-		ban.Ban{Prefix: netip.MustParsePrefix("2001:db8:bad::/48"), For: 48 * time.Hour},
-		ban.Ban{Prefix: netip.MustParsePrefix("203.0.113.8/32"), For: time.Second},
+		ban.Ban{Prefix: netip.MustParsePrefix("203.0.113.7/32"), Until: ban.Never},
+		ban.Ban{Prefix: netip.MustParsePrefix("2001:db8:bad::/48"), Until: ban.After(48 * time.Hour)},
+		ban.Ban{Prefix: netip.MustParsePrefix("203.0.113.8/32"), Until: ban.After(time.Second)},
 	)
-	time.Sleep(2100 * time.Millisecond) // longer than the last of them
+	time.Sleep(2100 * time.Millisecond) // longer than the ban that lasts a second
 	if applied := h.apply(banPolicy(1000, "other", "bans")); applied.Bans != 3 {
 		t.Errorf("%d bans were kept, want 3", applied.Bans)
 	}
@@ -259,8 +274,8 @@ func TestBansStay(t *testing.T) {
 	var got []string
 	for _, b := range list {
 		left := "forever"
-		if b.Expires != nil {
-			left = fmt.Sprintf("%.0fh", *b.Expires/3600)
+		if b.Until != ban.Never {
+			left = fmt.Sprintf("%.0fh", time.Until(b.Until).Hours())
 		}
 		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", b.Prefix, b.Set, left, b.Why)))
 	}
@@ -269,14 +284,14 @@ func TestBansStay(t *testing.T) {
 		t.Errorf("blocked (-want +got):\n%s", diff)
 	}
 
-	// A policy that has no set of that name forgets its entries.
+	// A policy without a set of the same name discards the set's entries.
 	h.apply(banPolicy(100, "other"))
 	if list, err := h.Blocked(context.Background(), ""); err != nil || len(list) != 0 {
 		t.Errorf("blocked: %v, %v, want nothing", list, err)
 	}
 }
 
-// TestRefusals gives a set more than it has space for: what fits is in, the rest is named.
+// TestRefusals adds more entries to a set than fit. The entries that fit must be added, and the error must name the other ones.
 func TestRefusals(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -332,7 +347,7 @@ func TestGuard(t *testing.T) {
 	for _, c := range []struct {
 		policy   string
 		sessions []facts.Session
-		by       string // "": it may run
+		by       string // the rule or check that would cut off the sessions; "": none
 	}{
 		{"default: pass", v4, ""},
 		{"default: drop", v4, "`default: drop`"},
@@ -344,7 +359,7 @@ func TestGuard(t *testing.T) {
 		{"default: pass\nrules: [{name: syn, proto: tcp, flags: \"syn/syn,ack\", then: drop}]", v4, `rule "syn"`},
 		{"default: pass\nrules: [{name: high, proto: tcp, sport: 1024-65535, port: 22, then: drop}]", v4, `rule "high"`},
 		{"default: pass\nchecks: {bogon-source: on}", v4, `check "bogon-source"`},
-		// Sessions over other devices: on its own, and within this host. Then some over fw0.
+		// First sessions that do not use fw0: over another device, and within this host. Then sessions over fw0.
 		{"default: drop", session("203.0.113.130:50000", "203.0.113.129:22"), ""},
 		{"default: drop", session("127.0.0.1:50000", "127.0.0.1:22"), ""},
 		{"default: drop", session("192.0.2.9:50000", "192.0.2.1:22"), "`default: drop`"},
@@ -384,7 +399,7 @@ func TestNothingLoaded(t *testing.T) {
 	}
 }
 
-// TestApplyStops ends the context of an apply before it begins, and while another holds the lock.
+// TestApplyStops cancels the context of an apply: before the apply starts, and while another command holds the lock.
 func TestApplyStops(t *testing.T) {
 	h := newHost(t)
 	if h == nil {

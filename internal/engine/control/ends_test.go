@@ -1,16 +1,14 @@
 package control_test
 
 import (
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
-	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestWatchFollowsDevices has a device get the Ethernet address that SYNs are for, while Watch runs: they are answered from then on, and
-// not when the address is another one again. No address of IP changes.
+// TestWatchFollowsDevices changes the Ethernet address of a device while Watch runs, without changing an IP address. When the device has the address
+// to which SYNs are sent, the SYNs must be answered. When the address changes again, they must not be answered.
 func TestWatchFollowsDevices(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
@@ -26,10 +24,7 @@ func TestWatchFollowsDevices(t *testing.T) {
 	if answers() {
 		t.Error("a SYN for another host is answered")
 	}
-	testutil.Eventually(slow, func() bool { // what comes later would have Watch look, too
-		out, err := exec.Command("ip", "-6", "addr", "show", "tentative").Output()
-		return err == nil && len(out) == 0
-	})
+	h.settled() // a later change of addresses would also wake Watch
 	h.watch()
 	for _, step := range []struct {
 		address string

@@ -28,17 +28,17 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// lists is a server of a list, and the policies that have it.
+// lists has a web server that serves a list, and makes policies that use the list.
 type lists struct {
 	*ends
 	url  string
 	body atomic.Value // string
 	from feed.Source
 
-	beside bool // rules in netfilter ask for the list, too
+	beside bool // rules in netfilter also use the list
 }
 
-// onLists runs a test on each target, and where XDP and netfilter both ask for the list.
+// onLists runs a test on each target, and also with rules that use the list in both XDP and netfilter.
 func onLists(t *testing.T, test func(*lists, way)) {
 	for _, w := range ways {
 		onEnds(t, w.name, func(e *ends) {
@@ -60,7 +60,7 @@ func newLists(e *ends) *lists {
 	return l
 }
 
-// policy has the list, bans, and a limit of three packets.
+// policy returns a policy with the list, bans, and a limit of three packets.
 func (l *lists) policy(w way, url string) string {
 	late := ""
 	if w.beside {
@@ -76,7 +76,7 @@ rules:
 `, url, late)
 }
 
-// serve has the list hold something else, and fetches it.
+// serve changes the content of the list, and fetches the list.
 func (l *lists) serve(body string) {
 	l.Helper()
 	l.body.Store(body)
@@ -99,7 +99,7 @@ func (l *lists) sync(want ...feedlists.Exchanged) {
 	}
 }
 
-// through reports whether a packet from an address gets to a port.
+// through reports whether a packet from an address reaches a port.
 func (l *lists) through(from string, port int) bool {
 	l.Helper()
 	a, to := netip.MustParseAddr(from), "192.0.2.1"
@@ -119,7 +119,7 @@ func (l *lists) want(when string, through map[string]bool) {
 		if got := l.through(from, 1000); got != want {
 			l.Errorf("%s: a packet from %s gets through: %t", when, from, got)
 		}
-		if !l.beside { // else netfilter drops what goes to the other port
+		if !l.beside { // the list also decides about the other port only if beside is set
 			continue
 		}
 		if got := l.through(from, 1001); got != want {
@@ -128,13 +128,13 @@ func (l *lists) want(when string, through map[string]bool) {
 	}
 }
 
-// An exchange of a list changes that list and nothing else: the generation, debts of limits, bans and counters stay.
+// TestExchange exchanges a list and checks that only the list changes. The generation, the state of limits, the bans and the counters must stay.
 func TestExchange(t *testing.T) {
 	onLists(t, func(l *lists, w way) {
 		l.body.Store("9.9.9.1\n9.9.10.0/24\n2a00:1::/32\n192.0.2.9\n")
 		before := l.applyFetching(w)
 		l.want("at first", map[string]bool{"9.9.9.1": false, "9.9.10.7": false, "9.9.9.2": true})
-		l.block(ban.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), For: ban.Forever})
+		l.block(ban.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), Until: ban.Never})
 		for i, want := range []bool{true, true, true, false} {
 			if got := l.through("9.9.9.5", 2001); got != want {
 				l.Errorf("packet %d of a limit of three gets through: %t", i, got)
@@ -167,7 +167,7 @@ func TestExchange(t *testing.T) {
 		if err != nil || s.Generation != before.Generation || s.Sets[0].Entries != 3 {
 			l.Errorf("generation %d with %d entries, not %d with 3 (%v)", s.Generation, s.Sets[0].Entries, before.Generation, err)
 		}
-		// What took part in an exchange can be repaired, and is known to an apply and a rollback.
+		// After an exchange, repair, apply and rollback work as before.
 		if r, err := l.Repair(l.Context()); err != nil || r.Any() {
 			l.Errorf("repaired %v, %v", r, err)
 		}
@@ -193,7 +193,7 @@ func (l *lists) applyFetching(w way) *control.Applied {
 	return applied
 }
 
-// rich is a policy with all that a program keeps of packets: connections, cookies, clients, names, patterns, samples, limits.
+// rich is a policy with all features for which a program keeps state about packets: connections, cookies, clients, names, patterns, samples, limits.
 const rich = `default: pass
 checks: strict
 sets:
@@ -212,9 +212,9 @@ services:
   - {name: dns, port: [udp/53, tcp/53], guard: dns, track: false}
 `
 
-// An exchange keeps all that the program has collected, whatever the policy has, on several devices, in native and in generic mode.
+// TestExchangeOfAll checks that an exchange keeps all state that the program has collected, on several devices, in native and in generic mode.
 func TestExchangeOfAll(t *testing.T) {
-	modes := []datapath.Mode{datapath.Generic} // which loads the program for both
+	modes := []datapath.Mode{datapath.Generic} // generic mode, which also loads the program for native mode
 	if testutil.Long() {
 		modes = append(modes, datapath.Native)
 	}
@@ -231,7 +231,7 @@ func TestExchangeOfAll(t *testing.T) {
 			if !l.through("9.9.9.5", 2001) || l.through("9.9.9.5", 2001) {
 				e.Fatal("the limit of one packet does not hold")
 			}
-			l.block(ban.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), For: ban.Forever})
+			l.block(ban.Ban{Prefix: netip.MustParsePrefix("9.9.9.77/32"), Until: ban.Never})
 			memory := map[string]ebpf.MapID{}
 			for _, name := range []string{image.Flows, image.SynKeys, image.Counters, image.Limits, image.Dynamic, image.Verified, image.Offences, image.Samples} {
 				memory[name] = mapID(e, before.Generation, name)
@@ -278,7 +278,7 @@ func mapID(e *ends, generation int, name string) ebpf.MapID {
 	return id
 }
 
-// While a policy is on trial nothing is exchanged. When it has ended, the policy before gets the newest list.
+// TestExchangeOnTrial checks that no list is exchanged while a policy is on trial. After the trial, the previous policy must get the newest list.
 func TestExchangeOnTrial(t *testing.T) {
 	for _, w := range []way{{"xdp", plan.TargetXDP, false}, {"nftables", plan.TargetNftables, false}} {
 		onEnds(t, w.name, func(e *ends) {
@@ -301,8 +301,8 @@ func TestExchangeOnTrial(t *testing.T) {
 	}
 }
 
-// When XDP or netfilter refuses, the old list is in force as a whole or in the part that was to come, nothing is left, and the next
-// exchange does it.
+// TestExchangeRefused makes XDP or netfilter refuse an exchange. The old list must stay in force, or at least in the part that was not exchanged yet.
+// Nothing may remain of the failed exchange, and the next exchange must succeed.
 func TestExchangeRefused(t *testing.T) {
 	for _, w := range ways {
 		onEnds(t, w.name, func(e *ends) {
@@ -324,7 +324,7 @@ func TestExchangeRefused(t *testing.T) {
 					break
 				}
 				if err == nil {
-					continue // a question that may stay without an answer
+					continue // the failed call was a query, which may fail without harm
 				}
 				if left, _ := filepath.Glob(e.Dir + "/renewal-*"); left != nil {
 					e.Errorf("left behind: %v", left)
@@ -336,7 +336,8 @@ func TestExchangeRefused(t *testing.T) {
 	}
 }
 
-// An exchange for a program of another version of Floodwall, whose maps cannot be taken over, changes nothing, in netfilter neither.
+// TestExchangeForAnotherVersion exchanges a list for a program of another version of Floodwall, whose maps cannot be taken over. The exchange must
+// change nothing, in XDP or in netfilter.
 func TestExchangeForAnotherVersion(t *testing.T) {
 	onEnds(t, "xdp beside netfilter", func(e *ends) {
 		l := newLists(e)
@@ -361,8 +362,8 @@ func TestExchangeForAnotherVersion(t *testing.T) {
 	})
 }
 
-// A list that names this host, what it cannot do without, who the policy never bans or the operator drops none of them, at an apply
-// and at an exchange, also when an address is new.
+// TestSparedByLists has a list with addresses of this host, of hosts that it depends on, of the policy's key never, and of the operator. After an
+// apply or an exchange the policy must not drop packets from these addresses, also if an address is new.
 func TestSparedByLists(t *testing.T) {
 	onEnds(t, "xdp", func(e *ends) {
 		l := newLists(e)
@@ -401,8 +402,8 @@ func TestSparedByLists(t *testing.T) {
 	})
 }
 
-// A set of a country that would come to drop an operator or a gateway stays as it is, and the error names the address. Other sets are
-// exchanged, and so is this one when it does no harm.
+// TestExchangeHeld changes the set of a country so that it would drop an operator or a gateway. The set must keep its content, and the error must
+// name the address. Other sets must be exchanged. When the set does no more harm, it must be exchanged, too.
 func TestExchangeHeld(t *testing.T) {
 	for _, w := range []way{{"xdp", plan.TargetXDP, false}, {"nftables", plan.TargetNftables, false}} {
 		onEnds(t, w.name, func(e *ends) {
@@ -454,7 +455,7 @@ func TestExchangeHeld(t *testing.T) {
 	}
 }
 
-// fetcher serves a body, and is to fetch it.
+// fetcher makes the server serve a body, and returns a Fetcher that can fetch it.
 func (l *lists) fetcher(body string) *feed.Fetcher {
 	l.body.Store(body)
 	return &feed.Fetcher{}

@@ -18,7 +18,7 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// netfilter compiles what is for netfilter, and finds the tool for it.
+// netfilter compiles the netfilter part of the policy, and finds the tool that loads it.
 func (t *transaction) netfilter(ctx context.Context) error {
 	name, err := t.freeName()
 	if err != nil {
@@ -46,7 +46,8 @@ func (t *transaction) netfilter(ctx context.Context) error {
 	return t.leave(left)
 }
 
-// withoutIPv6 has a ruleset do without IPv6 where ip6tables does not work, unless a device has addresses that others reach by IPv6.
+// withoutIPv6 restricts a ruleset to IPv4 if ip6tables does not work. It returns an error if a device has an IPv6 address that other hosts can reach.
+// lacks says why ip6tables does not work, or is nil.
 func (t *transaction) withoutIPv6(p *netfilter.Ruleset, lacks error) error {
 	if lacks == nil || p.V6 == "" {
 		return nil
@@ -72,7 +73,7 @@ func (t *transaction) withoutIPv6(p *netfilter.Ruleset, lacks error) error {
 	return nil
 }
 
-// compileRuleset makes the ruleset of the target, nil if there is nothing for it to do.
+// compileRuleset compiles the ruleset for the target. It returns nil if the policy has no rules in netfilter.
 func (t *transaction) compileRuleset(ctx context.Context, name string) (*netfilter.Ruleset, []plan.LeftCheck, error) {
 	k := netfilter.KindNft
 	if t.target == plan.TargetIptables {
@@ -99,13 +100,13 @@ func (t *transaction) compileRuleset(ctx context.Context, name string) (*netfilt
 	return netfilter.OfNftables(t.compiled.Program, n), n.Left, nil
 }
 
-// freeName is a name that no generation's ruleset has: those that decide, rest, or wait for a rollback.
+// freeName returns a name that no ruleset of any generation has. This includes rulesets that are inactive or wait for a rollback.
 func (t *transaction) freeName() (string, error) {
 	manifests, err := manifestsIn(t.state)
 	return t.in.nextName(manifests), err
 }
 
-// manifestsIn are those of all generations that a state has.
+// manifestsIn returns the manifests of all generations in a state.
 func manifestsIn(state *datapath.State) (manifests []*manifest.Manifest, err error) {
 	texts, err := state.Manifests()
 	if err != nil {
@@ -121,7 +122,7 @@ func manifestsIn(state *datapath.State) (manifests []*manifest.Manifest, err err
 	return manifests, nil
 }
 
-// lacking explains that a tool is missing: which rule needs it when XDP does the rest.
+// lacking wraps the error that a netfilter tool is missing. If XDP does the rest of the policy, the error names the rule that needs the tool.
 func (t *transaction) lacking(err error) error {
 	if t.target != plan.TargetXDP {
 		return &unavailableError{err}
@@ -135,7 +136,8 @@ func (t *transaction) lacking(err error) error {
 	return &unavailableError{fmt.Errorf("services that are not tracked: %w", err)}
 }
 
-// standIn adds rulesets that decide nothing, in place of those that rest during the trial.
+// standIn adds rulesets that decide nothing. Each stands in for a ruleset of the base whose kind the new policy lacks. The base's ruleset is inactive
+// during the trial.
 func (t *transaction) standIn(name string) {
 	if t.base == nil {
 		return
@@ -147,8 +149,7 @@ func (t *transaction) standIn(name string) {
 	}
 }
 
-// leave deals with checks that the target does not do: one that the policy names is an error, those of a profile are a
-// note.
+// leave handles checks that the target does not support. If the policy names the check, this is an error. For checks of a profile there is a note.
 func (t *transaction) leave(left []plan.LeftCheck) error {
 	var errs []error
 	var names []string
@@ -157,7 +158,7 @@ func (t *transaction) leave(left []plan.LeftCheck) error {
 			errs = append(errs, &LeftError{t.compiled.Policy.File, t.target, check})
 			continue
 		}
-		if (t.compiled.Policy.Checks | t.compiled.Policy.Observed).Has(check.Check) { // others are structural: where they are left, nothing rests on them
+		if (t.compiled.Policy.Checks | t.compiled.Policy.Observed).Has(check.Check) { // the other checks are structural: nothing depends on them
 			names = append(names, check.Check.String())
 		}
 	}
@@ -168,7 +169,7 @@ func (t *transaction) leave(left []plan.LeftCheck) error {
 	return errors.Join(errs...)
 }
 
-// LeftError says that a target does not do a check that the policy switches on by name.
+// LeftError says that a target does not support a check that the policy names.
 type LeftError struct {
 	File   string
 	Target plan.Target
@@ -182,8 +183,8 @@ func (e *LeftError) Error() string {
 // Hint is the remedy.
 func (e *LeftError) Hint() string { return "use --target xdp, or switch the check off" }
 
-// countsBefore says what the counters of rules that stay have counted, by their names in netfilter. What it has told is
-// in a.began.
+// countsBefore returns a function that returns the initial value of a counter in netfilter, by the counter's name. The values are the counts of rules
+// that stay in the policy. The function stores all values that it returns in t.began.
 func (t *transaction) countsBefore(ctx context.Context, k netfilter.Kind) (func(string) (uint64, uint64), error) {
 	if !t.runs() || t.now.Manifest.RulesetOf(k) == nil {
 		return nil, nil
@@ -201,9 +202,10 @@ func (t *transaction) countsBefore(ctx context.Context, k netfilter.Kind) (func(
 	}, nil
 }
 
-// keepBans reads what the dynamic sets hold now. From one XDP program to the next they are copied without a list.
+// keepBans reads the present entries of the dynamic sets, to put them into the new sets. Between two XDP programs fillDynamic copies the entries
+// directly.
 func (t *transaction) keepBans(ctx context.Context) error {
-	t.kept = map[string][]ban.Blocked{}
+	t.kept = map[string][]ban.Ban{}
 	t.loadBans()
 	if !t.runs() || t.foreign != nil || t.target == plan.TargetXDP && t.now.Program != nil && !t.stages.Later() {
 		return nil

@@ -24,7 +24,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// wantAnswer asks what runs.
+// wantAnswer asks the policy in force about a packet, and compares its answer.
 func (h *host) wantAnswer(when, packet, want string) {
 	h.Helper()
 	got, err := h.explain(packet)
@@ -33,14 +33,14 @@ func (h *host) wantAnswer(when, packet, want string) {
 	}
 }
 
-// TestAskWhatRuns asks for what a policy file does not tell: bans, and the policy that a trial has put in its place. The
-// rules of others are not asked.
+// TestAskWhatRuns asks about facts that are not in a policy file: bans, and a policy on trial that has replaced the file's. Rules of other programs
+// must have no effect.
 func TestAskWhatRuns(t *testing.T) {
 	const toWeb = "tcp 198.51.100.66:1234 > 192.0.2.1:80 S"
 	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, askPolicy)
 		h.wantAnswer("before the ban", toWeb, "pass web")
-		h.block(ban.Ban{Prefix: netip.MustParsePrefix("198.51.100.66/32"), For: time.Hour, Why: `so "it" is`},
+		h.block(ban.Ban{Prefix: netip.MustParsePrefix("198.51.100.66/32"), Until: ban.After(time.Hour), Why: `so "it" is`},
 			ban.Ban{Prefix: netip.MustParsePrefix("2001:db8:bad::/48")})
 		h.wantAnswer("banned", toWeb, "drop banned")
 		h.wantAnswer("banned", "udp [2001:db8:bad::7]:1234 > [2001:db8::1]:53", "drop banned")
@@ -68,7 +68,7 @@ func TestAskWhatRuns(t *testing.T) {
 	})
 }
 
-// conditionPolicy has what rules ask for beside addresses and fields, as far as all targets have it.
+// conditionPolicy has all conditions, besides addresses and fields, that every target supports.
 const conditionPolicy = `
 default: drop
 checks: {profile: off, port-zero: observe}
@@ -80,7 +80,7 @@ rules:
   - {name: rest, port: 1-99, then: pass}
 `
 
-// TestAskConditions asks about payload; rules and checks that only observe are no reason, and no question exceeds a limit.
+// TestAskConditions asks about payloads. Rules and checks that only observe must not be given as the reason, and no question may exceed a limit.
 func TestAskConditions(t *testing.T) {
 	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, conditionPolicy)
@@ -101,11 +101,12 @@ func TestAskConditions(t *testing.T) {
 	})
 }
 
-// TestAskLeavesNothing asks two questions at a time, in the long form 50 in all, or 10 of iptables, and looks for what they might leave.
+// TestAskLeavesNothing asks two questions at a time: 50 in all in the long form, or 10 with iptables. Then it looks for resources that the questions
+// have left.
 func TestAskLeavesNothing(t *testing.T) {
 	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, askPolicy)
-		h.wantAnswer("at first", "tcp 198.51.100.7:1234 > 192.0.2.1:113 S", "reject refuse") // opens what Go keeps open
+		h.wantAnswer("at first", "tcp 198.51.100.7:1234 > 192.0.2.1:113 S", "reject refuse") // after it Go has opened the files that it keeps open
 		before, rounds := traces(h), testutil.Scaled(5, 25)
 		if target == plan.TargetIptables {
 			rounds = testutil.Scaled(2, 5)
@@ -123,7 +124,7 @@ func TestAskLeavesNothing(t *testing.T) {
 		}
 		wait.Wait()
 		var after []string
-		testutil.Eventually(slow, func() bool { // threads take their time to end
+		testutil.Eventually(slow, func() bool { // threads take some time to end
 			after = traces(h)
 			return cmp.Equal(before, after)
 		})
@@ -133,8 +134,7 @@ func TestAskLeavesNothing(t *testing.T) {
 	})
 }
 
-// traces lists the network namespaces that the process holds, its sockets, and all that a copy has of devices, routes,
-// tables and sets.
+// traces lists the network namespaces and sockets of the process, and the devices, routes, tables and sets that a copy of the host could leave.
 func traces(h *host) (list []string) {
 	h.Helper()
 	links, err := filepath.Glob("/proc/self/task/*/ns/net")
@@ -161,7 +161,7 @@ func traces(h *host) (list []string) {
 			h.Fatalf("%s: %v", command, err)
 		}
 		for line := range strings.Lines(string(out)) {
-			if !strings.Contains(line, "fe80:") { // fw0 gets its link-local address when it likes
+			if !strings.Contains(line, "fe80:") { // the kernel adds the link-local address of fw0 at any time
 				list = append(list, line)
 			}
 		}
@@ -169,12 +169,12 @@ func traces(h *host) (list []string) {
 	return list
 }
 
-// TestAskProxied asks about packets of a service behind this host: SYNPROXY answers them, or they are dropped beside it.
+// TestAskProxied asks about packets to a protected service behind this host. Either SYNPROXY answers them, or a rule beside SYNPROXY drops them.
 func TestAskProxied(t *testing.T) {
 	onAll(t, func(h *host, target plan.Target) {
 		h.applyTo(target, `services: [{name: web, port: tcp/80, syn: {mode: router, when: always}}]`)
 		h.wantAnswer("a SYN", "tcp 198.51.100.7:999 > 192.0.2.9:80 S", "pass web:syn")
-		if target != plan.TargetXDP { // where the protection itself tells
+		if target != plan.TargetXDP { // in XDP, only the protection itself can tell
 			h.wantAnswer("of no connection", "tcp 198.51.100.7:999 > 192.0.2.9:80 R", "drop web:invalid")
 		}
 	})
@@ -188,7 +188,7 @@ func onNftables(t *testing.T, test func(*host)) {
 	}
 }
 
-// TestAskState asks for states that conntrack does not give to the packets.
+// TestAskState asks about packets in states that conntrack would not give them.
 func TestAskState(t *testing.T) {
 	onNftables(t, func(h *host) {
 		h.applyTo(plan.TargetNftables, askPolicy)
@@ -219,8 +219,8 @@ func TestAskState(t *testing.T) {
 	})
 }
 
-// TestAskKernel asks for packets that the kernel itself decides about before the rules, or that meet a line that is not
-// Floodwall's. What the host has of addresses, VLAN devices and forwarding the copy has too.
+// TestAskKernel asks about packets that the kernel itself handles before the rules, or that match a rule of another program. The copy of the host
+// must have the host's addresses, VLAN devices and forwarding.
 func TestAskKernel(t *testing.T) {
 	const own, elsewhere = "tcp 198.51.100.7:5 > 192.0.2.1:22 S", "tcp 198.51.100.7:5 > 203.0.113.200:22 S"
 	onNftables(t, func(h *host) {

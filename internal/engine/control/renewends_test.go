@@ -7,17 +7,19 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
-// TestRenewalKnowsTheHost adds a temporary rule to a generation of an earlier version, whose program answered without a look at what this
-// host has: the program that takes its place knows that at once, and leaves no query without an answer.
+// TestRenewalKnowsTheHost adds a temporary rule to a generation of an earlier version, whose program answered packets without facts about this host.
+// The program that replaces it must have these facts at once, and must leave no query without an answer.
 func TestRenewalKnowsTheHost(t *testing.T) {
 	h := newHost(t)
 	if h == nil {
 		return
 	}
+	h.settled()
 	h.apply("default: pass\nservices:\n  - {name: dns, port: [udp/53, tcp/53], guard: dns, track: false}\n")
 	pin, before := h.ends()
 	if bytes.Equal(before, make([]byte, len(before))) {
@@ -31,11 +33,11 @@ func TestRenewalKnowsTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, after := h.ends(); !bytes.Equal(before, after) {
-		t.Errorf("the program in its place knows less of this host: it begins with %x, not %x", after[:64], before[:64])
+		t.Errorf("the program in its place knows something else of this host:\n%s", cmp.Diff(before, after))
 	}
 }
 
-// ends is the file of the map of what the program knows of this host (image.HostEnds), and its content.
+// ends returns the pin of the map with facts about this host (image.HostEnds), and the map's content.
 func (h *host) ends() (pin string, content []byte) {
 	h.Helper()
 	pins, err := filepath.Glob(h.Dir + "/generation-*/%2edata%2eends")

@@ -13,36 +13,36 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Repaired is what a repair has put back into the kernel.
+// Repaired lists the parts of the policy that a repair has restored in the kernel.
 type Repaired struct {
 	Devices  []RepairedDevice  `json:"devices"`
 	Rulesets []RepairedRuleset `json:"netfilter"`
-	Local    int               `json:"local,omitempty"`   // own addresses that the program did not know, or knew and should not
-	Waiting  []string          `json:"waiting,omitempty"` // devices that are not there
-	Renamed  []string          `json:"renamed,omitempty"` // devices that have another name now, by that in the policy: see RenamedText
+	Local    int               `json:"local,omitempty"`   // number of own addresses of the host that were added to the program's set or removed from it
+	Waiting  []string          `json:"waiting,omitempty"` // devices that do not exist
+	Renamed  []string          `json:"renamed,omitempty"` // devices that were renamed, by their name in the policy: see RenamedText
 	Removed  []string          `json:"removed,omitempty"` // rulesets that belonged to no policy in force
-	Missed   []string          `json:"missed,omitempty"`  // what of the policy does not filter devices that are ports of a bridge, and the remedy
+	Missed   []string          `json:"missed,omitempty"`  // texts on rules that do not filter ports of a bridge, with the remedy
 }
 
-// RepairedDevice is a device that has the program of the policy again.
+// RepairedDevice is a device to which the repair has attached the program of the policy again.
 type RepairedDevice struct {
 	Name string `json:"name"`
 	Mode string `json:"mode"`
-	Of   string `json:"of,omitempty"`   // the traffic that nothing filtered, as "what device eth0 sends"; "" is all that the device receives
-	Was  string `json:"was,omitempty"`  // the mode before, where only that is another now
-	Note string `json:"note,omitempty"` // why the mode is another than before
+	Of   string `json:"of,omitempty"`   // the traffic that was not filtered, such as "what device eth0 sends"; "": all packets that the device receives
+	Was  string `json:"was,omitempty"`  // the previous mode, if only the mode has changed
+	Note string `json:"note,omitempty"` // why the mode has changed
 }
 
-// RepairedRuleset is a table of nftables, or a set of chains of iptables, that is whole again.
+// RepairedRuleset is a table of nftables, or a set of chains of iptables, that the repair has completed.
 type RepairedRuleset struct {
 	Name  string `json:"name"`
 	Cause string `json:"cause"` // what was missing
 }
 
-// Any reports whether anything was put back.
+// Any reports whether the repair has restored a part.
 func (r *Repaired) Any() bool { return len(r.Devices)+len(r.Rulesets)+len(r.Removed) > 0 }
 
-// String says what was put back.
+// String describes the restored parts.
 func (r *Repaired) String() string {
 	var texts []string
 	for _, d := range r.Devices {
@@ -70,28 +70,27 @@ func (r *Repaired) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// scope says what a repair looks at.
+// scope says which parts a repair checks: the programs of devices, the rulesets of netfilter, or both.
 type scope struct{ devices, rulesets bool }
 
-// Repair puts back what has gone from the kernel of the policy in force: programs of devices that returned or that another
-// tool has detached, and what others have removed or changed in netfilter. All that it needs is in the BPF file system.
-// What cannot be put back is in the error, and keeps nothing else from it. It returns datapath.ErrNotLoaded when no policy is
-// in force.
+// Repair restores the missing parts of the policy in force in the kernel. These are programs of devices that returned or that another tool has
+// detached, and rules of netfilter that other tools have removed or changed. All data that Repair needs is in the BPF file system. If a part cannot
+// be restored, the error says so, and Repair still restores the other parts. It returns datapath.ErrNotLoaded when no policy is in force.
 func (in Instance) Repair(ctx context.Context) (r *Repaired, err error) {
 	return in.repair(ctx, scope{devices: true, rulesets: true})
 }
 
-// RepairDevices is Repair for the programs of devices alone.
+// RepairDevices is Repair for the programs of devices only.
 func (in Instance) RepairDevices(ctx context.Context) (*Repaired, error) {
 	return in.repair(ctx, scope{devices: true})
 }
 
-// RepairNetfilter is Repair for netfilter alone.
+// RepairNetfilter is Repair for netfilter only.
 func (in Instance) RepairNetfilter(ctx context.Context) (*Repaired, error) {
 	return in.repair(ctx, scope{rulesets: true})
 }
 
-// Owns reports whether a table of nftables is one of the instance.
+// Owns reports whether a table of nftables belongs to the instance.
 func (in Instance) Owns(table string) bool { return strings.HasPrefix(table, in.namePrefix()) }
 
 func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error) {
@@ -110,7 +109,7 @@ func (in Instance) repair(ctx context.Context, at scope) (r *Repaired, err error
 	return r, in.notLoaded(ctx, err)
 }
 
-// repairLocal brings what the program knows of this host up to date.
+// repairLocal updates the program's data about this host's addresses and devices.
 func (t *transaction) repairLocal(context.Context) error {
 	if !t.at.devices {
 		return nil
@@ -120,7 +119,7 @@ func (t *transaction) repairLocal(context.Context) error {
 	return err
 }
 
-// repairDevices gives devices the programs that they lack.
+// repairDevices attaches the missing programs to the devices.
 func (t *transaction) repairDevices(context.Context) error {
 	g, r := t.now, t.repaired
 	if !t.at.devices {
@@ -141,7 +140,7 @@ func (t *transaction) repairDevices(context.Context) error {
 	}
 	r.Renamed = generation.Renamed(g.Manifest, lacks)
 	var to []datapath.Attachment
-	missing, causes := map[string][]string{}, map[string]error{} // by device: of what traffic, and why it has another mode
+	missing, causes := map[string][]string{}, map[string]error{} // by device: the unfiltered traffic; why its mode is not the requested one
 	for _, lack := range lacks {
 		if lack.Gone {
 			r.Waiting = append(r.Waiting, lack.Device)
@@ -163,10 +162,10 @@ func (t *transaction) repairDevices(context.Context) error {
 	return errors.Join(err, t.repairModes(), knowReplies(g.Program.ReplyFlows))
 }
 
-// noteDevice notes that a device has again what it lacked: programs for some traffic, "" for all that it receives. cause is why its mode is not
-// the one that was asked for.
+// noteDevice records that the missing programs of a device are attached again. missing names the traffic of each program; "" stands for all packets
+// that the device receives. cause says why the mode of the device is not the requested one; it is nil if the modes are equal.
 func (t *transaction) noteDevice(d *datapath.Device, missing []string, cause error) {
-	if missing == nil { // the policy has another of its names
+	if missing == nil { // the policy names the device twice, the second time by another name
 		missing = []string{""}
 	}
 	for _, of := range missing {
@@ -182,7 +181,7 @@ func (t *transaction) noteDevice(d *datapath.Device, missing []string, cause err
 	}
 }
 
-// repairRulesets puts back the rulesets in netfilter. What a change has left that died between its steps is for mend.
+// repairRulesets restores the rulesets in netfilter. It does not complete a change that died between its steps: that is the task of mend.
 func (t *transaction) repairRulesets(ctx context.Context) error {
 	if !t.at.rulesets || t.live.Trial != nil {
 		return nil
@@ -200,13 +199,13 @@ func (t *transaction) repairRulesets(ctx context.Context) error {
 		t.repaired.Removed = append(t.repaired.Removed, h.String())
 	}
 	errs = append(errs, err)
-	if len(t.repaired.Rulesets) > 0 { // conntrack may not have looked at what began without them
+	if len(t.repaired.Rulesets) > 0 { // connections that started meanwhile may be unknown to conntrack
 		errs = append(errs, trackConnected(t.manifest))
 	}
 	return errors.Join(errs...)
 }
 
-// noteRepair notes what was put back.
+// noteRepair records the restored parts.
 func (t *transaction) noteRepair(context.Context) error {
 	if !t.repaired.Any() {
 		return nil
@@ -214,7 +213,8 @@ func (t *transaction) noteRepair(context.Context) error {
 	return generation.NoteRepair(t.state, t.now.Number, t.repaired.String())
 }
 
-// restoreRuleset puts a ruleset back if the kernel does not hold it. The cause is "" when it does.
+// restoreRuleset restores a ruleset if the kernel lacks it or another tool has changed it. cause says what was wrong; it is "" if the ruleset is
+// complete.
 func (t *transaction) restoreRuleset(ctx context.Context, p *netfilter.Ruleset) (cause string, err error) {
 	tool, err := t.live.Tool(ctx, p.Kind)
 	if err != nil {
@@ -240,10 +240,10 @@ func (t *transaction) restoreRuleset(ctx context.Context, p *netfilter.Ruleset) 
 	}
 	bans, err := t.live.BansFor(ctx, t.now, t.now)
 	if err != nil {
-		bans = map[string][]ban.Blocked{} // they went with their sets
+		bans = map[string][]ban.Ban{} // the bans were lost with their sets
 	}
 	if t.in.Bans != nil {
-		saved, _ := t.in.Bans.Load(ban.IsIn(t.manifest)) // without the file none are added
+		saved, _ := t.in.Bans.Load(ban.IsIn(t.manifest)) // if the file cannot be read, no bans are added
 		ban.AddLost(t.manifest, bans, saved)
 	}
 	if err := t.refill(t.now, p, bans); err != nil {
@@ -252,8 +252,8 @@ func (t *transaction) restoreRuleset(ctx context.Context, p *netfilter.Ruleset) 
 	return cause, tool.Restore(ctx, p)
 }
 
-// refill has a ruleset of a generation that was loaded before begin with these bans, and with the last content of its live sets.
-func (t *transaction) refill(g *generation.Generation, p *netfilter.Ruleset, bans map[string][]ban.Blocked) error {
+// refill sets the initial content of a ruleset of an earlier generation: the given bans, and the last contents of its live sets.
+func (t *transaction) refill(g *generation.Generation, p *netfilter.Ruleset, bans map[string][]ban.Ban) error {
 	p.Fill = ban.Elements(p, bans)
 	if len(p.Live) == 0 {
 		return nil

@@ -20,7 +20,7 @@ import (
 type LockoutError struct {
 	Session facts.Session
 	Reason  string
-	Carrier *facts.Carrier // that would be cut; nil: the session itself
+	Carrier *facts.Carrier // the tunnel's carrier that the policy would drop; nil: it would drop the session itself
 }
 
 func (e *LockoutError) Error() string {
@@ -42,8 +42,8 @@ func (e *LockoutError) Hint() string {
 		e.Session.Client.Addr(), e.Session.Server.Port())
 }
 
-// guard asks the policy and, with XDP, the loaded program that is not attached yet whether they would let the operator's
-// sessions live and let them be opened again. Sessions over devices that will not be filtered have nothing to fear.
+// guard checks that the policy passes the packets of the operator's sessions, and of new sessions of the same kind. With XDP it also asks the loaded
+// program, which is not attached yet. A session that arrives on a device without filtering is not at risk.
 func (t *transaction) guard(context.Context) error {
 	for _, s := range t.options.Sessions {
 		if !facts.Passes(s.Client.Addr(), t.devices()) {
@@ -66,20 +66,22 @@ func (t *transaction) guard(context.Context) error {
 	return nil
 }
 
-// anyone is an address of the Internet that no other end of a tunnel has: who begins at a port of this host may come from anywhere.
+// anyone is an address of the Internet that stands for any client. It is used for a tunnel whose other end is unknown, since anyone may open it.
 var anyone = map[bool]netip.Addr{true: netip.AddrFrom4([4]byte{8, 8, 4, 4}), false: netip.MustParseAddr("2001:4860:4860::8844")} // by Is4
 
-// carries returns an error when a session comes through a tunnel of which the policy would let none of what may carry it begin anew: from the
-// tunnel's other end if that is known, else from anywhere.
+// carries returns an error if a session comes through a tunnel that could not be opened again: the policy would drop every packet that opens it. Such
+// a packet comes from the tunnel's other end if that is known, else from any address.
 func (t *transaction) carries(s facts.Session) error {
 	var cut error
 	for _, c := range facts.Carriers(s.Client.Addr()) {
-		line := fmt.Sprintf("proto=%d %s > %s", c.Proto, c.Remote, c.Addr)
-		if !c.Remote.IsValid() {
-			to := c.Addr
-			if to.IsUnspecified() {
-				to = t.ownAddress()
+		to := c.Addr
+		if to.IsUnspecified() {
+			if own := t.ownAddress(); !c.Remote.IsValid() || c.Remote.Is4() == own.Is4() {
+				to = own
 			}
+		}
+		line := fmt.Sprintf("proto=%d %s > %s", c.Proto, c.Remote, to)
+		if !c.Remote.IsValid() {
 			name, _, _ := strings.Cut(c.By.String(), "/")
 			line = strings.TrimSuffix(fmt.Sprintf("%s %s > %s S", name, netip.AddrPortFrom(anyone[to.Is4()], 40000), netip.AddrPortFrom(to, c.By.Port)),
 				map[bool]string{true: " S"}[name == "udp"])
@@ -91,10 +93,10 @@ func (t *transaction) carries(s facts.Session) error {
 		err = t.allows(s, spec)
 		var lockout *LockoutError
 		if !errors.As(err, &lockout) {
-			return err // it passes, or cannot be asked
+			return err // the policy passes the packet, or the program cannot be asked
 		}
 		lockout.Carrier, cut = &c, lockout
-		if c.Chosen { // where this host begins the tunnel, its packets open it again
+		if c.Chosen { // this host may open the tunnel: then its own packets open it again
 			t.note(lockout.Error() + "; unless this host begins the tunnel, " + strings.TrimSuffix(lockout.Hint(), ", or use --force"))
 			cut = nil
 		}
@@ -102,7 +104,7 @@ func (t *transaction) carries(s facts.Session) error {
 	return cut
 }
 
-// ownAddress is an address of the devices that are filtered.
+// ownAddress returns an address of the devices that are filtered.
 func (t *transaction) ownAddress() netip.Addr {
 	for _, name := range t.devices() {
 		device, err := net.InterfaceByName(name)
@@ -116,11 +118,11 @@ func (t *transaction) ownAddress() netip.Addr {
 			}
 		}
 	}
-	return netip.AddrFrom4([4]byte{192, 0, 2, 1}) // none: what is asked is about the port
+	return netip.AddrFrom4([4]byte{192, 0, 2, 1}) // no device has an address; the question is only about the port
 }
 
-// sessionPackets are the packets of a session. Where conntrack does not pick up connections in their middle, one that it
-// has not seen begin is invalid to it (nf_conntrack_tcp_loose in the kernel's nf_conntrack-sysctl.rst).
+// sessionPackets returns the packets of a session that the policy must pass. If nf_conntrack_tcp_loose is 0, conntrack calls a connection invalid
+// whose start it has not seen (the kernel's nf_conntrack-sysctl.rst). In that case the list includes a packet with the state invalid.
 func sessionPackets() []string {
 	packets := []string{". state=established", "S"}
 	if loose, err := netfilter.Loose(); err == nil && loose != nil && *loose == 0 {
@@ -129,7 +131,7 @@ func sessionPackets() []string {
 	return packets
 }
 
-// allows returns an error when a packet of a session would be dropped.
+// allows returns an error when the policy would drop a packet of a session.
 func (t *transaction) allows(s facts.Session, spec packet.Spec) error {
 	pkt := spec.Packet()
 	if verdict, reason := t.compiled.Program.Eval(&pkt, ir.World{Member: t.member}); verdict != ir.Pass {
@@ -148,13 +150,13 @@ func (t *transaction) allows(s facts.Session, spec packet.Spec) error {
 	return nil
 }
 
-// member reports whether a dynamic set will have an address.
+// member reports whether a dynamic set will contain an address.
 func (t *transaction) member(set int, addr netip.Addr) bool {
 	return t.compiled.member(set, addr) || slices.ContainsFunc(t.kept[t.compiled.Program.Sets[set].Name],
-		func(b ban.Blocked) bool { return b.Prefix.Contains(addr) })
+		func(b ban.Ban) bool { return b.Prefix.Contains(addr) })
 }
 
-// reasonPhrase is a reason in a sentence.
+// reasonPhrase describes a reason as part of a sentence.
 func reasonPhrase(name string, check bool) string {
 	switch {
 	case name == "default":

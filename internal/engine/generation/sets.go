@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 )
 
-// DynamicSets are the places where a generation has a dynamic set. XDP comes first, because it sees packets first. An entry that it refuses
-// is not to be entered elsewhere.
+// DynamicSets returns the places in the kernel in which a generation has a dynamic set. The place in XDP comes first, because XDP sees packets first.
+// An entry that the first place refuses must not be added to the next.
 func (l *Live) DynamicSets(ctx context.Context, g *Generation, e manifest.Set) (sets []ban.Set, err error) {
 	if g.Program != nil {
 		dynamic, err := ban.Open(g.Program)
@@ -33,7 +33,7 @@ func (l *Live) DynamicSets(ctx context.Context, g *Generation, e manifest.Set) (
 	return sets, nil
 }
 
-// CountEntries is how many entries a dynamic set has where packets meet it first.
+// CountEntries returns the number of entries of a dynamic set, in the place that sees packets first.
 func (l *Live) CountEntries(ctx context.Context, g *Generation, e manifest.Set) (int, error) {
 	if e.Local && g.Program == nil {
 		own, err := facts.LocalPrefixes()
@@ -46,8 +46,8 @@ func (l *Live) CountEntries(ctx context.Context, g *Generation, e manifest.Set) 
 	return sets[0].Count(ctx)
 }
 
-// Entries lists what a dynamic set of a generation holds, in any order.
-func (l *Live) Entries(ctx context.Context, g *Generation, e manifest.Set) ([]ban.Blocked, error) {
+// Entries lists the entries of a dynamic set of a generation, in any order.
+func (l *Live) Entries(ctx context.Context, g *Generation, e manifest.Set) ([]ban.Ban, error) {
 	sets, err := l.DynamicSets(ctx, g, e)
 	if err != nil || len(sets) == 0 {
 		return nil, err
@@ -55,9 +55,8 @@ func (l *Live) Entries(ctx context.Context, g *Generation, e manifest.Set) ([]ba
 	return sets[0].List(ctx)
 }
 
-// RefreshLocal brings the set `local` of an XDP program to the addresses that the host has now, and returns how many it added and removed.
-// It also brings what the program knows of the host's devices up to date.
-// A generation without such a set has no change.
+// RefreshLocal updates the set `local` of an XDP program to the host's present addresses. It returns the numbers of added and removed entries. It
+// also updates the program's data about the host's devices. Without such a set it changes nothing and returns 0.
 func (g *Generation) RefreshLocal() (added, removed int, err error) {
 	if g.Program == nil {
 		return 0, 0, nil
@@ -81,10 +80,10 @@ func (g *Generation) RefreshLocal() (added, removed int, err error) {
 	return 0, 0, nil
 }
 
-// BansFor are the entries that the generation now has in dynamic sets which the generation before has too, by the name of the set: before is
-// to have them when it runs again.
-func (l *Live) BansFor(ctx context.Context, now, before *Generation) (map[string][]ban.Blocked, error) {
-	bans := map[string][]ban.Blocked{}
+// BansFor returns the entries of the dynamic sets that both generations have, by the name of the set. These are the entries of the generation now.
+// When before runs again, its sets must have the same entries.
+func (l *Live) BansFor(ctx context.Context, now, before *Generation) (map[string][]ban.Ban, error) {
+	bans := map[string][]ban.Ban{}
 	for _, e := range before.Manifest.Sets {
 		was, ok := now.Manifest.Set(e.Name)
 		if e.Dynamic < 0 || e.Local || !ok || was.Dynamic < 0 {
@@ -99,9 +98,9 @@ func (l *Live) BansFor(ctx context.Context, now, before *Generation) (map[string
 	return bans, nil
 }
 
-// Hold gives the dynamic sets of an XDP program that does not run these bans, by the name of the set, and no others: what a set has beyond
-// them was lifted while the program rested. Without a program it does nothing.
-func (g *Generation) Hold(bans map[string][]ban.Blocked) error {
+// Hold replaces the entries of the dynamic sets of an XDP program by the given bans, by the name of the set. The program must not run. Old entries
+// that are not among the bans were unblocked while the program did not run. Without a program Hold does nothing.
+func (g *Generation) Hold(bans map[string][]ban.Ban) error {
 	if g.Program == nil {
 		return nil
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/ban"
 )
 
-// howMany is the number of the senders.
+// howMany is the number of senders.
 const howMany = 8
 
-// seen is when each ban was first seen at each node.
+// seen has the time at which each ban was first seen, for each node.
 type seen [nodes]map[netip.Prefix]time.Time
 
-// bans lists which senders a node has banned.
-func (n *node) bans(ctx context.Context) (list []ban.Blocked, err error) {
+// bans returns the senders that a node has banned.
+func (n *node) bans(ctx context.Context) (list []ban.Ban, err error) {
 	err = n.lab.Do(func() (err error) {
 		list, err = n.instance.Blocked(ctx, "")
 		return err
@@ -23,8 +23,8 @@ func (n *node) bans(ctx context.Context) (list []ban.Blocked, err error) {
 	return list, err
 }
 
-// awaitBans waits until all senders are banned at all nodes, and notes when each ban was seen. The first node is asked first each time:
-// so times from it to others are too long rather than too short, by less than 50 ms on a quiet machine.
+// awaitBans waits until all nodes have banned all senders. It records when each ban was first seen. In each round it reads the bans of the first node
+// first. So the measured times from the first node to the others are rather too long than too short. On a quiet machine the error is less than 50 ms.
 func (w *fleetShow) awaitBans(ctx context.Context) (at seen, err error) {
 	for i := range at {
 		at[i] = map[netip.Prefix]time.Time{}
@@ -49,7 +49,7 @@ func (w *fleetShow) awaitBans(ctx context.Context) (at seen, err error) {
 	return at, err
 }
 
-// first is when the first node had its first ban.
+// first returns the time of the first ban at the first node.
 func (s seen) first() (t time.Time) {
 	for _, at := range s[0] {
 		if t.IsZero() || at.Before(t) {
@@ -59,7 +59,7 @@ func (s seen) first() (t time.Time) {
 	return t
 }
 
-// longest is the longest that a ban took from the first node to the last one.
+// longest returns the longest time from a ban at the first node to the same ban at another node.
 func (s seen) longest() (d time.Duration) {
 	for p, at := range s[0] {
 		for _, other := range s[1:] {
@@ -69,7 +69,7 @@ func (s seen) longest() (d time.Duration) {
 	return d
 }
 
-// awaitLifts waits until no node has a ban.
+// awaitLifts waits until no node has a ban any more.
 func (w *fleetShow) awaitLifts(ctx context.Context) error {
 	return w.site.until(ctx, "the end of the bans at all nodes", func() (bool, error) {
 		left := 0
@@ -84,8 +84,8 @@ func (w *fleetShow) awaitLifts(ctx context.Context) error {
 	})
 }
 
-// judged waits until packets that met a node before its bans are out of its receive thread: that handles them in order, at most 256 wait
-// in its queue (kernel drivers/net/veth.c, VETH_RING_SIZE), and 64 at a time are on the way to the stack.
+// judged waits until the receive thread has handled all packets that arrived before the bans. The thread handles packets in order. At most 256
+// packets are in its queue (kernel drivers/net/veth.c, VETH_RING_SIZE), and at most 64 are between the queue and the stack.
 func (w *fleetShow) judged(ctx context.Context, n *node) error {
 	before, err := n.uplink.DriverCounts()
 	if err != nil {

@@ -202,7 +202,7 @@ func installEmpty(at *rig.Site) (p *ebpf.Program, remove func() error, err error
 // banSource bans the banned source, and sees to it that the program knows.
 func banSource(ctx context.Context, _ *rig.Site, in control.Instance, _ *ebpf.Program) error {
 	p := netip.PrefixFrom(bannedSource, bannedSource.BitLen())
-	if _, err := in.Block(ctx, "bans", []ban.Ban{{Prefix: p, For: ban.Forever}}); err != nil {
+	if _, err := in.Block(ctx, "bans", []ban.Ban{{Prefix: p, Until: ban.Never}}); err != nil {
 		return err
 	}
 	return rig.Expect(map[string]string{
