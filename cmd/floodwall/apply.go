@@ -27,11 +27,11 @@ type applyFlags struct {
 	target, mode string
 	devices      []string
 	confirm      string
-	trial        time.Duration // that confirm says
+	trial        time.Duration // parsed from confirm
 	dryRun       bool
 	force        bool
 	boot         bool
-	restore      bool // apply what was saved for boot
+	restore      bool // apply the policy that was saved for boot
 }
 
 func applyCommand(e *env) *cobra.Command {
@@ -61,7 +61,7 @@ func applyCommand(e *env) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.target, "target", "auto", "`target` of the policy: auto, xdp, nftables or iptables")
 	flags.StringArrayVar(&f.devices, "device", nil, "`device` in place of those of the policy; repeat it for more")
-	flags.StringVar(&f.mode, "mode", "auto", "XDP `mode` of the devices: auto, native (in the driver) or generic (works with any driver, at several times the cost)")
+	flags.StringVar(&f.mode, "mode", "auto", "`mode` of the devices: auto, native (XDP in the driver), tc (behind the driver: any device, beside other programs) or generic (XDP behind the driver, at several times the cost)")
 	flags.StringVar(&f.confirm, "confirm", "", "return to the previous policy after this `time`, as 60s or 5m, unless confirmed")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "do everything except attach")
 	flags.BoolVar(&f.force, "force", false, "apply even what would cut this SSH session")
@@ -69,7 +69,7 @@ func applyCommand(e *env) *cobra.Command {
 	flags.BoolVar(&f.restore, "boot-restore", false, "apply what was saved by --boot; for the systemd unit")
 	flags.MarkHidden("boot-restore")
 	complete(c, "target", targets(true)...)
-	complete(c, "mode", "auto", "native", "generic")
+	complete(c, "mode", "auto", "native", "tc", "generic")
 	complete(c, "device", deviceNames()...)
 	e.JSONFlag(c)
 	return c
@@ -96,9 +96,9 @@ func (f *applyFlags) check(c *cobra.Command) (err error) {
 	if f.trial, err = trialTime(c, f.confirm); err != nil {
 		return err
 	}
-	modes := []datapath.Mode{datapath.Auto, datapath.Native, datapath.Generic}
+	modes := []datapath.Mode{datapath.Auto, datapath.Native, datapath.TC, datapath.Generic}
 	if !slices.Contains(modes, datapath.Mode(f.mode)) {
-		return cli.Usagef(c, "the modes are auto, native and generic", "unknown mode %q", f.mode)
+		return cli.Usagef(c, "the modes are auto, native, tc and generic", "unknown mode %q", f.mode)
 	}
 	for i, d := range f.devices {
 		if d == "" || slices.Contains(f.devices[:i], d) {
@@ -111,7 +111,7 @@ func (f *applyFlags) check(c *cobra.Command) (err error) {
 	return checkTarget(c, f.target, targets(true))
 }
 
-// trialTime reads --confirm, 0 when it is not given.
+// trialTime parses --confirm. It returns 0 when the flag is not given.
 func trialTime(c *cobra.Command, text string) (time.Duration, error) {
 	if !c.Flags().Changed("confirm") {
 		return 0, nil
@@ -161,7 +161,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// appliedLine says what was done.
+// appliedLine is the message after an apply.
 func appliedLine(a *control.Applied, p *policy.Policy, f applyFlags) string {
 	what := fmt.Sprintf("applied generation %d on %s", a.Generation, devicesText(a))
 	if f.dryRun {
@@ -181,7 +181,7 @@ func appliedLine(a *control.Applied, p *policy.Policy, f applyFlags) string {
 	return fmt.Sprintf("%s, in %.2f s", line, a.Seconds)
 }
 
-// stagesText says how many rules are behind the first stage.
+// stagesText says how many rules run after the first stage.
 func stagesText(a *control.Applied) string {
 	var texts []string
 	first := a.Target.Stages()[0]
@@ -193,7 +193,7 @@ func stagesText(a *control.Applied) string {
 	return strings.Join(texts, ", ")
 }
 
-// trialLine says how to keep a policy on trial.
+// trialLine says how to confirm a policy on trial.
 func trialLine(a *control.Applied) string {
 	back := fmt.Sprintf("generation %d returns", a.Returns)
 	if a.Returns == 0 {
@@ -202,7 +202,7 @@ func trialLine(a *control.Applied) string {
 	return fmt.Sprintf("on trial: %s in %.0f s unless `floodwall confirm` comes before", back, a.Confirm)
 }
 
-// devicesText lists devices with their stage and mode.
+// devicesText lists devices with their stages and modes.
 func devicesText(a *control.Applied) string {
 	var texts []string
 	for _, d := range a.Devices {

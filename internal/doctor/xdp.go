@@ -8,33 +8,34 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// xdpSupport says for each device whether Floodwall can run in its driver, and why not.
+// xdpSupport returns findings for each device on whether Floodwall can run in its driver, and if not, why.
 func xdpSupport(_ context.Context, h *host) []Finding {
 	return eachDevice(h, "xdp-native", func(d *device) []Finding {
 		return []Finding{d.native(), d.refusals(), d.occupied()}
 	})
 }
 
-// runsNative reports whether the driver has XDP, or might.
+// runsNative reports whether the driver supports native XDP, or may support it.
 func (d *device) runsNative() bool {
 	return (d.xdpErr != nil || d.xdp&xdpBasic != 0) && !d.joined()
 }
 
-// joined reports whether the hypervisor joins packets in a way that the virtio driver can neither stop nor run XDP with.
+// joined reports whether the hypervisor merges packets (hardware GRO) and the merging cannot be switched off. The virtio driver cannot run XDP then.
 func (d *device) joined() bool {
 	gro := d.features["rx-gro-hw"]
 	return d.driver == "virtio_net" && gro.On && gro.Fixed
 }
 
-// native judges whether the driver runs XDP programs.
+// native returns a finding on whether the driver runs XDP programs.
 func (d *device) native() Finding {
 	f := Finding{
-		ID: "xdp-native", Severity: Note, // nothing on this host changes it
+		ID: "xdp-native", Severity: Note, // it cannot be changed on this host
 		Evidence: fmt.Sprintf("%s has no native XDP (from the kernel's netdev family)", d.kinds()),
-		Cost:     "a program runs after the kernel has made a packet of the frame (generic XDP), at several times the cost, or in netfilter",
+		Cost:     "a program runs after the kernel has made a packet of the frame (at tc, or generic XDP): a dropped packet costs several times as much",
 	}
 	switch {
 	case d.xdpErr != nil:
@@ -43,15 +44,20 @@ func (d *device) native() Finding {
 		return f.command("floodwall apply --dry-run --mode native --device " + quoted(d.name) + " policy.yaml")
 	case d.xdp&xdpBasic != 0:
 		f.Evidence = d.kinds() + " has native XDP" + d.extras() + " (from the kernel's netdev family)"
-		return f.healthy()
+		cost, remedy := control.NativeCost(d.kind, d.name)
+		if cost == "" {
+			return f.healthy()
+		}
+		f.Cost = cost
+		return f.advice(remedy)
 	case len(d.below) > 0:
 		f.Severity = Warning
 		return f.advice("filter on the devices below it: `devices: [" + strings.Join(d.below, ", ") + "]`")
 	}
-	return f.advice("a device whose driver has XDP; until then `--mode generic`, or the target nftables")
+	return f.advice("a device whose driver has XDP; until then mode tc, which `--mode auto` chooses")
 }
 
-// kinds names the driver, or what kind of software device it is.
+// kinds describes the driver, or the kind of a virtual device.
 func (d *device) kinds() string {
 	if d.driver != "" {
 		return "driver " + d.driver
@@ -70,7 +76,8 @@ func (d *device) extras() string {
 	return words
 }
 
-// refusals judges whether the driver refuses a program as the device is set up now, for what can be told beforehand.
+// refusals returns a finding on whether the driver would refuse a program because of the device's present settings, as far as that is known in
+// advance.
 func (d *device) refusals() Finding {
 	f := Finding{ID: "xdp-setup", Severity: Warning, Cost: "the driver refuses an XDP program as the device is set up"}
 	name := quoted(d.name)
@@ -80,7 +87,7 @@ func (d *device) refusals() Finding {
 		f.Evidence = "large receive offload is on (rx-lro, from ethtool)"
 		return f.command("ethtool -K " + name + " lro off")
 	case d.joined():
-		f.Severity = Note // nothing on this host changes it
+		f.Severity = Note // it cannot be changed on this host
 		f.Evidence = "the hypervisor joins packets, and the device cannot be told to stop (rx-gro-hw is on and fixed, from ethtool)"
 		return f.advice("have the hypervisor offer VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, or switch its guest_tso4, guest_tso6 and guest_ufo off")
 	case d.driver == "ena" && c != nil && 2*c.Combined > c.MaxCombined:
@@ -92,7 +99,7 @@ func (d *device) refusals() Finding {
 	return f.healthy()
 }
 
-// frameSize judges whether frames are too large for XDP.
+// frameSize returns findings on whether frames are too large for XDP.
 func frameSize(_ context.Context, h *host) []Finding {
 	return eachDevice(h, "xdp-mtu", func(d *device) []Finding { return []Finding{d.frames()} })
 }
@@ -114,7 +121,7 @@ func (d *device) frames() Finding {
 	return f.command("ip link set dev " + quoted(d.name) + " mtu 1500")
 }
 
-// occupied judges whether somebody else's program has the place of Floodwall's.
+// occupied returns a finding on whether another tool's XDP program is attached.
 func (d *device) occupied() Finding {
 	f := Finding{ID: "xdp-occupied", Severity: Warning, Evidence: "no XDP program of others is attached (from the kernel's list of devices)"}
 	if d.program == nil {
@@ -123,13 +130,13 @@ func (d *device) occupied() Finding {
 	id := ebpf.ProgramID(d.program.ProgId)
 	name, err := programName(id)
 	f.Numbers = map[string]uint64{"program": uint64(id)}
-	f.Cost = "a device has one place for XDP: Floodwall is refused, and netfilter costs several times as much; stop the owner first, or it comes back"
+	f.Cost = "a device has one place for XDP: Floodwall runs behind it, at tc, where a dropped packet costs several times as much; stop the owner first, or it comes back"
 	switch {
 	case err != nil:
 		f.Evidence = fmt.Sprintf("an XDP program is attached, id %d; whose it is cannot be told: %v", id, err)
 		f.Severity = Note
 		return f.command("sudo floodwall doctor")
-	case strings.HasPrefix(name, image.Program): // also while a policy is on trial
+	case strings.HasPrefix(name, image.Program): // also during a trial
 		f.Evidence = "Floodwall's XDP program is attached"
 		return f.healthy()
 	}

@@ -17,10 +17,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// program is the path of the command floodwall.
+// program is the path of the floodwall command.
 var program string
 
-// programVar names it in the environment, where it is built already.
+// programVar is the environment variable with the path of a command that is already built.
 const programVar = "FLOODWALL_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// build builds the command as it is now, unless a process of a test begins here.
+// build builds the command from the current source. The inner process of a test uses the command that the outer process has built.
 func build() error {
 	if program = os.Getenv(programVar); program != "" {
 		return nil
@@ -49,20 +49,21 @@ func build() error {
 	return os.Setenv(programVar, program)
 }
 
-// target is a way to filter, and the flags that choose it.
+// target is a target with a mode, and the flags that select them.
 type target struct{ name, flags string }
 
-// targets are all. The first is what users get.
+// targets are all targets. The first one is the default.
 var targets = []target{
 	{"auto", ""},
 	{"native", "--target xdp --mode native"},
 	{"nftables", "--target nftables"},
 	{"iptables", "--target iptables"},
+	{"tc", "--target xdp --mode tc"},
 	{"generic", "--target xdp --mode generic"},
 }
 
-// TestHosts takes a policy through its life on each host of the table. FLOODWALL_GUEST=1 has the rows that need modules of the kernel which
-// it may lack, and no others: an emulated processor is slow.
+// TestHosts runs the life of a policy on each host of the table. FLOODWALL_GUEST=1 selects the rows that need modules which a kernel may lack. The
+// other rows are then left out, because an emulated CPU is slow.
 func TestHosts(t *testing.T) {
 	for i, h := range hosts {
 		if h.guest != (os.Getenv("FLOODWALL_GUEST") != "") {
@@ -81,7 +82,8 @@ func TestHosts(t *testing.T) {
 			s.open()
 			s.flooded()
 			for n, on := range targets {
-				// In the short form: auto, and of another target, in turn, that it filters and leaves nothing.
+				// The short form runs auto and one other target, which differs from row to row. On the other target, it only checks that Floodwall
+				// filters and leaves nothing behind.
 				if !testutil.Long() && n > 0 && n != 1+i%(len(targets)-1) {
 					continue
 				}
@@ -98,7 +100,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// coverUnits keeps the units of `apply --boot` from the machine's systemd.
+// coverUnits mounts an empty directory over the units of systemd, so that the machine's systemd does not see the units that `apply --boot` writes.
 func (s *scene) coverUnits() {
 	s.Helper()
 	const dir = "/etc/systemd/system"
@@ -110,7 +112,7 @@ func (s *scene) coverUnits() {
 	}
 }
 
-// init has the first policy written, unless the row has one of its own.
+// init runs the command init, which writes the first policy. If the row has a policy of its own, it writes this one instead.
 func (s *scene) init() {
 	s.Helper()
 	if s.host.policy != "" {
@@ -125,14 +127,14 @@ func (s *scene) init() {
 	s.Logf("%s", text)
 }
 
-// life is that of a policy on a target: the whole of it, or its begin and its end.
+// life runs the life of a policy on a target. If whole is false, it leaves out the middle part.
 func (s *scene) life(on target, whole bool) {
 	s.Helper()
 	before := s.state()
-	s.Cleanup(func() { s.run(program, "unload") }) // where the test ends early
+	s.Cleanup(func() { s.run(program, "unload") }) // if the test ends early
 	said, ok := s.apply(on)
 	if !ok {
-		s.run(program, "unload") // what filters in part
+		s.run(program, "unload") // the target may filter in part
 		s.same("after an apply that was refused", before)
 		return
 	}
@@ -146,8 +148,8 @@ func (s *scene) life(on target, whole bool) {
 	s.answers("after apply", s.asks())
 	if on.name != "native" {
 		s.flooded()
-	} else if s.host.flood != "" { // the kernel does not send the cookies
-		s.find(said, "what XDP answers is lost: .*`--mode auto` runs it in generic mode")
+	} else if s.host.flood != "" { // the kernel does not send XDP's cookies
+		s.find(said, "what XDP answers is lost: .*`--mode auto` runs it in (tc|generic) mode")
 	}
 	s.status("after apply")
 	if whole {
@@ -160,7 +162,8 @@ func (s *scene) life(on target, whole bool) {
 
 var saveBy = regexp.MustCompile("save by `iptables-save \\| ([^`]*)`")
 
-// find has the first group, if there is one, of a regular expression that the output of apply must match.
+// find checks that the output of apply matches a regular expression. It returns the first group of the match, or the whole match if there is no
+// group.
 func (s *scene) find(said, pattern string) string {
 	s.Helper()
 	m := regexp.MustCompile(pattern).FindStringSubmatch(said)
@@ -170,7 +173,7 @@ func (s *scene) find(said, pattern string) string {
 	return m[len(m)-1]
 }
 
-// remedied runs the command that apply names, `sysctl -w KEY=0 …`, until the life on this target ends.
+// remedied runs the command that apply names as a remedy, `sysctl -w KEY=0 …`. It undoes the command when the test on this target ends.
 func (s *scene) remedied(command string) {
 	s.Helper()
 	if command != "" {
@@ -179,7 +182,7 @@ func (s *scene) remedied(command string) {
 	}
 }
 
-// changes are what comes between.
+// changes runs the middle part of a policy's life: a daemon, a second apply, a block, a rollback, and a reboot.
 func (s *scene) changes(on target) {
 	s.Helper()
 	stop := s.daemon()
@@ -195,7 +198,7 @@ func (s *scene) changes(on target) {
 	s.status("after a reboot")
 }
 
-// apply has the output, and reports whether the policy is in force: a row may allow that it is refused, with a reason.
+// apply runs the command apply. It returns the output, and whether the policy is in force. A row may allow that apply fails for a certain reason.
 func (s *scene) apply(on target) (out string, ok bool) {
 	s.Helper()
 	args := append([]string{program, "apply", "--boot", "policy.yaml"}, strings.Fields(on.flags)...)
@@ -213,7 +216,7 @@ func (s *scene) apply(on target) (out string, ok bool) {
 	return out, true
 }
 
-// daemon starts it, and returns what ends it.
+// daemon starts the daemon, and returns a function that stops it.
 func (s *scene) daemon() (stop func()) {
 	s.Helper()
 	cmd := s.command(program, "daemon")
@@ -238,7 +241,7 @@ func (s *scene) daemon() (stop func()) {
 	}
 }
 
-// blocked has an address blocked and unblocked.
+// blocked blocks an address and unblocks it again. It checks the answers to this address after each step.
 func (s *scene) blocked() {
 	s.Helper()
 	const address = "198.51.100.77"
@@ -251,7 +254,7 @@ func (s *scene) blocked() {
 	s.answers("after it is unblocked", asks("served"))
 }
 
-// status has it exit with 0.
+// status checks that the command status exits with 0.
 func (s *scene) status(when string) {
 	s.Helper()
 	if out, err := s.run(program, "status"); err != nil {
@@ -259,7 +262,7 @@ func (s *scene) status(when string) {
 	}
 }
 
-// reboot empties the kernel, as far as it is the host's, and has what is restored at boot come in its order.
+// reboot simulates a reboot. It removes the host's state from the kernel, and then runs the steps of a boot in order.
 func (s *scene) reboot() {
 	s.Helper()
 	s.sh(s.host.saved)
@@ -282,7 +285,8 @@ host ipset destroy`)
 	}
 }
 
-// state is what Floodwall must not leave changed. The kernel tells the state of a new bridge a second late.
+// state returns the state that must be the same after Floodwall is gone. The keys are the commands that show it. The state of links is left out,
+// because the kernel reports the state of a new bridge a second late.
 func (s *scene) state() map[string]string {
 	s.Helper()
 	state := map[string]string{}
@@ -290,7 +294,7 @@ func (s *scene) state() map[string]string {
 		"nft -s list ruleset", "ipset save", "ip -o link | sed 's/ state [A-Z]*//'", "ip rule", "ip -4 route show table all", "ls /run/floodwall",
 		"for d in $(ls /sys/class/net); do tc qdisc show dev $d; done", "sysctl net.ipv4.tcp_syncookies net.ipv4.tcp_timestamps",
 	} {
-		out, _ := s.run("bash", "-c", look+" 2>/dev/null")
+		out, _ := s.run("bash", "-c", "{ "+look+"; } 2>/dev/null") // ip sometimes prints an error about a peer whose namespace has no name
 		out = strings.ReplaceAll(out, "\n\n", "\n")
 		out = emptyTable.ReplaceAllString(emptyChain.ReplaceAllString(out, ""), "")
 		tables := strings.SplitAfter(out, "\n}\n")
@@ -300,13 +304,14 @@ func (s *scene) state() map[string]string {
 	return state
 }
 
-// What iptables-nft leaves after its last rule, and makes anew when it only lists rules: chains that decide nothing, and their tables.
+// emptyChain and emptyTable match chains that decide nothing, and empty tables. iptables-nft leaves these after its last rule, and also makes them
+// when it lists rules.
 var (
 	emptyChain = regexp.MustCompile(`(?m)^\tchain [A-Z]+ \{\n\t\ttype [^\n]*policy accept;\n\t\}\n`)
 	emptyTable = regexp.MustCompile(`(?m)^table ip6? [a-z]+ \{\n\}\n`)
 )
 
-// same compares the state with one of before.
+// same checks that the state equals before, and that no pins are left.
 func (s *scene) same(when string, before map[string]string) {
 	s.Helper()
 	for look, now := range s.state() {

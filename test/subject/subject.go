@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/compile"
@@ -28,34 +27,34 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations under testdata")
 
-// QuestionKey lets the tests ask the programs that they load.
+// QuestionKey is the key that a test must send with each question to a loaded program.
 const QuestionKey = 0x5eed
 
-// A subject is a policy under test: what it is compiled to, and what its dynamic sets hold.
+// A Subject is a policy under test, with its compiled form and the content of its dynamic sets.
 type Subject struct {
 	Policy  string
 	Parsed  *policy.Policy
 	Program *ir.Program
 	Notes   []string
-	Members map[int][]netip.Prefix // by the index of a dynamic set in program.Sets
+	Members map[int][]netip.Prefix // contents of the dynamic sets, by the index in Program.Sets
 }
 
-// A probe is a packet, and what shall become of it.
+// A Probe is a packet with its expected verdict.
 type Probe struct {
-	Name    string // the line it was made from, or hex
+	Name    string // the line from which the packet was made, or hex
 	Frame   []byte
-	State   uint32 // of conntrack, which no frame tells
+	State   uint32 // the packet's state in conntrack, which is not in the frame
 	Verdict ir.Verdict
-	Slot    uint32 // of the counter, which stands for the reason
+	Slot    uint32 // number of the counter, which identifies the reason
 }
 
-// Lower reads a policy, to which it adds a device, and `checks: off` when the policy says nothing of checks.
+// Lower parses a policy and compiles it to an ir.Program. It adds a device. If the policy has no checks, it adds `checks: off`.
 func Lower(t testing.TB, text string) *Subject {
 	t.Helper()
 	return LowerFile(t, "policy.yaml", text)
 }
 
-// LowerFile is Lower for a policy that is beside files.
+// LowerFile is like Lower, but for a policy that refers to files.
 func LowerFile(t testing.TB, file, text string) *Subject {
 	t.Helper()
 	p, err := policy.Parse(file, []byte(withHead(text)))
@@ -79,7 +78,7 @@ func withHead(text string) string {
 	return text
 }
 
-// Optimized is the subject after the passes.
+// Optimized returns a copy of the subject with the optimized program.
 func (s *Subject) Optimized() *Subject {
 	out := *s
 	var notes []string
@@ -88,7 +87,8 @@ func (s *Subject) Optimized() *Subject {
 	return &out
 }
 
-// Unlimited is the subject without the limits of essential rules, which would depend on how fast packets are sent.
+// Unlimited returns a copy of the subject without the essential rules that have a limit. The verdicts of these rules would depend on the speed at
+// which a test sends packets.
 func (s *Subject) Unlimited() *Subject {
 	out, program := *s, *s.Program
 	out.Program = &program
@@ -98,7 +98,7 @@ func (s *Subject) Unlimited() *Subject {
 	return &out
 }
 
-// Insert puts prefixes, in one word, into the dynamic set of that name.
+// Insert adds prefixes, separated by spaces, to the dynamic set with the given name.
 func (s *Subject) Insert(t testing.TB, set, prefixes string) {
 	t.Helper()
 	for i := range s.Program.Sets {
@@ -112,7 +112,7 @@ func (s *Subject) Insert(t testing.TB, set, prefixes string) {
 	t.Fatalf("no dynamic set %s", set)
 }
 
-// Has reports whether a dynamic set has an address.
+// Has reports whether a dynamic set contains an address.
 func (s *Subject) Has(set int, a netip.Addr) bool {
 	for _, p := range s.Members[set] {
 		if p.Contains(a) {
@@ -122,20 +122,20 @@ func (s *Subject) Has(set int, a netip.Addr) bool {
 	return false
 }
 
-// Packet is what Floodwall sees of a probe.
+// Packet returns the probe as Floodwall decodes it.
 func (f Probe) Packet() packet.Packet {
 	pkt := packet.Decode(f.Frame)
 	pkt.Value[packet.State] = f.State
 	return pkt
 }
 
-// Eval is what the program means for a packet.
+// Eval returns the verdict of the program on a packet, and the reason.
 func (s *Subject) Eval(f Probe) (ir.Verdict, ir.Reason) {
 	pkt := f.Packet()
 	return s.Program.Eval(&pkt, ir.World{Member: s.Has, Connections: open})
 }
 
-// open is how many connections the prefixes have that a rule counts by.
+// open returns the number of open connections that a rule counts for a packet. The number is that of OpenConnections.
 func open(r *ir.Rule, pkt *packet.Packet) int {
 	var src, dst netip.Prefix
 	if r.Connections.Src != nil {
@@ -147,14 +147,14 @@ func open(r *ir.Rule, pkt *packet.Packet) int {
 	return OpenConnections(src, dst)
 }
 
-// Answered is a probe with its answer: what Eval says is right.
+// Answered returns a probe with the verdict and the counter that Eval expects.
 func (s *Subject) Answered(f Probe) Probe {
 	verdict, reason := s.Eval(f)
 	f.Verdict, f.Slot = verdict, SlotOf(reason)
 	return f
 }
 
-// SlotOf is the counter of a reason.
+// SlotOf returns the number of a reason's counter.
 func SlotOf(r ir.Reason) uint32 {
 	switch r.Kind {
 	case ir.ReasonCheck:
@@ -167,7 +167,7 @@ func SlotOf(r ir.Reason) uint32 {
 	return image.SlotDefault
 }
 
-// ReasonIn names what a counter stands for.
+// ReasonIn returns the name of the reason that has the counter with the given number.
 func (s *Subject) ReasonIn(slot uint32) string {
 	switch rule := int(slot) - image.SlotRules; {
 	case slot < uint32(packet.NumChecks):
@@ -182,8 +182,8 @@ func (s *Subject) ReasonIn(slot uint32) string {
 	return fmt.Sprintf("no reason: slot %d", slot)
 }
 
-// Cases reads lines of packets with a verdict and a reason, and fails the test where Eval, of the program as it is
-// written or after the passes, says something else.
+// Cases parses lines, each with a packet, a verdict and a reason. It fails the test unless Eval returns this verdict and reason for the program. It
+// checks the original program and the optimized one.
 func (s *Subject) Cases(t testing.TB, lines string) (frames []Probe) {
 	t.Helper()
 	optimized := s.Optimized()
@@ -208,7 +208,7 @@ func (s *Subject) Cases(t testing.TB, lines string) (frames []Probe) {
 	return frames
 }
 
-// Forms are the forms that a subject can be compiled to.
+// Forms compiles the subject to each form of the XDP program that is possible for it.
 func (s *Subject) Forms(t testing.TB) (out []*xdpgen.Program) {
 	t.Helper()
 	if x, err := xdpgen.Generate(s.Program, xdpgen.Options{Form: xdpgen.Straight, QuestionKey: QuestionKey}); err == nil {
@@ -221,18 +221,18 @@ func (s *Subject) Forms(t testing.TB) (out []*xdpgen.Program) {
 	return append(out, x)
 }
 
-// Agree compiles the subject in every form, loads it, and compares verdict and reason of every frame with Eval's. Where
-// programs cannot be loaded, the test is skipped after the compiler has run.
+// Agree compiles the subject in every form and loads it. For every frame, it compares the verdict and the reason of the loaded program with those of
+// Eval. If the test cannot load programs (RequireRoot), Agree skips the test after it has compiled the subject.
 func (s *Subject) Agree(t *testing.T, frames []Probe) {
 	t.Helper()
 	forms := s.Forms(t)
 	testutil.RequireRoot(t)
 	for _, x := range forms {
-		s.Compare(t, s.Load(t, x), string(x.Form), frames)
+		s.CompareHooks(t, s.Load(t, x), string(x.Form), frames)
 	}
 }
 
-// Load loads a compiled subject, and puts its members into the dynamic sets. The host has the Ethernet address of all frames.
+// Load loads a compiled subject, and fills its dynamic sets. It sets the host's Ethernet address to the destination address of all frames.
 func (s *Subject) Load(t testing.TB, x *xdpgen.Program) *datapath.Program {
 	t.Helper()
 	p, err := datapath.Load(&x.Image, nil)
@@ -254,7 +254,7 @@ func (s *Subject) Load(t testing.TB, x *xdpgen.Program) *datapath.Program {
 	return p
 }
 
-// OpenDynamic opens the dynamic sets of a loaded program, until release is called.
+// OpenDynamic opens the dynamic sets of a loaded program. The sets are valid until the caller calls release.
 func OpenDynamic(t testing.TB, p *datapath.Program) (sets *addrs.Dynamic, release func()) {
 	t.Helper()
 	memory, release, err := p.Memory(image.DynamicInfo, image.Dynamic, image.DynamicTexts, image.DynamicWhy, image.DynamicLengths)
@@ -284,59 +284,8 @@ func (s *Subject) fill(t testing.TB, x *xdpgen.Program, p *datapath.Program) {
 	}
 }
 
-// Asker is a loaded program, in either mode.
-type Asker interface {
-	AskAt(datapath.Question) (datapath.Answer, error)
-}
-
-// Paths count the frames that the generated entries decided, and those that were left to general(). All others were decided by
-// both.
-var Paths struct{ Entry, General atomic.Int64 }
-
-// Compare asks a loaded program about frames, and shows the first few differences from Eval. What the entry decides is asked
-// twice, as general() must decide the same.
-func (s *Subject) Compare(t testing.TB, p Asker, what string, frames []Probe) {
-	t.Helper()
-	c := &comparison{TB: t, subject: s, program: p, what: what}
-	for _, f := range frames {
-		if entry := c.ask(s.Answered(f), datapath.Question{Frame: f.Frame}); !entry {
-			Paths.General.Add(1)
-			continue
-		}
-		Paths.Entry.Add(1)
-		c.ask(s.Answered(f), datapath.Question{Frame: f.Frame, General: true})
-	}
-}
-
-// comparison is that of a loaded program with Eval.
-type comparison struct {
-	testing.TB
-	subject     *Subject
-	program     Asker
-	what        string
-	differences int
-}
-
-// ask compares an answer, and reports whether the entry gave it.
-func (c *comparison) ask(want Probe, q datapath.Question) (entry bool) {
-	c.Helper()
-	s := c.subject
-	got, err := c.program.AskAt(q)
-	if err != nil {
-		c.Fatalf("%s: %s: %v", c.what, want.Name, err)
-	}
-	if got.Slot == want.Slot && ir.Verdict(got.Verdict) == want.Verdict {
-		return got.Entry
-	}
-	if c.differences++; c.differences > 3 {
-		c.Fatalf("%s: more differences", c.what)
-	}
-	c.Errorf("%s, entry %t: %s\n%x\n got %s %s\nwant %s %s\nmembers %v\npolicy:\n%s", c.what, got.Entry, want.Name, want.Frame,
-		ir.Verdict(got.Verdict), s.ReasonIn(got.Slot), want.Verdict, s.ReasonIn(want.Slot), s.Members, Shortened(s.Policy))
-	return got.Entry
-}
-
-// Shortened keeps a message readable: a long policy goes to a file.
+// Shortened returns a policy for an error message. If the policy is long, it writes it to a file and returns the name of the file, so that the
+// message stays readable.
 func Shortened(text string) string {
 	const most = 20_000
 	if len(text) < most {
@@ -349,7 +298,7 @@ func Shortened(text string) string {
 	return "in " + file
 }
 
-// FramesOf makes probes of packets, one a line.
+// FramesOf makes probes from lines, each with a packet.
 func FramesOf(t testing.TB, lines string) (frames []Probe) {
 	t.Helper()
 	for line := range strings.Lines(lines) {
@@ -365,7 +314,7 @@ func FramesOf(t testing.TB, lines string) (frames []Probe) {
 	return frames
 }
 
-// CutEverywhere adds to frames each of them cut off at every byte that leaves an Ethernet header.
+// CutEverywhere returns copies of each frame, truncated to every length from that of an Ethernet header to the frame's full length.
 func CutEverywhere(frames []Probe) (out []Probe) {
 	for _, f := range frames {
 		for n := 14; n <= len(f.Frame); n++ {
@@ -375,7 +324,7 @@ func CutEverywhere(frames []Probe) (out []Probe) {
 	return out
 }
 
-// RandomFrames draws packets that meet the hints.
+// RandomFrames draws n random packets. The packets often have values from hints.
 func RandomFrames(r *rand.Rand, hints packet.Hints, n int) []Probe {
 	frames := make([]Probe, n)
 	for i := range frames {
@@ -385,14 +334,14 @@ func RandomFrames(r *rand.Rand, hints packet.Hints, n int) []Probe {
 	return frames
 }
 
-// Seeded returns a source of random numbers, and its seed.
+// Seeded returns a source of random numbers and its seed.
 func Seeded(t testing.TB) (r *rand.Rand, seed uint64) {
 	t.Helper()
 	seed = testutil.Seed(t)
 	return rand.New(rand.NewPCG(seed, 0)), seed
 }
 
-// HasLocal reports whether a set has the addresses of the host.
+// HasLocal reports whether the subject has a set of the host's addresses.
 func (s *Subject) HasLocal() bool {
 	for _, set := range s.Program.Sets {
 		if set.Dynamic != nil && set.Dynamic.Local {
@@ -402,7 +351,8 @@ func (s *Subject) HasLocal() bool {
 	return false
 }
 
-// AgreeOnce is agree for policies without rules, which are the same in all forms.
+// AgreeOnce is like Agree, but for policies without rules. The programs of such policies are the same in all forms, so AgreeOnce loads only one of
+// them.
 func (s *Subject) AgreeOnce(t *testing.T, frames []Probe) {
 	t.Helper()
 	x := s.Forms(t)[0]
@@ -410,7 +360,7 @@ func (s *Subject) AgreeOnce(t *testing.T, frames []Probe) {
 	s.Compare(t, s.Load(t, x), "checks", frames)
 }
 
-// AllChecks switches every check on.
+// AllChecks returns the value of the key checks that enables every check.
 func AllChecks() string {
 	text := "{profile: strict"
 	for check := range packet.NumChecks {
@@ -419,10 +369,11 @@ func AllChecks() string {
 	return text + "}"
 }
 
-// OwnAddresses are what the tests say are the host's own.
+// OwnAddresses are the addresses that tests use as the host's own.
 const OwnAddresses = "198.51.100.1/32 2606::99/128"
 
-// CountsOf is what Eval says that each counter has after frames that come at once.
+// CountsOf returns the value that each counter must have, according to Eval, after frames that all arrive at the same time. The function name returns
+// the name of a reason's counter.
 func (s *Subject) CountsOf(frames [][]byte, name func(ir.Reason) string) map[string]int {
 	counts := map[string]int{}
 	limiter := ir.NewLimiter(s.Program)
@@ -436,11 +387,11 @@ func (s *Subject) CountsOf(frames [][]byte, name func(ir.Reason) string) map[str
 		_, reason := s.Program.Eval(&pkt, world)
 		counts[name(reason)]++
 	}
-	delete(counts, "") // a default that is not counted
+	delete(counts, "") // a default that has no counter
 	return counts
 }
 
-// NamesOf names the counter of each reason.
+// NamesOf returns a function that maps a reason to the name of its counter.
 func NamesOf(checks map[packet.Check]string, rules []string, other string) func(ir.Reason) string {
 	return func(r ir.Reason) string {
 		switch r.Kind {
@@ -453,7 +404,7 @@ func NamesOf(checks map[packet.Check]string, rules []string, other string) func(
 	}
 }
 
-// Early is the subject without placements.
+// Early returns a copy of the subject whose rules have no placements.
 func (s *Subject) Early() *Subject {
 	out, program := *s, *s.Program
 	program.Placement, program.Rules = "", slices.Clone(program.Rules)
@@ -464,7 +415,7 @@ func (s *Subject) Early() *Subject {
 	return &out
 }
 
-// LowerError is the error of a policy that can be read, but not lowered.
+// LowerError parses a policy, which must succeed. It returns the program and the error of compile.Lower.
 func LowerError(t *testing.T, file, text string) (*ir.Program, error) {
 	t.Helper()
 	p, err := policy.Parse(file, []byte(text))
@@ -475,15 +426,16 @@ func LowerError(t *testing.T, file, text string) (*ir.Program, error) {
 	return program, err
 }
 
-// AddrOf is an IPv4 address by its number.
+// AddrOf returns the IPv4 address whose 32-bit value is n.
 func AddrOf(n uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
 }
 
-// mostOpen is one more than the connections that prefixes have in a test at most.
+// mostOpen is one more than the maximum result of OpenConnections.
 const mostOpen = 4
 
-// OpenConnections is how many connections two prefixes have, of which one may be none: some number that depends on each of their bits.
+// OpenConnections returns the number of connections between two prefixes for which the tests pretend to be open. One prefix may be the zero prefix.
+// The number is a hash, so that it depends on every bit of the prefixes.
 func OpenConnections(src, dst netip.Prefix) int {
 	h := fnv.New32a()
 	fmt.Fprint(h, src, dst)

@@ -3,6 +3,7 @@ package xdp_test
 import (
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/compile/image"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/features"
@@ -10,9 +11,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestFormsLoad loads every form of program that this kernel can have: services protected by each
-// method beside a usual policy, and every key of a policy. Continuous integration runs it on the oldest supported kernel, too
-// (scripts/kernels).
+// TestFormsLoad loads every form of program that this kernel supports: a usual policy whose services are protected by each method, and a policy with
+// every key. Continuous integration also runs it on the oldest supported kernel (scripts/kernels).
 func TestFormsLoad(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, c := range loadableForms(t) {
@@ -24,7 +24,14 @@ func TestFormsLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			if c.method != ir.MethodListener { // generic mode differs in a flag only
+			if features.TCX() == nil {
+				for _, h := range []image.Hook{image.TC, image.TCBare} {
+					if _, err := p.At(h); err != nil {
+						t.Errorf("hook %d: %v", h, err)
+					}
+				}
+			}
+			if c.method != ir.MethodListener { // in generic mode only a flag differs
 				return
 			}
 			if _, err := p.Linear(); err != nil {
@@ -34,7 +41,7 @@ func TestFormsLoad(t *testing.T) {
 	}
 }
 
-// loadableForms are the forms that this kernel can have.
+// loadableForms returns the forms that this kernel supports.
 func loadableForms(t *testing.T) []stackCase {
 	cases := []stackCase{{"every key", 0, false, xdpgen.Straight}, {"every key", 0, false, xdpgen.Tables}}
 	for method, lacks := range map[ir.CookieMethod]error{
@@ -44,7 +51,7 @@ func loadableForms(t *testing.T) []stackCase {
 			t.Logf("without method %d: %v", method, lacks)
 			continue
 		}
-		cases = append(cases, stackCase{"usual", method, true, xdpgen.Straight}) // attack differs in the content of a map
+		cases = append(cases, stackCase{"usual", method, true, xdpgen.Straight}) // the policy attack differs only in the content of a map
 	}
 	return cases
 }

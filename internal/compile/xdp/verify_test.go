@@ -16,8 +16,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// largest writes a policy with so many static and dynamic sets (own addresses come on top), which rules use in turn, and
-// every key in some rule.
+// largest returns a policy with this number of static and dynamic sets, not counting the host's own addresses. Its rules use the sets in turn. Each
+// key is used in at least one rule.
 func largest(checks string, static, dynamic, rules int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "default: drop\nchecks: %s\nsets:\n", checks)
@@ -41,7 +41,7 @@ func largest(checks string, static, dynamic, rules int) string {
 	return b.String()
 }
 
-// different writes rules of which no two have an address or a port in common.
+// different returns rules. No two of them have an address or a port in common.
 func different(rules int) string {
 	var b strings.Builder
 	b.WriteString("default: drop\nchecks: " + subject.AllChecks() + "\nrules:\n")
@@ -52,12 +52,12 @@ func different(rules int) string {
 	return b.String()
 }
 
-// TestVerifier loads the largest policies: the verifier takes them, with many instructions to spare, and they decide as Eval does.
+// TestVerifier loads the largest policies. The verifier must accept them with a large margin of instructions, and they must decide like Eval.
 func TestVerifier(t *testing.T) {
 	for _, test := range []struct {
 		name, policy string
 		form         xdpgen.Form
-		long         bool // others of its form are larger
+		long         bool // tested only in long runs, because another policy of the same form is larger
 	}{
 		{"checks and sets, straight", largest(subject.AllChecks(), 8, 7, 30), xdpgen.Straight, true},
 		{"checks and sets, tables", largest(subject.AllChecks(), 8, 7, 30), xdpgen.Tables, true},
@@ -101,10 +101,10 @@ func verify(t *testing.T, text string, form xdpgen.Form) {
 	for range testutil.Scaled(1000, 3000) {
 		frames = append(frames, subject.RandomFrames(w.Rand, hints[w.IntN(len(hints))], 1)...)
 	}
-	s.Compare(t, p, string(form), frames)
+	s.CompareHooks(t, p, string(form), frames)
 }
 
-// processed is how many instructions the verifier processed of a program, which is loaded for it.
+// processed loads a program, and returns the number of instructions that the verifier processed.
 func processed(t *testing.T, x *xdpgen.Program) int {
 	t.Helper()
 	p, err := datapath.Load(&x.Image, nil)
@@ -118,7 +118,7 @@ func processed(t *testing.T, x *xdpgen.Program) int {
 	return verified(t, p)
 }
 
-// verified is how many instructions the verifier processed when a program was loaded.
+// verified returns the number of instructions that the verifier processed when a program was loaded.
 func verified(t *testing.T, p *datapath.Program) int {
 	t.Helper()
 	info, err := p.Native().Info()
@@ -132,8 +132,8 @@ func verified(t *testing.T, p *datapath.Program) int {
 	return int(n)
 }
 
-// TestAutomaticForm checks which form is chosen without being asked for: straight code for few rules, tables for many,
-// and for those that do not fit straight code.
+// TestAutomaticForm checks which form the compiler chooses by default. It must choose straight code for few rules. It must choose tables for many
+// rules, and for rules that do not fit into straight code.
 func TestAutomaticForm(t *testing.T) {
 	for _, test := range []struct {
 		name, policy string
@@ -151,7 +151,7 @@ func TestAutomaticForm(t *testing.T) {
 	}
 }
 
-// TestTooMuch checks that what cannot be compiled is refused with words, not cut short.
+// TestTooMuch checks that a policy that is too large to compile causes an error, and is not truncated.
 func TestTooMuch(t *testing.T) {
 	s := subject.Lower(t, largest("off", 65, 2, 65))
 	_, err := xdpgen.Generate(s.Program, xdpgen.Options{Form: xdpgen.Straight})
@@ -160,7 +160,7 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// TestSlots gives rules counters of the loader's choice.
+// TestSlots checks rules whose counter slots the loader chooses.
 func TestSlots(t *testing.T) {
 	s := subject.Lower(t, "rules: [{name: a, ttl: 1, then: drop}, {name: b, from: 10.0.0.0/8, then: pass}, {name: c, ttl: 3, then: drop}]")
 	slots := []uint32{900, 64, 5000}
@@ -182,7 +182,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestUnreadableFile checks that mistakes in all list files are reported together, each by its set.
+// TestUnreadableFile checks that mistakes in all list files are reported together, each with its set.
 func TestUnreadableFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/bad.txt", []byte("192.0.2.1\nnonsense\n"), 0o644); err != nil {
@@ -205,7 +205,7 @@ sets:
 	}
 }
 
-// TestDynamicLimit counts the host's own addresses among the dynamic sets.
+// TestDynamicLimit checks that the host's own addresses count as one of the dynamic sets.
 func TestDynamicLimit(t *testing.T) {
 	text := "devices: [eth0]\nchecks: {profile: off, own-source: on}\nsets:\n"
 	for i := range 8 {

@@ -13,12 +13,12 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// AnswersLost begins the warning about a device on which the answers of XDP are lost.
+// AnswersLost is the start of the warning about a device that does not send the answers of XDP.
 const AnswersLost = "what XDP answers is lost: "
 
-// askSending asks each device whether it sends what the policy answers. One that does not gets generic mode, unless the operator wants another.
+// askSending checks that each device sends the answers of XDP. If a device does not, it runs at tc, unless the operator asked for native mode.
 func (t *transaction) askSending(context.Context) error {
-	if t.target != plan.TargetXDP || t.move != nil || t.manifest.Mode == datapath.Generic {
+	if t.target != plan.TargetXDP || t.move != nil || t.manifest.Mode == datapath.Generic || t.manifest.Mode == datapath.TC {
 		return nil
 	}
 	t.modes = map[string]datapath.Mode{}
@@ -28,39 +28,49 @@ func (t *transaction) askSending(context.Context) error {
 		switch {
 		case err == nil:
 		case !errors.As(err, &mute):
-			t.note(fmt.Sprintf("the answers of XDP may be lost on device %s: %v; `--mode generic` avoids that", d, err))
+			t.note(fmt.Sprintf("the answers of XDP may be lost on device %s: %v; `--mode tc` avoids that", d, err))
 		case t.manifest.Mode == datapath.Native:
-			t.note(fmt.Sprintf("%s%v, so these do not work there: %s; `--mode auto` runs it in generic mode", AnswersLost, mute, strings.Join(t.manifest.Answers(), ", ")))
+			t.note(fmt.Sprintf("%s%v, so these do not work there: %s; `--mode auto` runs it in %s mode", AnswersLost, mute, strings.Join(t.manifest.Answers(), ", "), datapath.Instead()))
 		default:
-			t.modes[d] = datapath.Generic
-			t.note(fmt.Sprintf("%v, so it runs in generic mode there", mute))
+			t.modes[d] = datapath.Instead()
+			t.note(fmt.Sprintf("%v, so it runs in %s mode there", mute, t.modes[d]))
 		}
 	}
 	return nil
 }
 
-// nativeNote says what native mode costs on a device of software, "" where it costs nothing.
+// NativeCost describes the cost of native mode on a virtual device, and the remedy. kind is the kind of the device (IFLA_INFO_KIND). NativeCost
+// returns "" if native mode costs nothing.
 //
-// On a veth with a program at one end the other end makes no large segments (veth_fix_features in drivers/net/veth.c). The figures are medians
-// of five rounds of one TCP connection on Linux 6.18, with the kernel's offloads: 13.0 Gb/s without a firewall, 11.5 with nftables, 10.9 in
-// generic and 2.2 in native mode.
+// veth: if one end has a program, the other end makes no large segments (veth_fix_features in drivers/net/veth.c). The figures are medians of five
+// rounds of one TCP connection on Linux 6.18, with the kernel's offloads: 13.0 Gb/s without a firewall, 11.5 with nftables, 10.9 in generic mode and
+// 2.2 in native mode.
 //
-// A bond does not release the program that another one takes the place of (seen on Linux 6.12). A small policy's maps take 37 MB.
-func nativeNote(device string) string {
-	dev, err := netlink.LinkByName(device)
-	if err != nil {
-		return ""
-	}
-	switch dev.Type() {
+// bond: when a program replaces another one, the kernel does not release the old program (seen on Linux 6.12). The maps of a small policy take 37 MB.
+func NativeCost(kind, device string) (cost, remedy string) {
+	switch kind {
 	case "veth":
-		return fmt.Sprintf("XDP in native mode on veth %s costs about four fifths of what it receives in bulk; `--mode generic` and `--target nftables` cost less than a fifth", device)
+		return fmt.Sprintf("XDP in native mode on veth %s costs about four fifths of what it receives in bulk", device),
+			"`--mode tc` costs nothing of it"
 	case "bond":
-		return fmt.Sprintf("the kernel does not release an XDP program in native mode on bond %s when an apply replaces it: each takes about 40 MB, and more with long lists, until the next boot; `--mode generic` and `--target nftables` avoid that", device)
+		return fmt.Sprintf("the kernel does not release an XDP program in native mode on bond %s when an apply replaces it: each takes about 40 MB, and more with long lists, until the next boot", device),
+			"`--mode tc` and `--target nftables` avoid that"
 	}
-	return ""
+	return "", ""
 }
 
-// mute are the devices in native mode that do not send what a policy answers, with the cause.
+// noteNativeCost adds a note on the cost of native mode on a device, if it has a cost.
+func (t *transaction) noteNativeCost(device string) {
+	dev, err := netlink.LinkByName(device)
+	if err != nil {
+		return
+	}
+	if cost, remedy := NativeCost(dev.Type(), device); cost != "" {
+		t.note(cost + "; " + remedy)
+	}
+}
+
+// mute returns the devices in native mode that do not send the answers of a policy, each with the cause.
 func mute(m *manifest.Manifest, devices []*datapath.Device) map[string]error {
 	found := map[string]error{}
 	for _, d := range devices {
@@ -72,18 +82,18 @@ func mute(m *manifest.Manifest, devices []*datapath.Device) map[string]error {
 	return found
 }
 
-// checkSending warns of devices on which the answers of XDP are lost since their other end has changed.
+// checkSending warns of devices that no longer send the answers of XDP because the other end of the device has changed.
 func (s *Status) checkSending(m *manifest.Manifest, devices []*datapath.Device) {
 	for _, err := range mute(m, devices) {
-		remedy := "`floodwall repair` runs it in generic mode there, and `floodwall daemon` does so by itself"
+		remedy := fmt.Sprintf("`floodwall repair` runs it in %s mode there, and `floodwall daemon` does so by itself", datapath.Instead())
 		if m.Mode == datapath.Native {
-			remedy = "`floodwall apply --mode auto` runs it in generic mode there"
+			remedy = fmt.Sprintf("`floodwall apply --mode auto` runs it in %s mode there", datapath.Instead())
 		}
 		s.warn("%s%v; %s", AnswersLost, err, remedy)
 	}
 }
 
-// repairModes runs the program in generic mode on devices on which answers are lost, unless the operator wants native mode.
+// repairModes switches devices that do not send the answers of XDP to another mode, unless the operator asked for native mode.
 func (t *transaction) repairModes() error {
 	g := t.now
 	if g.Manifest.Mode == datapath.Native {
@@ -94,7 +104,7 @@ func (t *transaction) repairModes() error {
 	for name := range causes {
 		names = append(names, name)
 	}
-	changed, err := t.state.ToGeneric(names, g.Number)
+	changed, err := t.state.LeaveNative(names, g.Number)
 	for _, d := range changed {
 		t.repaired.Devices = append(t.repaired.Devices, RepairedDevice{
 			Name: d.Name, Mode: string(d.Mode), Was: string(datapath.Native), Note: causes[d.Name].Error(),

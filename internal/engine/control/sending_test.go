@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// answered wants connections to the protected service, by both families.
+// answered checks that clients can connect to the protected service over both families.
 func (s *site) answered(when string) {
 	s.Helper()
 	for _, to := range []string{"10.0.0.2:80", "[fd00::2]:80"} {
@@ -20,7 +20,7 @@ func (s *site) answered(when string) {
 	}
 }
 
-// state is what status says of the device's mode, and of answers that are lost.
+// state returns the device's mode, and the warnings of lost answers in status.
 func (s *site) state() (mode string, lost []string) {
 	s.Helper()
 	err := s.server.Do(func() error {
@@ -42,13 +42,13 @@ func (s *site) state() (mode string, lost []string) {
 	return mode, lost
 }
 
-// TestPlainVeth has clients of a protected service connect through a veth whose other end has no XDP program, from the beginning and
-// from some moment on.
+// TestPlainVeth makes clients of a protected service connect through a veth. In the first part the other end of the veth never has an XDP program; in
+// the second part its program is removed.
 func TestPlainVeth(t *testing.T) {
 	inSite(t, func(s *site) {
 		defer s.unload()
 		s.listen(80, false)
-		if notes := strings.Join(s.protect("always").Notes, "\n"); !strings.Contains(notes, "so it runs in generic mode there") {
+		if notes := strings.Join(s.protect("always").Notes, "\n"); !strings.Contains(notes, "so it runs in tc mode there") {
 			t.Errorf("apply says %q", notes)
 		}
 		s.answered("plain from the beginning")
@@ -64,15 +64,15 @@ func TestPlainVeth(t *testing.T) {
 		if mode, lost := s.state(); mode != "native" || len(lost) != 1 {
 			t.Errorf("the program has gone: mode %s, %v", mode, lost)
 		}
-		s.repairs("runs in generic mode, no more in native mode: device client does not send")
+		s.repairs("runs in tc mode, no more in native mode: device client does not send")
 		s.answered("after the repair")
-		if mode, lost := s.state(); mode != "generic" || lost != nil {
+		if mode, lost := s.state(); mode != "tc" || lost != nil {
 			t.Errorf("after the repair: mode %s, %v", mode, lost)
 		}
 		s.repairs("")
 
 		s.ask(control.ApplyOptions{Mode: datapath.Native}, "what XDP answers is lost: device client does not send", "so these do not work there: web")
-		s.ask(control.ApplyOptions{Confirm: time.Minute}, "so it runs in generic mode there")
+		s.ask(control.ApplyOptions{Confirm: time.Minute}, "so it runs in tc mode there")
 		s.answered("on trial")
 		if err := s.server.Do(func() error { _, err := s.Confirm(s.ctx); return err }); err != nil {
 			t.Error(err)
@@ -81,7 +81,7 @@ func TestPlainVeth(t *testing.T) {
 	})
 }
 
-// repairs wants a repair to say this, or to have nothing to do.
+// repairs checks that a repair reports want, or that it does nothing if want is empty.
 func (s *site) repairs(want string) {
 	s.Helper()
 	err := s.server.Do(func() error {
@@ -96,7 +96,7 @@ func (s *site) repairs(want string) {
 	}
 }
 
-// ask applies the policy of protect in some way, and wants notes that say all of this.
+// ask applies a policy that protects the service web, and checks that the notes contain all of these texts.
 func (s *site) ask(o control.ApplyOptions, wants ...string) {
 	s.Helper()
 	err := s.server.Do(func() error {

@@ -14,12 +14,14 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
-// handOver is the time for which a new ruleset in netfilter decides while XDP is being switched. If the process dies in between, the
-// ruleset becomes inert after that time, and the previous policy is in force again.
-const handOver = 30 * time.Second
+// handOver is the time for which a new ruleset in netfilter decides while XDP is being switched. If the process dies in between, the ruleset becomes
+// inert after that time, and the previous policy is in force again. Until then both policies decide, and a packet that either policy drops is
+// dropped. Half a minute was too short for an apply in an emulated machine.
+const handOver = 2 * time.Minute
 
-// prepare finds the tools, and removes remains: of applies that died, and whatever else has the instance's names in the kinds that are
-// used. What else there is decides until the new policy does; without a program to remove it, the change ends here.
+// prepare finds the tools of netfilter. It removes rulesets that belong to no generation, if their kind takes part in the change: those of applies
+// that died, and others with the instance's names. Rulesets of other kinds decide until the new policy does. If the program that removes a ruleset is
+// missing, the change ends here.
 func (t *transaction) prepare(ctx context.Context) error {
 	t.rulesets, t.old = t.manifest.AllRulesets(), rulesetsOf(t.base)
 	used := map[netfilter.Kind]bool{}
@@ -55,7 +57,7 @@ func (t *transaction) prepare(ctx context.Context) error {
 	return nil
 }
 
-// saidRemoved notes which rulesets are removed that decide, and that no policy in force has.
+// saidRemoved adds a note for each removed ruleset that decided although no policy in force owned it.
 func (t *transaction) saidRemoved(ctx context.Context, list []netfilter.Held) {
 	for _, h := range list {
 		if h.Decides(ctx) {
@@ -64,7 +66,7 @@ func (t *transaction) saidRemoved(ctx context.Context, list []netfilter.Held) {
 	}
 }
 
-// removeLeft removes what else is in netfilter with the instance's names, now that the new policy decides.
+// removeLeft removes the remaining rulesets with the instance's names, now that the new policy decides.
 func (t *transaction) removeLeft(ctx context.Context) error {
 	keep := append(owned(t.live), t.rulesets...)
 	if t.manifest.TemporaryRuleset != nil {
@@ -79,7 +81,7 @@ func (t *transaction) removeLeft(ctx context.Context) error {
 	return err
 }
 
-// running are the rulesets of all that runs.
+// running returns the rulesets of all generations that run.
 func (t *transaction) running() (list []*netfilter.Ruleset) {
 	for _, g := range t.live.All() {
 		list = append(list, t.live.Rulesets(g)...)
@@ -94,7 +96,7 @@ func namesOf(list []*netfilter.Ruleset) (names []string) {
 	return names
 }
 
-// rulesetsOf are the rulesets of a generation, none of nil.
+// rulesetsOf returns the rulesets of a generation by their kind. For nil it returns an empty map.
 func rulesetsOf(g *generation.Generation) map[netfilter.Kind]*netfilter.Ruleset {
 	of := map[netfilter.Kind]*netfilter.Ruleset{}
 	if g != nil {
@@ -105,13 +107,13 @@ func rulesetsOf(g *generation.Generation) map[netfilter.Kind]*netfilter.Ruleset 
 	return of
 }
 
-// retain has connections that SYNPROXY has started go on.
+// retain keeps open connections of SYNPROXY working.
 func (t *transaction) retain(ctx context.Context) error {
 	return t.in.retainProxy(ctx, t.live.Manifests(), t.manifest)
 }
 
-// stepBack has the rulesets of the policy before a trial decide again. Those on trial decide too, until XDP has changed. If a change that
-// ends the trial fails after this, the trial is over.
+// stepBack makes the rulesets of the policy before the trial decide again. The rulesets on trial also decide until XDP has changed. If the change
+// fails after this step, the trial is over.
 func (t *transaction) stepBack(ctx context.Context) error {
 	if !t.stepsBack() {
 		return nil
@@ -126,7 +128,7 @@ func (t *transaction) stepBack(ctx context.Context) error {
 
 func (t *transaction) stepsBack() bool { return t.ended != nil && len(t.old) > 0 }
 
-// endTrialBefore takes stepBack back as far as that goes.
+// endTrialBefore ends the trial. This is the closest possible undo of stepBack.
 func (t *transaction) endTrialBefore(ctx context.Context) error {
 	if !t.stepsBack() {
 		return nil
@@ -147,8 +149,8 @@ func (t *transaction) dropTried(ctx context.Context) error {
 	return nil
 }
 
-// loadRulesets loads the rulesets in netfilter. With a trial, or where XDP has a part in the change, they decide beside the old
-// ones until all has changed: at no moment is a packet let by that both policies drop.
+// loadRulesets loads the rulesets into netfilter. With a trial, or if XDP takes part in the change, they decide beside the old ones until the change
+// is complete. So a packet that both policies drop is always dropped.
 func (t *transaction) loadRulesets(ctx context.Context) error {
 	t.begin = time.Now()
 	how := netfilter.Loading{Trial: t.guarded(), Beside: t.programs() || t.trial > 0}
@@ -163,7 +165,7 @@ func (t *transaction) loadRulesets(ctx context.Context) error {
 	})
 }
 
-// unloadRulesets takes back the rulesets that were loaded, or are on trial, last first.
+// unloadRulesets removes the rulesets that were loaded or are on trial, the last one first. The old rulesets decide again.
 func (t *transaction) unloadRulesets(ctx context.Context) (err error) {
 	for _, p := range slices.Backward(t.entered) {
 		tool, failed := t.live.Tool(ctx, p.Kind)
@@ -189,7 +191,7 @@ func (t *transaction) onRulesets(ctx context.Context, list []*netfilter.Ruleset,
 	return nil
 }
 
-// remains returns nil for the error that parts of the old ruleset are left, because the change is done; it returns any other error.
+// remains returns nil if only parts of the old ruleset could not be removed, because the change is complete. It returns any other error unchanged.
 func (t *transaction) remains(err error) error {
 	var r *netfilter.RemainsError
 	if errors.As(err, &r) {
@@ -203,13 +205,13 @@ func (t *transaction) remain(of string, err error) {
 	t.note(fmt.Sprintf("the next change removes what is left of %s: %v", of, err))
 }
 
-// guarded is how long new rulesets decide unless they are confirmed, 0 for ever. The time of a trial begins anew when all of
-// the policy is in force.
+// guarded returns the time for which new rulesets decide unless they are confirmed; 0 means that they stay. The time of a trial starts again when the
+// whole policy is in force.
 func (t *transaction) guarded() time.Duration {
 	switch {
 	case t.trial > 0:
 		return t.trial
-	case t.programs() || t.move != nil: // the old rulesets are set aside, to be read when they count no more
+	case t.programs() || t.move != nil: // the old rulesets are kept inactive, so that their final counts can be read
 		return handOver
 	}
 	return 0
@@ -222,7 +224,7 @@ func nameOf(p *netfilter.Ruleset) string {
 	return p.Name
 }
 
-// attach makes the generation known, and switches the devices. Without a guard there is no way back.
+// attach records the generation, and switches the devices. If there is no deadline, the switch cannot be undone.
 func (t *transaction) attach(ctx context.Context) error {
 	text, err := json.Marshal(t.manifest)
 	if err != nil {
@@ -256,9 +258,12 @@ func (t *transaction) attach(ctx context.Context) error {
 	for _, d := range devices {
 		t.number = d.Generation
 		t.attached = append(t.attached, AppliedDevice{d.Name, plan.StageXDP, d.Mode})
+		if d.NotNative != nil {
+			t.note(fmt.Sprintf("device %s runs in %s mode: %s; `--mode native` says what would change that", d.Name, d.Mode, d.NotNative.Cause))
+		}
 		if d.Mode == datapath.Native {
 			t.notes = append(t.notes, t.manifest.LostReplies(d.Name)...)
-			t.note(nativeNote(d.Name))
+			t.noteNativeCost(d.Name)
 		}
 	}
 	return nil
@@ -276,7 +281,7 @@ func (t *transaction) findRecord() error {
 	return err
 }
 
-// detach has devices return to their programs, and removes the record. The devices know a trial by the record: they return first.
+// detach gives the devices their previous programs back, and removes the record. The devices come first, because their trial is found by the record.
 func (t *transaction) detach(context.Context) (err error) {
 	if t.switched {
 		err = t.state.Rollback()
@@ -285,12 +290,12 @@ func (t *transaction) detach(context.Context) (err error) {
 		return err
 	}
 	if errors.Is(err, datapath.ErrNotLoaded) {
-		err = nil // as in finishTrial
+		err = nil // no state is left, as in finishTrial
 	}
 	return errors.Join(err, removeRecord(t.state, t.number))
 }
 
-// annotate records with the generation what its manifest lacks.
+// annotate stores data with the generation that the manifest does not have.
 func (t *transaction) annotate(ctx context.Context) error {
 	err := t.writeNotes(ctx)
 	if err != nil && t.final {
@@ -300,7 +305,8 @@ func (t *transaction) annotate(ctx context.Context) error {
 	return err
 }
 
-// writeNotes writes what the generation was compiled from, and counts. After a move, the counts of the old rulesets are not added any more.
+// writeNotes stores the source of the generation, and the counts to add to its counters. After a move the counts of the old rulesets no longer
+// change.
 func (t *transaction) writeNotes(ctx context.Context) error {
 	if t.source != nil {
 		if err := t.state.SetNote(t.number, datapath.NoteSource, t.source); err != nil {
@@ -324,7 +330,7 @@ func (t *transaction) writeNotes(ctx context.Context) error {
 	return more.Write(t.state, t.number)
 }
 
-// keepRulesets ends the guard of the new rulesets. With a trial it is ended when that is confirmed.
+// keepRulesets removes the deadline of the new rulesets. During a trial, Confirm removes it later.
 func (t *transaction) keepRulesets(ctx context.Context) error {
 	if t.trial > 0 || t.guarded() == 0 {
 		return nil
@@ -332,20 +338,20 @@ func (t *transaction) keepRulesets(ctx context.Context) error {
 	return t.onRulesets(ctx, t.rulesets, func(tool netfilter.Tool, p *netfilter.Ruleset) error { return tool.Keep(ctx, p.Name) })
 }
 
-// confirmDevices keeps the new programs, if they were guarded. After that there is no way back that leaves nothing.
+// confirmDevices makes the switch to the new programs permanent, if they had a deadline. After this step the change cannot be undone completely.
 func (t *transaction) confirmDevices(context.Context) error {
 	if t.trial > 0 || t.next == nil && !t.both() {
 		return nil
 	}
 	err := t.state.Confirm()
 	if errors.Is(err, datapath.ErrNoTrial) && !t.toProgram() {
-		err = nil // the devices were released at once, as there is no program to return to; or the trial was netfilter's alone
+		err = nil // no program was to return, so the devices were switched at once; or the trial was in netfilter only
 	}
 	t.final = err == nil
 	return err
 }
 
-// finishRulesets removes the rulesets before. After the first there is no way back.
+// finishRulesets removes the previous rulesets. After the first removal the change cannot be undone.
 func (t *transaction) finishRulesets(ctx context.Context) error {
 	if t.trial > 0 {
 		return nil
@@ -353,7 +359,7 @@ func (t *transaction) finishRulesets(ctx context.Context) error {
 	var errs []error
 	for _, p := range t.rulesets {
 		if t.guarded() == 0 {
-			continue // it took the place of the one before in one step
+			continue // the new ruleset replaced the old one in one step
 		}
 		old := nameOf(t.old[p.Kind])
 		err := t.remains(t.live.Tools[p.Kind].Finish(ctx, p.Name, old))
@@ -376,7 +382,7 @@ func (t *transaction) finishRulesets(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stands notes that a policy in netfilter alone is in force for good.
+// stands records that a policy without XDP is in force permanently.
 func (t *transaction) stands(context.Context) error {
 	if t.toProgram() {
 		return nil
@@ -387,7 +393,7 @@ func (t *transaction) stands(context.Context) error {
 // dropRecord removes the record of the policy whose trial has ended, if it has one.
 func (t *transaction) dropRecord(context.Context) error { return removeRecord(t.state, t.tried) }
 
-// dropStandIns removes the rulesets that decide nothing and only kept others at rest.
+// dropStandIns removes the stand-ins: rulesets that decide nothing and only kept other rulesets inactive.
 func (t *transaction) dropStandIns(ctx context.Context) (err error) {
 	for _, p := range t.manifest.StandIn {
 		err = errors.Join(err, t.live.Tools[p.Kind].Remove(ctx, p.Name))
@@ -395,7 +401,7 @@ func (t *transaction) dropStandIns(ctx context.Context) (err error) {
 	return err
 }
 
-// forget removes the records of all generations but this one and the one before it, to which Rollback returns.
+// forget removes the records of all generations except this one and the one that Rollback returns to.
 func (t *transaction) forget(context.Context) error {
 	records, err := t.state.Records()
 	errs := []error{err}
@@ -407,7 +413,7 @@ func (t *transaction) forget(context.Context) error {
 	return errors.Join(errs...)
 }
 
-// succeed has a generation that took the place of another one of the same policy do so for Rollback, too.
+// succeed gives a generation that replaced another one of the same policy its place in the order of Rollback.
 func (t *transaction) succeed(context.Context) error { return t.state.Succeed(t.number) }
 
 // rotateKeys draws a new key for SYN cookies.
@@ -418,7 +424,7 @@ func (t *transaction) rotateKeys(context.Context) error {
 	return nil
 }
 
-// report is the result of an apply, or what a dry run tells of it.
+// report returns the result of an apply. For a dry run it returns the expected result.
 func (t *transaction) report() *Applied {
 	out := &Applied{
 		Target: t.target, Choice: t.choice, Rules: len(t.compiled.Program.Rules), Stages: map[plan.Stage]int{}, Bans: t.bans,

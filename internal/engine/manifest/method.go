@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// CookiesOffError says that the kernel of this host takes no connection that a cookie has proved.
+// CookiesOffError says that the kernel of this host does not accept connections that were opened with a SYN cookie.
 type CookiesOffError struct{ Service string }
 
 func (e *CookiesOffError) Error() string {
@@ -23,7 +23,7 @@ func (e *CookiesOffError) Hint() string {
 	return "sysctl -w net.ipv4.tcp_syncookies=1, or take syn out of the service"
 }
 
-// cookiesOn returns a *CookiesOffError when the kernel would not defend a service of this host either.
+// cookiesOn returns a *CookiesOffError if the kernel of this host neither sends nor accepts SYN cookies.
 func cookiesOn(s *ir.Protection, host *facts.Facts) error {
 	if host.TCP.Syncookies == 0 {
 		return &CookiesOffError{s.Service}
@@ -31,14 +31,15 @@ func cookiesOn(s *ir.Protection, host *facts.Facts) error {
 	return nil
 }
 
-// UnavailableError says that XDP cannot do on this host what a service asks for; another target may.
+// UnavailableError says that XDP on this host does not support a setting of a service. Another target may support it.
 type UnavailableError struct{ error }
 
-// Unwrap is the cause.
+// Unwrap returns the cause.
 func (e *UnavailableError) Unwrap() error { return e.error }
 
-// method chooses how a protected service is answered for in XDP, 0 where XDP only limits. lost tells what that costs, and
-// why it is so; "" is nothing. Another target can do without what router mode needs of the kernel.
+// method returns the method with which XDP answers for a protected service. 0 means that XDP only limits. `lost` describes the loss that results from
+// this choice, with the cause; it is "" when nothing is lost. The error is an UnavailableError when the kernel lacks functions for router mode.
+// Another target does not need these functions.
 func method(s *ir.Protection, host *facts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
 	untagged := untaggedReplies(host, mode)
 	if s.Router {
@@ -71,19 +72,19 @@ func method(s *ir.Protection, host *facts.Facts, mode datapath.Mode) (m ir.Cooki
 	return 0, fmt.Sprintf(limited+". With sysctl net.ipv4.tcp_syncookies=2 they are sent from XDP", s.Service, lacks), nil
 }
 
-// untaggedReplies returns an error when what XDP sends back on one of the devices would leave without the VLAN tag that its
-// cause came with (facts.RepliesUntagged).
+// untaggedReplies returns an error if replies of XDP on one of the devices would lack the VLAN tag of the packets that they answer
+// (facts.RepliesUntagged).
 func untaggedReplies(host *facts.Facts, mode datapath.Mode) error {
 	for _, d := range host.Devices {
-		if mode != datapath.Generic && d.Untagged != nil {
+		if mode != datapath.Generic && mode != datapath.TC && d.Untagged != nil {
 			return d.Untagged
 		}
 	}
 	return nil
 }
 
-// boundElsewhere returns an error when a socket of the service is bound to a device that XDP is not at, as one of a VLAN is above
-// one that it is at: from there programs do not find the socket (sk_lookup in net/core/filter.c).
+// boundElsewhere returns an error if a socket of the service is bound to a device without XDP, such as a VLAN device on top of a device with XDP. XDP
+// programs on the lower device do not find such a socket (sk_lookup in net/core/filter.c).
 func boundElsewhere(s *ir.Protection, host *facts.Facts) error {
 	var devices []string
 	for _, d := range host.Devices {
@@ -98,8 +99,8 @@ func boundElsewhere(s *ir.Protection, host *facts.Facts) error {
 	return nil
 }
 
-// multipath returns an error when a socket of the service takes MPTCP: the kernel gives such a one no connection that a
-// program has checked (bpf_sk_assign_tcp_reqsk in net/core/filter.c).
+// multipath returns an error if a socket of the service accepts MPTCP. The kernel does not let a program pass a connection that the program has
+// checked to such a socket (bpf_sk_assign_tcp_reqsk in net/core/filter.c).
 func multipath(s *ir.Protection, host *facts.Facts) error {
 	for _, l := range host.Listeners {
 		if l.MPTCP && facts.Serves(s.Ports, l.Port) {
@@ -110,8 +111,8 @@ func multipath(s *ir.Protection, host *facts.Facts) error {
 	return nil
 }
 
-// lostToListener is what connections lack that the kernel's own cookies begin: the offset of its timestamps is secret
-// unless tcp_timestamps is 2 (cookie_v4_check in net/ipv4/syncookies.c).
+// lostToListener returns a text on the TCP options that connections lose if the kernel's own cookies open them. The kernel encodes these options in
+// the timestamp. The offset of the timestamp is secret unless tcp_timestamps is 2 (cookie_v4_check in net/ipv4/syncookies.c).
 func lostToListener(t facts.TCP) string {
 	if t.Timestamps == 2 {
 		return ""

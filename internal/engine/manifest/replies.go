@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// Answers names what of a policy answers packets from XDP: its rules and its protected services.
+// Answers returns the names of the rules and protected services of a policy that send answers from XDP.
 func (m *Manifest) Answers() (names []string) {
 	for _, r := range m.Rules {
 		if slices.Contains(ir.Answering(), r.Verdict) && !r.Observe {
@@ -27,8 +27,8 @@ func (m *Manifest) Answers() (names []string) {
 	return names
 }
 
-// Mute returns a *datapath.NotSentError when the policy answers packets from XDP, and the device would not send the answers in native mode.
-// Another error says that it cannot be told. A device that there is not is none of either.
+// Mute returns a *datapath.NotSentError if the policy sends answers from XDP and the device in native mode would not send them. It returns another
+// error if it cannot find that out. It returns nil when there is no such device.
 func (m *Manifest) Mute(device string) error {
 	if len(m.Answers()) == 0 {
 		return nil
@@ -40,14 +40,14 @@ func (m *Manifest) Mute(device string) error {
 	return datapath.SendsBack(dev)
 }
 
-// MayMute reports whether Mute may have another answer later for a device: whether others at its other end decide that.
+// MayMute reports whether the result of Mute for a device may change later, because it depends on the other end of the device.
 func (m *Manifest) MayMute(device string) bool {
 	dev, err := netlink.LinkByName(device)
 	return err == nil && dev.Attrs().ParentDev == "" && len(m.Answers()) > 0
 }
 
-// ModeFor is the mode of XDP for a device that runs no program of the policy. The cause is why it is not the one that was asked for, nil where
-// it is that one.
+// ModeFor returns the mode of XDP for a device on which no program of the policy runs. cause says why this is not the mode that the user asked for;
+// it is nil if the modes are the same.
 func (m *Manifest) ModeFor(device string) (mode datapath.Mode, cause error) {
 	asked := cmp.Or(m.Mode, datapath.Auto)
 	if asked != datapath.Auto {
@@ -55,12 +55,12 @@ func (m *Manifest) ModeFor(device string) (mode datapath.Mode, cause error) {
 	}
 	var mute *datapath.NotSentError
 	if errors.As(m.Mute(device), &mute) {
-		return datapath.Generic, mute
+		return datapath.Instead(), mute
 	}
 	return asked, nil
 }
 
-// LostReplies says whether truncated responses that rules send on a device may not arrive, where its driver runs XDP: some drivers lose the
+// LostReplies returns a note if truncated responses of rules on a device may be lost because the device's driver runs XDP. Some drivers remove the
 // VLAN tag (facts.RepliesUntagged).
 func (m *Manifest) LostReplies(device string) (notes []string) {
 	truncates := slices.ContainsFunc(m.Rules, func(r Rule) bool { return slices.Contains(ir.Answering(), r.Verdict) && !r.Observe })

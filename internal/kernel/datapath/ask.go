@@ -14,23 +14,23 @@ import (
 // questionSize is the size of struct question in bpf/explain.h.
 const questionSize = 24
 
-// unanswered is no decision: no slot has that number.
+// unanswered is the initial value of the slot in a question. No counter slot has this number.
 const unanswered = 0xffffffff
 
-// Answer is the result of a loaded program for a frame.
+// Answer is the decision of a loaded program about a frame.
 type Answer struct {
-	Slot    uint32 // of the counter, which stands for the reason
+	Slot    uint32 // the counter slot, which identifies the reason
 	Verdict uint8  // an ir.Verdict
-	Entry   bool   // the generated entry decided, and not general() of bpf/floodwall.c
+	Entry   bool   // true: the generated entry decided; false: general() of bpf/floodwall.c decided
 }
 
-// Question is a frame for a loaded program, and how the program is to treat it.
+// Question is a frame for a loaded program, with options for the decision.
 type Question struct {
 	Frame  []byte        // at least 14 bytes
-	Now    time.Duration // of CLOCK_MONOTONIC since its zero, which limits count by; 0 is the present
-	Charge bool          // limits are charged as by a packet from the wire; otherwise nothing changes
+	Now    time.Duration // time on CLOCK_MONOTONIC for the limits; 0: the present time
+	Charge bool          // charge limits as for a received packet; otherwise the question changes nothing
 
-	General bool // general() of bpf/floodwall.c is to decide, also what the generated entry would
+	General bool // general() of bpf/floodwall.c must decide, although the generated entry could
 }
 
 // Flags of a question: SEEN_CHARGE, SEEN_ENTRY and SEEN_GENERAL of bpf/packet.h.
@@ -51,13 +51,13 @@ func (q *Question) flags() (flags uint32) {
 	return flags
 }
 
-// Ask runs a loaded program on a frame of at least 14 bytes (BPF_PROG_TEST_RUN). Nothing is counted and no packet is
-// sent. key is the question key that the program was loaded with.
+// Ask runs a loaded program on a frame of at least 14 bytes (BPF_PROG_TEST_RUN). Nothing is counted and no packet is sent. key is the question key
+// with which the program was loaded.
 func Ask(prog *ebpf.Program, key uint64, frame []byte) (Answer, error) {
 	return AskAt(prog, key, Question{Frame: frame})
 }
 
-// AskAt is Ask at a time of the caller's choice.
+// AskAt is Ask with the options of q.
 func AskAt(prog *ebpf.Program, key uint64, q Question) (Answer, error) {
 	in := make([]byte, questionSize, questionSize+len(q.Frame))
 	binary.NativeEndian.PutUint64(in, key)
@@ -90,8 +90,47 @@ type xdpContext struct {
 	EgressIfindex                uint32
 }
 
-// AskAt asks the program at a time of the caller's choice.
+// AskAt runs the program on the frame of q, with the options of q.
 func (p *Program) AskAt(q Question) (Answer, error) { return AskAt(p.Native(), p.key, q) }
 
 // Ask runs the program on a frame.
 func (p *Program) Ask(frame []byte) (Answer, error) { return Ask(p.Native(), p.key, frame) }
+
+// AtTC is a loaded program at the ingress of tc, on a device with a link layer.
+type AtTC struct{ Program *Program }
+
+// byTC is the flag of an answer at tc: SEEN_ANSWERED of bpf/packet.h.
+const byTC = 1024
+
+// socketBuffer is the start of struct __sk_buff of the kernel's include/uapi/linux/bpf.h, up to gso_size. BPF_PROG_TEST_RUN accepts values only in the
+// members that have a name here.
+type socketBuffer struct {
+	_        [12]uint32
+	Question [5]uint32 // cb: see bpf/explain.h
+	_        [24]uint32
+	Segments uint32 // gso_segs
+	_        [2]uint32
+	Segment  uint32 // gso_size
+	_        uint32
+	_        uint64
+}
+
+// AskAt runs the program on the frame of q, with the options of q.
+func (a AtTC) AskAt(q Question) (Answer, error) {
+	collection, err := a.Program.At(image.TC)
+	if err != nil {
+		return Answer{}, err
+	}
+	key, now := a.Program.key, uint64(q.Now)
+	in := socketBuffer{Question: [5]uint32{uint32(key), uint32(key >> 32), uint32(now), uint32(now >> 32), q.flags()}}
+	var out socketBuffer
+	options := ebpf.RunOptions{Data: q.Frame, DataOut: make([]byte, len(q.Frame)+64), Repeat: 1, Context: in, ContextOut: &out}
+	if _, err := collection.Programs[image.Program].Run(&options); err != nil {
+		return Answer{}, fmt.Errorf("asking the loaded program at tc: %w", err)
+	}
+	if out.Question[4]&byTC == 0 {
+		return Answer{}, errors.New("asking the loaded program at tc: it does not know the key of the question")
+	}
+	slot, verdict := image.SlotAndVerdict(out.Question[2])
+	return Answer{slot, verdict, out.Question[4]&byEntry != 0}, nil
+}

@@ -7,43 +7,70 @@ import (
 	"path/filepath"
 
 	"github.com/cilium/ebpf"
+
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// code holds the programs of a generation, one for each mode: just loaded, or opened from their pins.
+// pins are the names of the programs in the directory of a generation, by mode. A generation has only those that a device needed.
+var pins = map[Mode]string{Native: pinNative, Generic: pinLinear, TC: "program_tc", TC + bareSuffix: "program_tc_bare"}
+
+// ownModes lists the modes in pins.
+var ownModes = []Mode{Native, Generic, TC, TC + bareSuffix}
+
+// code has the programs of a generation, one for each mode. They were just loaded, or are opened from their pins.
 type code struct {
 	number int
 	dir    string
-	fresh  *Program // nil when the generation is only pinned
+	fresh  *Program // nil when the generation exists only as pins
 	opened map[Mode]*ebpf.Program
 
-	pins func(Mode) string // where they are pinned; nil is in the generation's directory
+	pins func(Mode) string // returns the path of a program's pin; nil: the pins are in the generation's directory
 }
 
 func (s *State) code(number int, fresh *Program) *code {
 	return &code{number: number, dir: s.path(generationName(number)), fresh: fresh, opened: map[Mode]*ebpf.Program{}}
 }
 
-// program returns the program for a device's mode, valid until close; nil for a hook for which the generation has none.
-// The program for generic mode is loaded and pinned when it is first used.
+// program returns the program for a mode. It is valid until close. For a hook without a program in this generation, it is nil. A program that only
+// some devices need is loaded and pinned when it is first used.
 func (c *code) program(mode Mode) (*ebpf.Program, error) {
 	if c.fresh == nil {
 		return c.load(mode)
 	}
-	if isSide(mode) {
-		return c.fresh.side(mode), nil
-	}
-	if mode == Native {
-		return c.fresh.Native(), nil
-	}
-	prog, err := c.fresh.Linear()
-	if err != nil {
-		return nil, err
+	prog, err := c.fresh.program(mode)
+	if prog == nil || err != nil || mode == Native || isSide(mode) && !mode.isBare() { // these are pinned with the generation
+		return prog, err
 	}
 	path := c.pin(mode)
 	if _, err := os.Stat(path); err == nil {
 		return prog, nil
 	}
 	return prog, pinClone(prog, path)
+}
+
+// program returns the program for a mode or a side; nil if the image has none for a side.
+func (p *Program) program(mode Mode) (*ebpf.Program, error) {
+	switch {
+	case mode == Native:
+		return p.Native(), nil
+	case mode == Generic:
+		return p.Linear()
+	case mode == TC:
+		return p.programAt(image.TC, image.Program)
+	case mode == TC+bareSuffix:
+		return p.programAt(image.TCBare, image.Program)
+	case mode.isBare():
+		return p.programAt(image.TCBare, string(mode.withLink()))
+	}
+	return p.side(mode), nil
+}
+
+func (p *Program) programAt(h image.Hook, name string) (*ebpf.Program, error) {
+	c, err := p.At(h)
+	if err != nil {
+		return nil, err
+	}
+	return c.Programs[name], nil
 }
 
 // load opens a pinned program.
@@ -53,9 +80,9 @@ func (c *code) load(mode Mode) (*ebpf.Program, error) {
 	}
 	prog, err := ebpf.LoadPinnedProgram(c.pin(mode), nil)
 	if errors.Is(err, os.ErrNotExist) && mode == Generic {
-		// No device ran it in that mode when it was loaded. The native program stands in: it reads only the first buffer of a frame, which has all headers: since Linux 6.9 the kernel
-		// makes it as large as a page (skb_pp_cow_data in net/core/skbuff.c), and before that it makes each frame
-		// linear.
+		// No device used generic mode when the generation was loaded, so there is no program for this mode. The native program is used instead. It
+		// reads only the first buffer of a frame, which has all headers: since Linux 6.9 the kernel makes this buffer as large as a page
+		// (skb_pp_cow_data in net/core/skbuff.c), and before 6.9 it makes each frame linear.
 		prog, err = ebpf.LoadPinnedProgram(c.pin(Native), nil)
 	}
 	if errors.Is(err, os.ErrNotExist) && isSide(mode) {
@@ -75,7 +102,7 @@ func (c *code) pin(mode Mode) string {
 	if isSide(mode) {
 		return filepath.Join(c.dir, pinSide(mode))
 	}
-	return filepath.Join(c.dir, map[Mode]string{Native: pinNative, Generic: pinLinear}[mode])
+	return filepath.Join(c.dir, pins[mode])
 }
 
 func (c *code) close() {

@@ -3,28 +3,40 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// Mode is where a device runs an XDP program.
+// Mode is the place where the kernel runs a device's program.
 type Mode string
 
 // The modes.
 const (
-	Auto    Mode = "auto"    // native, or generic where the driver has no XDP or does not keep to it
-	Native  Mode = "native"  // in the driver, before the kernel has made anything of the frame
-	Generic Mode = "generic" // in the kernel's receive path: any device, at several times the cost
+	Auto    Mode = "auto"    // native; Instead if the device refuses that, or if the driver may stop running XDP
+	Native  Mode = "native"  // at XDP, in the driver, before the kernel processes the frame
+	Generic Mode = "generic" // at XDP, in the kernel's receive path: at several times the cost
+	TC      Mode = "tc"      // at the ingress of tc: any device, beside any other program
 )
 
-// attach attaches the new program to a device that has none of ours, and pins the link under a passing name: one of the
-// device's own may be there still, from before it was gone, and is to stay if the swap is undone.
+// Instead returns the mode for a device that cannot run the program in native mode: TC, or Generic on a kernel before Linux 6.6.
+func Instead() Mode {
+	if hasTCX() {
+		return TC
+	}
+	return Generic
+}
+
+// attach attaches the new program to a device that has none of our programs, and pins the link under a temporary name. A link under the device's own
+// name may still exist, from before the device went away. This old link must stay if the swap is undone.
 func (s *swap) attach(dev netlink.Link, mode Mode) (*Device, error) {
 	index := dev.Attrs().Index
-	d := &Device{Name: dev.Attrs().Name, ifindex: index, pin: passingName(index)}
-	if err := s.state.openSides(d); err != nil { // what a command left that died
+	d := &Device{Name: dev.Attrs().Name, ifindex: index, pin: passingName(index), bare: isBare(dev)}
+	if err := s.state.openSides(d); err != nil { // a command that died may have left links
 		return nil, err
 	}
 	err := s.updateSides(d, true, false)
@@ -41,46 +53,92 @@ func (s *swap) attach(dev netlink.Link, mode Mode) (*Device, error) {
 	return d, nil
 }
 
+// attachAs attaches the new program in a mode. With Auto, a driver that refuses XDP, and another program at XDP, lead to the mode Instead.
 func (s *swap) attachAs(d *Device, dev netlink.Link, mode Mode) error {
-	if mode == Native || mode == Auto && !Forgetful(d.Name) {
-		err := s.attachIn(d, Native, link.XDPDriverMode)
-		if err == nil {
-			return nil
-		}
-		if mode == Native || !errors.Is(err, unix.EOPNOTSUPP) {
+	if d.bare && mode == Auto {
+		mode = TC
+	}
+	if err := readsIn(dev, mode); err != nil {
+		return err
+	}
+	if mode != Auto {
+		return explainAttach(dev, s.attachIn(d, mode))
+	}
+	if !d.bare && !Forgetful(d.Name) {
+		err := s.attachIn(d, Native)
+		if err == nil || errors.Is(err, unix.EPERM) || !hasTCX() && !errors.Is(err, unix.EOPNOTSUPP) {
 			return explainAttach(dev, err)
 		}
+		errors.As(explainAttach(dev, err), &d.NotNative)
 	}
-	if err := s.attachIn(d, Generic, link.XDPGenericMode); err != nil {
-		return explainAttach(dev, err)
+	err := s.attachIn(d, Instead())
+	if errors.Is(err, os.ErrNotExist) { // the generation has no program for tc, because no device needed it when it was applied
+		err = s.attachIn(d, Generic)
 	}
-	return nil
+	if err != nil && d.NotNative != nil {
+		return &AttachError{Device: d.Name, Cause: fmt.Sprintf("%s; mode %s: %v", d.NotNative.Cause, Instead(), err), Remedy: d.NotNative.Remedy}
+	}
+	return explainAttach(dev, err)
 }
 
-func (s *swap) attachIn(d *Device, mode Mode, flags link.XDPAttachFlags) error {
-	prog, err := s.programFor(mode, true, false)
+func (s *swap) attachIn(d *Device, mode Mode) error {
+	prog, err := s.programFor(d.place(mode), true, false)
 	if err != nil {
 		return err
 	}
 	d.Mode = mode
-	d.link, err = link.AttachXDP(link.XDPOptions{Program: prog, Interface: d.ifindex, Flags: flags})
+	d.link, err = attachProgram(d.ifindex, mode, prog)
 	return err
 }
 
-// findDevice finds a device whose frames the program can read: they begin with an Ethernet header.
+// attachProgram attaches a program to a device. At tc it is the first program.
+func attachProgram(ifindex int, mode Mode, prog *ebpf.Program) (link.Link, error) {
+	if mode == TC {
+		return link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
+	}
+	flags := link.XDPDriverMode
+	if mode == Generic {
+		flags = link.XDPGenericMode
+	}
+	return link.AttachXDP(link.XDPOptions{Program: prog, Interface: ifindex, Flags: flags})
+}
+
+// bareTypes are the link types of devices whose packets begin with the IP header: tun, WireGuard, xfrm; PPP; GRE over IPv4 and IPv6; IPIP and VTI; the
+// tunnels over IPv6; SIT; modems. The last two numbers are ARPHRD_IP6GRE and ARPHRD_RAWIP of include/uapi/linux/if_arp.h.
+var bareTypes = []string{"none", "ppp", "gre", "ipip", "tunnel6", "sit", "unknown823", "unknown519"}
+
+// isBare reports whether the packets of a device begin with the IP header.
+func isBare(dev netlink.Link) bool { return slices.Contains(bareTypes, dev.Attrs().EncapType) }
+
+// readsIn returns an error if the program cannot read the packets of a device in a mode, or if the kernel lacks the mode.
+func readsIn(dev netlink.Link, mode Mode) error {
+	name, kind := dev.Attrs().Name, dev.Attrs().EncapType
+	switch {
+	case mode == TC && !hasTCX():
+		return &AttachError{Device: name, Cause: "mode tc needs Linux 6.6, whose tc takes programs by links", Remedy: "use --mode auto, or --target nftables"}
+	case mode != TC && isBare(dev):
+		return &AttachError{Device: name, Cause: fmt.Sprintf("its packets have no Ethernet header (link type %s), which XDP needs", kind),
+			Remedy: "use --mode auto, which filters this device at tc"}
+	}
+	return nil
+}
+
+// findDevice returns a device by its name. It returns an error if the device does not exist, or if the program cannot read its packets: XDP needs an
+// Ethernet header, tc an Ethernet or an IP header.
 func findDevice(name string) (netlink.Link, error) {
 	dev, err := netlink.LinkByName(name)
 	if err != nil {
 		return nil, &AttachError{Device: name, Cause: "no such device", Remedy: "`devices` of the policy, or --device, names it; `ip link` lists the devices of this host"}
 	}
-	if kind := dev.Attrs().EncapType; kind != "ether" && kind != "loopback" {
-		return nil, &AttachError{Device: name, Cause: fmt.Sprintf("its packets have no Ethernet header (link type %s)", kind),
-			Remedy: "apply with --target nftables, which filters it; or filter on the Ethernet device below it, through which its packets come"}
+	kind := dev.Attrs().EncapType
+	if kind == "ether" || kind == "loopback" || isBare(dev) && hasTCX() {
+		return dev, nil
 	}
-	return dev, nil
+	return nil, &AttachError{Device: name, Cause: fmt.Sprintf("its packets have no Ethernet header (link type %s)", kind),
+		Remedy: "apply with --target nftables, which filters it; or filter on the Ethernet device below it, through which its packets come"}
 }
 
-// DeviceExists returns the error that attaching to a device would give because there is none of that name, or nil.
+// DeviceExists returns nil if a device exists. Otherwise it returns the error that attaching to it would return.
 func DeviceExists(name string) error {
 	if _, err := netlink.LinkByName(name); err == nil {
 		return nil
@@ -88,8 +146,8 @@ func DeviceExists(name string) error {
 	return Attachable(name)
 }
 
-// Attachable returns the error that attaching to a device would give because there is none of that name, or none with Ethernet frames; or nil.
-// Netfilter filters the latter all the same.
+// Attachable returns nil if a device exists and the program can read its packets. Otherwise it returns the error that attaching to it would return. Netfilter can
+// filter every device.
 func Attachable(name string) error {
 	_, err := findDevice(name)
 	return err

@@ -14,7 +14,8 @@ var (
 	ErrNoPrevious = errors.New("there is no previous policy to return to")
 )
 
-// RestartTrial gives the trial another deadline, for an apply that is still at work, even if it has ended already. It returns ErrNoTrial when there is none. The caller holds the lock.
+// RestartTrial sets a new deadline for the trial, for an apply that is still running. The present deadline may have passed already. RestartTrial
+// returns ErrNoTrial when there is no trial. The caller must hold the lock.
 func (s *State) RestartTrial(ends time.Time) error {
 	t, err := s.Trial()
 	if err != nil {
@@ -26,9 +27,9 @@ func (s *State) RestartTrial(ends time.Time) error {
 	return s.setDeadline(t.New, onClock(ends))
 }
 
-// Confirm ends the trial: its generation stays. It returns ErrNoTrial, ErrExpired or ErrUnfinished when there is
-// nothing to confirm. All devices keep it from the same moment on; if the process dies after that, the next change
-// completes the rest. The caller holds the lock.
+// Confirm ends the trial so that its generation stays. It returns ErrNoTrial, ErrExpired or ErrUnfinished when there is nothing to confirm. The
+// confirmation takes effect on all devices at the same moment. If the process dies after that, the next change completes the rest. The caller must
+// hold the lock.
 func (s *State) Confirm() error {
 	v, err := s.situation()
 	if err != nil {
@@ -38,7 +39,7 @@ func (s *State) Confirm() error {
 	switch {
 	case v.trial == nil:
 		return ErrNoTrial
-	case v.trial.Deadline == confirmed: // by a command that died
+	case v.trial.Deadline == confirmed: // a command that died has confirmed it
 	case v.trial.Expired():
 		return ErrExpired
 	case !v.trial.whole:
@@ -51,7 +52,7 @@ func (s *State) Confirm() error {
 	return s.keepNew(v)
 }
 
-// keepNew gives the devices of a confirmed trial the new generation's own program.
+// keepNew attaches the new generation's own program to the devices of a confirmed trial.
 func (s *State) keepNew(v *situation) error {
 	own := s.code(v.trial.New, nil)
 	defer own.close()
@@ -67,14 +68,14 @@ func (s *State) keepNew(v *situation) error {
 	return errors.Join(append(errs, s.sweep(keep...))...)
 }
 
-// put gives a device the program of a generation that has it, and releases it from one that has not.
+// put attaches the program of a generation to a device. If `has` is false, the generation does not have the device, and put releases it.
 func (s *State) put(d *Device, from *code, has bool) error {
 	if !has {
 		return s.release(d)
 	}
 	var ends []Mode
 	for _, side := range sides {
-		beside, err := from.program(side)
+		beside, err := from.program(d.place(side))
 		switch {
 		case err != nil:
 			return err
@@ -86,7 +87,7 @@ func (s *State) put(d *Device, from *code, has bool) error {
 			return err
 		}
 	}
-	prog, err := from.program(d.Mode)
+	prog, err := from.program(d.place(d.Mode))
 	if err != nil {
 		return err
 	}
@@ -99,10 +100,10 @@ func (s *State) put(d *Device, from *code, has bool) error {
 	return err
 }
 
-// FinishTrial completes a trial that has expired, or that a command ended that died: devices get the program of the
-// generation in force, and the other generation is removed. It leaves a trial that is not over alone. Every change
-// calls it first, except Confirm and Rollback, which must see that the trial expired: Confirm to report it, Rollback so
-// as not to go back by two generations. The caller holds the lock.
+// FinishTrial completes a trial that has expired, or that a command has ended before it died. It attaches the program of the generation in force to
+// the devices, and removes the other generation. It does not change a trial that has not ended. Every change calls FinishTrial first, except Confirm
+// and Rollback, which must see that the trial has expired: Confirm reports it, and Rollback would otherwise go back by two generations. The caller
+// must hold the lock.
 func (s *State) FinishTrial() error {
 	v, err := s.situation()
 	if err != nil {
@@ -120,14 +121,15 @@ func (s *State) FinishTrial() error {
 	return nil
 }
 
-// Rollback returns to the previous generation. The caller holds the lock.
+// Rollback returns to the previous generation. The caller must hold the lock.
 //
-// During a trial, and after an expired one, that is the generation from before the trial; the one on trial is removed.
-// Devices that only the latter had are released, and nothing is loaded if there was no generation before. After an
-// Install that died half way it is the generation from before that Install. Otherwise it is the generation that is
-// kept, with the devices it had; the two exchange their roles, so a second Rollback returns. It returns ErrNoPrevious
-// if there is no previous generation, and ErrNotLoaded if nothing runs. If a device refuses, all keep their programs,
-// and the error is returned.
+// During a trial, and after an expired one, the previous generation is the one from before the trial. Rollback then removes the generation on trial,
+// and releases devices that only this one had. If there was no generation before the trial, nothing is loaded afterwards. After an Install that died
+// half way, the previous generation is the one from before that Install. In all other cases it is the generation that is kept, with its devices. The
+// two generations then exchange their roles, so a second Rollback undoes the first.
+//
+// Rollback returns ErrNoPrevious if there is no previous generation, and ErrNotLoaded if nothing runs. If a change of one device fails, all devices
+// keep their programs, and Rollback returns the error.
 func (s *State) Rollback() error {
 	v, err := s.situation()
 	if err != nil {
@@ -146,7 +148,7 @@ func (s *State) Rollback() error {
 	return s.exchange(v)
 }
 
-// revert gives all devices the generation to return to. Trials end at once, on all devices.
+// revert attaches the previous generation to all devices. Trials end at once, on all devices.
 func (s *State) revert(v *situation) error {
 	var errs []error
 	for _, r := range v.roles {

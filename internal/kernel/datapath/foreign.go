@@ -11,11 +11,11 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// foreignProgram is a program that another tool attached to a device, as far as the kernel tells.
+// foreignProgram is a program that another tool attached to a device, as far as the kernel reports it.
 type foreignProgram struct {
 	program ebpf.ProgramID // 0: not known
 	name    string
-	link    link.ID // 0: it is attached without one, and `ip link` can remove it
+	link    link.ID // 0: attached without a link, so `ip link` can remove the program
 	mode    uint32  // XDP_ATTACHED_... of include/uapi/linux/if_link.h
 }
 
@@ -35,7 +35,8 @@ func findForeign(dev netlink.Link) (p foreignProgram) {
 	return p
 }
 
-// Refused returns why a device takes no XDP program, as far as that shows before it is tried; nil where it does not.
+// Refused returns the reason why a device cannot have the program, as far as that is known without attaching one. It returns nil if no reason is
+// known.
 func Refused(name string) *AttachError {
 	dev, err := findDevice(name)
 	if refused := (*AttachError)(nil); errors.As(err, &refused) {
@@ -45,14 +46,14 @@ func Refused(name string) *AttachError {
 		return nil
 	}
 	o := findForeign(dev)
-	if o.program == 0 || o.name == image.Program || o.name == trialProgram {
+	if hasTCX() || o.program == 0 || o.name == image.Program || o.name == trialProgram {
 		return nil
 	}
 	return &AttachError{Device: name, Cause: o.cause(), Remedy: o.remedy(name)}
 }
 
-// LinkOf finds the link by which a program is attached to a device as XDP, 0 when there is none. Links are those of the
-// whole machine, and devices of other network namespaces have the same numbers.
+// LinkOf returns the ID of the link by which a program is attached to a device as XDP. It returns 0 when there is no such link. The kernel lists the
+// links of the whole machine, and devices of other network namespaces can have the same index, so LinkOf also compares the program.
 func LinkOf(ifindex int, program ebpf.ProgramID) link.ID {
 	links := new(link.Iterator)
 	defer links.Close()
@@ -68,8 +69,8 @@ func LinkOf(ifindex int, program ebpf.ProgramID) link.ID {
 	return 0
 }
 
-// ModeWord is the word by which `ip link` removes a program that is attached in a mode, XDP_ATTACHED_... of include/uapi/linux/if_link.h. With
-// `xdp` it looks in the driver alone, and says nothing.
+// ModeWord returns the keyword of `ip link` that removes a program attached in the given mode. mode is XDP_ATTACHED_... of
+// include/uapi/linux/if_link.h. With the keyword `xdp`, `ip link` looks only in the driver and reports no error.
 func ModeWord(mode uint32) string {
 	const hardware = 3 // XDP_ATTACHED_HW
 	switch mode {

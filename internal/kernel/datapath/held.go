@@ -4,17 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/cilium/ebpf"
 )
 
-// held are the programs of the devices when a swap begins, with which a failed swap is undone. They are opened from
-// their pins before anything changes: the other way, BPF_PROG_GET_FD_BY_ID, takes CAP_SYS_ADMIN, which the daemon does
-// not have.
+// held are the programs that the devices had when a swap started. With them a failed swap is undone. They are opened from their pins before anything
+// changes. Opening them by ID (BPF_PROG_GET_FD_BY_ID) would require CAP_SYS_ADMIN, which the daemon does not have.
 type held map[ebpf.ProgramID]*ebpf.Program
 
-// hold opens the programs of these devices. It is an error if a program is neither pinned nor can be opened by its
-// number, because the change could not be undone.
+// hold opens the programs of the devices. It returns an error if a program is not pinned and cannot be opened by its ID, because then the change
+// could not be undone.
 func (s *State) hold(devices []*Device) (held, error) {
 	h := held{}
 	for _, d := range devices {
@@ -44,7 +44,7 @@ func (s *State) hold(devices []*Device) (held, error) {
 	return h, nil
 }
 
-// openHeld opens those of the programs that are pinned.
+// openHeld opens the pinned programs among those in h.
 func (s *State) openHeld(h held) error {
 	dirs, err := s.programPins()
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *State) openHeld(h held) error {
 	return nil
 }
 
-// programPins lists where programs of generations and trials may be pinned.
+// programPins lists the paths at which the programs of generations and trials may be pinned.
 func (s *State) programPins() (paths []string, err error) {
 	numbers, err := s.generations()
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *State) programPins() (paths []string, err error) {
 	}
 	for _, n := range numbers {
 		own := s.code(n, nil)
-		for _, mode := range []Mode{Native, Generic, entering, leaving} {
+		for _, mode := range slices.Concat(ownModes, sides, bareSides) {
 			paths = append(paths, own.pin(mode))
 		}
 	}
@@ -90,7 +90,7 @@ func (s *State) programPins() (paths []string, err error) {
 	}
 	for _, n := range numbers {
 		for _, v := range variants {
-			for _, mode := range []Mode{v.mode, entering, leaving} {
+			for _, mode := range slices.Concat([]Mode{v.mode}, sides, bareSides) {
 				paths = append(paths, s.path(trialName(n), variant{mode, v.has, v.had}.pin()))
 			}
 		}
@@ -98,7 +98,7 @@ func (s *State) programPins() (paths []string, err error) {
 	return paths, nil
 }
 
-// program returns a program that a device had, valid while the swap is open.
+// program returns a program that a device had when the swap started. It is valid until close.
 func (h held) program(id ebpf.ProgramID) (*ebpf.Program, error) {
 	if prog := h[id]; prog != nil {
 		return prog, nil
@@ -108,6 +108,6 @@ func (h held) program(id ebpf.ProgramID) (*ebpf.Program, error) {
 
 func (h held) close() {
 	for _, prog := range h {
-		prog.Close() // which allows nil
+		prog.Close() // Close accepts nil
 	}
 }

@@ -2,6 +2,7 @@ package datapath_test
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,10 +20,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// stateDir is the state of tests that are Inside.
+// stateDir is the state directory of tests that run in their own namespaces (testutil.Inside).
 const stateDir = datapath.DefaultDir
 
-// locked opens the state and locks it until the test ends.
+// locked opens the state, and locks it until the test ends.
 func locked(t *testing.T) *datapath.State {
 	t.Helper()
 	s, err := datapath.OpenState(stateDir, true)
@@ -51,7 +52,7 @@ func ip(t *testing.T, line string) {
 	}
 }
 
-// install installs a program that drops all under slot 70.
+// install installs a program that drops all packets and counts them in slot 70.
 func install(t *testing.T, s *datapath.State, devices ...string) []*datapath.Device {
 	t.Helper()
 	installed, err := s.Install(loadInside(t, always(70, 1)), []byte("manifest"), on(devices...), time.Time{})
@@ -61,7 +62,7 @@ func install(t *testing.T, s *datapath.State, devices ...string) []*datapath.Dev
 	return installed
 }
 
-// runs returns the names of the devices of what runs, in the order of the generations, newest first.
+// runs returns the names of the devices of the running generations, newest generation first.
 func runs(t *testing.T, s *datapath.State) (names []string) {
 	t.Helper()
 	running, err := s.Running()
@@ -77,7 +78,7 @@ func runs(t *testing.T, s *datapath.State) (names []string) {
 	return names
 }
 
-// refused checks that an error's text and hint have these words.
+// refused checks that the text and the hint of an error contain these words.
 func refused(t *testing.T, err error, text, hint string) {
 	t.Helper()
 	var h interface{ Hint() string }
@@ -107,7 +108,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// TestOthersPins has directories that are not, or not only, Floodwall's: what others pinned stays.
+// TestOthersPins uses directories that do not belong to Floodwall, or in which other programs also have pins. The pins of other programs must stay.
 func TestOthersPins(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -145,21 +146,48 @@ func TestOthersPins(t *testing.T) {
 	}
 }
 
-// TestNoEthernet has a device whose packets begin with an IP header.
+// TestNoEthernet uses a device whose packets start with an IP header. XDP cannot read them, tc can.
 func TestNoEthernet(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	ip(t, "tuntap add tun0 mode tun")
-	s := locked(t)
-	_, err := s.Install(loadInside(t, always(70, 1)), nil, on("tun0"), time.Time{})
-	refused(t, err, "no Ethernet header", "Ethernet device below")
-	refused(t, datapath.Attachable("tun0"), "no Ethernet header", "Ethernet device below")
-	if err := datapath.DeviceExists("tun0"); err != nil {
-		t.Errorf("a device without Ethernet: %v", err)
+	tun, err := testutil.Tun("tun0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := datapath.DeviceExists("lo"); err != nil {
-		t.Errorf("loopback device: %v", err)
+	defer tun.Close()
+	ip(t, "link set tun0 up")
+	ip(t, "addr add 192.0.2.1/24 dev tun0")
+	s := locked(t)
+	for _, mode := range []datapath.Mode{datapath.Native, datapath.Generic} {
+		_, err := s.Install(loadInside(t, always(70, 1)), nil, []datapath.Attachment{{Device: "tun0", Mode: mode}}, time.Time{})
+		refused(t, err, "no Ethernet header", "--mode auto")
+	}
+	socket, err := net.ListenUDP("udp4", &net.UDPAddr{Port: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	defer unloadAll(t, s)
+	for slot, verdict := range map[uint32]uint8{71: 0, 70: 1} {
+		got, err := s.Install(loadInside(t, always(slot, verdict)), []byte("manifest"), []datapath.Attachment{{Device: "tun0", Mode: datapath.Auto}}, time.Time{})
+		if err != nil || len(got) != 1 || got[0].Mode != datapath.TC {
+			t.Fatalf("on tun0: %v, %v", got, err)
+		}
+		by := counts(t, func() {
+			if _, err := tun.Write(frame(t, "udp 192.0.2.7:1 > 192.0.2.1:9")[14:]); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, passed := testutil.Receive(t, socket, time.Second/5); passed != (verdict == 0) {
+				t.Errorf("verdict %d: passed %v", verdict, passed)
+			}
+		})
+		t.Log(by)
+	}
+	for _, name := range []string{"tun0", "lo"} {
+		if err := datapath.Attachable(name); err != nil {
+			t.Errorf("device %s: %v", name, err)
+		}
 	}
 }
 
@@ -190,7 +218,7 @@ func TestOtherNamespace(t *testing.T) {
 	}
 }
 
-// TestPrivateMounts has no BPF file system, in a mount namespace that ends with the command.
+// TestPrivateMounts runs without a BPF file system, in a mount namespace that ends with the command.
 func TestPrivateMounts(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -205,7 +233,7 @@ func TestPrivateMounts(t *testing.T) {
 	}
 }
 
-// TestRenamed renames devices, at last two to each other's names.
+// TestRenamed renames devices, and finally swaps the names of two.
 func TestRenamed(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -236,7 +264,7 @@ func TestRenamed(t *testing.T) {
 	unloadAll(t, s)
 }
 
-// unloadAll unloads, after which nothing of ours is left.
+// unloadAll unloads, and checks that nothing of Floodwall remains.
 func unloadAll(t *testing.T, s *datapath.State) {
 	t.Helper()
 	if err := s.Unload(); err != nil {
@@ -247,7 +275,7 @@ func unloadAll(t *testing.T, s *datapath.State) {
 	}
 }
 
-// TestGone removes the device and makes it again: that is visible, and what is known of the policy stays.
+// TestGone removes the device and creates it again. Gone must report this, and the state of the policy must stay.
 func TestGone(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -289,7 +317,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestCountersStay has installs that fail: the counters are those of the generation that runs.
+// TestCountersStay makes installs fail. Counters must return the counters of the running generation.
 func TestCountersStay(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -311,7 +339,7 @@ func TestCountersStay(t *testing.T) {
 	}
 	defer counters.Close()
 	counts, err := datapath.ReadCounters(counters, 71)
-	if err != nil || counts[70].Packets < 1000 { // there are neighbour solicitations too
+	if err != nil || counts[70].Packets < 1000 { // the device also counts neighbour solicitations
 		t.Errorf("counters of slot 70: %+v, %v, want 1000 packets", counts[70], err)
 	}
 	if _, err := s.Install(loadInside(t, large), nil, on("fw0"), time.Time{}); err != nil {
@@ -327,7 +355,7 @@ func TestCountersStay(t *testing.T) {
 	}
 }
 
-// TestRunningDuringInstalls looks without the lock while generations follow each other.
+// TestRunningDuringInstalls reads without the lock while generations replace each other.
 func TestRunningDuringInstalls(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -363,7 +391,7 @@ func TestRunningDuringInstalls(t *testing.T) {
 	}
 }
 
-// TestForeign has programs of others on the device.
+// TestForeign has programs of other tools on the device.
 func TestForeign(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -393,8 +421,8 @@ func TestForeign(t *testing.T) {
 	refused(t, err, "floodwall)", "floodwall --bpffs DIR unload")
 }
 
-// TestUndoWithoutPins takes the pins of the old program away. It is kept for the time of the change all the same, as this
-// process may ask for it by its number: the first device has it back when the second refuses.
+// TestUndoWithoutPins removes the pins of the old program. This process can open the old program by its ID, so it must keep the program during the
+// change. When the second device refuses the new program, the first device must get the old one back.
 func TestUndoWithoutPins(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -421,7 +449,7 @@ func TestUndoWithoutPins(t *testing.T) {
 	unloadAll(t, s)
 }
 
-// programOn is the number of the XDP program of a device, 0 for none.
+// programOn returns the ID of the XDP program of a device, or 0 if there is none.
 func programOn(t *testing.T, device string) uint32 {
 	t.Helper()
 	dev, err := netlink.LinkByName(device)
@@ -434,7 +462,7 @@ func programOn(t *testing.T, device string) uint32 {
 	return 0
 }
 
-// TestLargeMTU has a driver that refuses the program for the sake of the MTU.
+// TestLargeMTU has a driver that refuses the program because of the MTU.
 func TestLargeMTU(t *testing.T) {
 	if !testutil.Inside(t) {
 		return

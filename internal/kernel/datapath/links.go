@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,27 +13,31 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Device is a device that a program is attached to.
+// Device is a device that has a program attached.
 type Device struct {
-	Name       string `json:"name"` // that it has now, which need not be the one it was attached by
+	Name       string `json:"name"` // the present name, which may differ from the name when the program was attached
 	Mode       Mode   `json:"mode"`
 	Generation int    `json:"generation"`
-	ifindex    int
-	pin        string // file in the directory of links
-	program    ebpf.ProgramID
-	link       link.Link
 
-	sides [2]sideLink // in the order of sides
+	NotNative *AttachError `json:"-"` // why the device refused native mode, if it has just got another mode therefore
+
+	ifindex int
+	bare    bool   // its packets begin with the IP header
+	pin     string // the file name of the link in the directory of links
+	program ebpf.ProgramID
+	link    link.Link
+
+	sides [2]sideLink // in the order of the variable sides
 }
 
-// devices opens the links of all devices. A device that has gone takes its attachment with it; its link is left out.
+// devices opens the links of all devices. It leaves out the links of devices that have gone away, because these are no longer attached.
 func (s *State) devices() ([]*Device, error) {
 	devices, _, err := s.links()
 	return devices, err
 }
 
-// Gone lists devices that had a policy and are no longer there: removed, or moved to another network namespace. A
-// device that comes back under such a name is not filtered until the next Install.
+// Gone lists devices of the policy that no longer exist: they were removed, or moved to another network namespace. A new device with such a name is
+// not filtered until the next Install.
 func (s *State) Gone() ([]string, error) {
 	devices, gone, err := s.links()
 	closeDevices(devices)
@@ -43,7 +48,7 @@ func (s *State) Gone() ([]string, error) {
 	return names, err
 }
 
-// links opens the links of all devices. gone are those whose device has gone, with the name it had and a closed link.
+// links opens the links of all devices. gone lists the devices that have gone away, under their old names; their links are closed.
 func (s *State) links() (devices, gone []*Device, err error) {
 	entries, err := os.ReadDir(s.path(dirLinks))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -52,7 +57,7 @@ func (s *State) links() (devices, gone []*Device, err error) {
 	for _, e := range entries {
 		d, err := s.device(e.Name())
 		switch {
-		case errors.Is(err, os.ErrNotExist): // another command has removed or renamed it since
+		case errors.Is(err, os.ErrNotExist): // another command has removed or renamed the link meanwhile
 		case err != nil:
 			closeDevices(devices)
 			return nil, nil, fmt.Errorf("link of device %s: %w", unpinName(e.Name()), err)
@@ -65,7 +70,7 @@ func (s *State) links() (devices, gone []*Device, err error) {
 	return devices, gone, nil
 }
 
-// device opens a device's link. When the device has gone, it has the number 0 and a link that is closed.
+// device opens the link of a device. If the device has gone away, its index is 0 and its link is closed.
 func (s *State) device(pin string) (*Device, error) {
 	l, err := link.LoadPinnedLink(s.path(dirLinks, pin), nil)
 	if err != nil {
@@ -76,21 +81,26 @@ func (s *State) device(pin string) (*Device, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	gone := &Device{Name: unpinName(pin), pin: pin, program: info.Program, link: l}
-	x := info.XDP()
-	if x == nil || x.Ifindex == 0 {
+	ifindex := attachedTo(info)
+	if ifindex == 0 {
 		return gone, l.Close()
 	}
-	dev, err := netlink.LinkByIndex(int(x.Ifindex))
+	dev, err := netlink.LinkByIndex(ifindex)
 	var none netlink.LinkNotFoundError
-	if errors.As(err, &none) || err == nil && (dev.Attrs().Xdp == nil || !dev.Attrs().Xdp.Attached) {
-		return gone, l.Close() // it has moved to another network namespace; another may have its number here
+	if errors.As(err, &none) {
+		return gone, l.Close()
+	}
+	var mode Mode
+	if err == nil {
+		mode, err = attachedMode(dev, info)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	d := &Device{
-		Name: dev.Attrs().Name, Mode: attachedMode(dev), ifindex: int(x.Ifindex), pin: pin, program: info.Program, link: l,
+	if mode == "" {
+		return gone, l.Close() // the device has moved to another network namespace, and another device here has its index
 	}
+	d := &Device{Name: dev.Attrs().Name, Mode: mode, ifindex: ifindex, bare: isBare(dev), pin: pin, program: info.Program, link: l}
 	if err := s.openSides(d); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -104,25 +114,55 @@ func closeDevices(devices []*Device) {
 	}
 }
 
-// attachedMode is the mode in which a device runs its program.
-func attachedMode(dev netlink.Link) Mode {
-	if dev.Attrs().Xdp.AttachMode == attachedSKB {
-		return Generic
+// attachedTo returns the index of the device to which a link of XDP or TCX belongs. It returns 0 if the device has gone away.
+func attachedTo(info *link.Info) int {
+	if x := info.XDP(); x != nil {
+		return int(x.Ifindex)
 	}
-	return Native
+	if x := info.TCX(); x != nil {
+		return int(x.Ifindex)
+	}
+	return 0
+}
+
+// attachedMode returns the mode in which a device runs the program of a link. It returns "" if the device does not have the link.
+func attachedMode(dev netlink.Link, info *link.Info) (Mode, error) {
+	if info.TCX() != nil {
+		has, err := hasLink(dev.Attrs().Index, ebpf.AttachTCXIngress, info.ID)
+		if !has || err != nil {
+			return "", err
+		}
+		return TC, nil
+	}
+	switch x := dev.Attrs().Xdp; {
+	case x == nil || !x.Attached:
+		return "", nil
+	case x.AttachMode == attachedSKB:
+		return Generic, nil
+	}
+	return Native, nil
+}
+
+// hasLink reports whether a device has a link of TCX at a hook.
+func hasLink(ifindex int, hook ebpf.AttachType, want link.ID) (bool, error) {
+	there, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: hook})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(there.Programs, func(p link.AttachedProgram) bool { id, ok := p.LinkID(); return ok && id == want }), nil
 }
 
 // attachedSKB is XDP_ATTACHED_SKB of include/uapi/linux/if_link.h.
 const attachedSKB = 2
 
-// passingPrefix is a prefix that no name of pinName has.
+// passingPrefix is the prefix of temporary names. No result of pinName has it.
 const passingPrefix = "%if"
 
-// passingName is the temporary name of a link's pin, until a swap is done, and while pins of devices that exchanged
-// their names are renamed.
+// passingName returns the temporary name of a link's pin. This name is used until a swap is complete. It is also used while pins are renamed, because
+// devices may have exchanged their names.
 func passingName(ifindex int) string { return passingPrefix + strconv.Itoa(ifindex) }
 
-// nameLinks pins the links under the names that the devices have now, and removes all others.
+// nameLinks renames the pins of the links to the present names of the devices. It removes all other pins.
 func (s *State) nameLinks(devices []*Device) error {
 	if err := s.renameLinks(devices); err != nil {
 		return err
@@ -140,7 +180,7 @@ func (s *State) nameLinks(devices []*Device) error {
 	return err
 }
 
-// renameLinks pins the links under the names that the devices have now, over those of devices that have gone.
+// renameLinks renames the pins of the links to the present names of the devices. It overwrites pins of devices that have gone away.
 func (s *State) renameLinks(devices []*Device) error {
 	for _, d := range devices {
 		if d.pin != pinName(d.Name) {
@@ -157,7 +197,7 @@ func (s *State) renameLinks(devices []*Device) error {
 	return nil
 }
 
-// rename renames a link's pin, over one that is there.
+// rename renames a link's pin, and overwrites an existing one.
 func (s *State) rename(d *Device, pin string) error {
 	if d.pin == pin {
 		return nil

@@ -11,10 +11,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// changeMode has a device run a program in another mode. The kernel runs no two modes on one device (dev_xdp_attach in net/core/dev.c), so
-// there is a moment without any. In that moment, of less than a millisecond, a program behind XDP drops all that enters. The link that holds
-// it is not pinned: it ends with this process. held has the program of now, in case that the new mode is refused. A process that dies in that
-// moment leaves a device without a program, which Lacking tells and Reattach mends.
+// changeMode changes the mode in which a device runs a program. `held` has the present program, which is restored if the new mode fails.
+//
+// Between XDP and tc, the device first gets the new program and then loses the old one: for that moment both decide. The kernel does not run two modes
+// of XDP on one device (dev_xdp_attach in net/core/dev.c), so for less than a millisecond the device has no program. During that time a program after
+// XDP drops all packets that enter. Its link is not pinned, so it ends with this process. If the process dies during that time, the device has no
+// program. Lacking reports that, and Reattach repairs it.
 func (s *State) changeMode(d *Device, dev netlink.Link, mode Mode, prog *ebpf.Program, held held) error {
 	now, err := held.program(d.program)
 	if err != nil {
@@ -24,26 +26,32 @@ func (s *State) changeMode(d *Device, dev netlink.Link, mode Mode, prog *ebpf.Pr
 		return &AttachError{Device: d.Name, Cause: fmt.Sprintf("it runs in %s mode, not %s", d.Mode, mode),
 			Remedy: "this kernel, before Linux 6.6, cannot change the mode without a moment that nothing filters: `floodwall unload` first, if you can bear that"}
 	}
+	if (d.Mode == TC) != (mode == TC) {
+		before := d.link
+		if err := s.runIn(d, mode, prog); err != nil {
+			return explainAttach(dev, err)
+		}
+		return errors.Join(before.Detach(), before.Close())
+	}
 	shut, err := dropAll(d.ifindex)
 	if err != nil {
 		return err
 	}
 	defer shut.Close()
-	before := d.Mode
-	if err := d.link.Detach(); err != nil {
+	before, beforeMode := d.link, d.Mode
+	if err := before.Detach(); err != nil {
 		return fmt.Errorf("changing the mode of device %s: %w", d.Name, err)
 	}
 	err = s.runIn(d, mode, prog)
 	if err != nil {
-		err = errors.Join(explainAttach(dev, err), s.runIn(d, before, now))
+		err = errors.Join(explainAttach(dev, err), s.runIn(d, beforeMode, now))
 	}
-	return err
+	return errors.Join(err, before.Close())
 }
 
-// runIn attaches a program to a device whose link is detached, and pins the new link in its place.
+// runIn attaches a program to a device in a mode. It replaces the pin of the device's link by a pin of the new link. The caller closes the old link.
 func (s *State) runIn(d *Device, mode Mode, prog *ebpf.Program) error {
-	flags := map[Mode]link.XDPAttachFlags{Native: link.XDPDriverMode, Generic: link.XDPGenericMode}[mode]
-	l, err := link.AttachXDP(link.XDPOptions{Program: prog, Interface: d.ifindex, Flags: flags})
+	l, err := attachProgram(d.ifindex, mode, prog)
 	if err != nil {
 		return err
 	}
@@ -54,12 +62,11 @@ func (s *State) runIn(d *Device, mode Mode, prog *ebpf.Program) error {
 	if err := l.Pin(pin); err != nil {
 		return errors.Join(fmt.Errorf("pinning the link of device %s: %w", d.Name, err), l.Close())
 	}
-	err = d.link.Close()
 	d.link, d.Mode = l, mode
-	return err
+	return nil
 }
 
-// dropAll drops all that enters a device behind XDP, until the link is closed.
+// dropAll drops all packets that enter a device, after XDP, until the returned link is closed.
 func dropAll(ifindex int) (link.Link, error) {
 	const shot = 2 // TC_ACT_SHOT of include/uapi/linux/pkt_cls.h
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -77,9 +84,10 @@ func dropAll(ifindex int) (link.Link, error) {
 	return l, nil
 }
 
-// ToGeneric has devices of these names, which run a generation in native mode, run it in generic mode. Devices do not depend on each other: the
-// error names those that failed. During a trial it does nothing. The caller holds the lock.
-func (s *State) ToGeneric(names []string, number int) (changed []*Device, err error) {
+// LeaveNative switches the named devices from native mode to the mode Instead, if they run the generation in native mode. If the generation has no
+// program for that mode, they get generic mode. Each device is changed independently: the error names the devices whose change failed. During a trial
+// LeaveNative does nothing. The caller must hold the lock.
+func (s *State) LeaveNative(names []string, number int) (changed []*Device, err error) {
 	v, err := s.situation()
 	if err != nil {
 		return nil, err
@@ -95,7 +103,12 @@ func (s *State) ToGeneric(names []string, number int) (changed []*Device, err er
 	defer held.close()
 	own := s.code(number, nil)
 	defer own.close()
-	prog, err := own.program(Generic)
+	mode := Instead()
+	prog, err := own.program(mode)
+	if errors.Is(err, os.ErrNotExist) {
+		mode = Generic
+		prog, err = own.program(mode)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -106,10 +119,10 @@ func (s *State) ToGeneric(names []string, number int) (changed []*Device, err er
 			continue
 		}
 		d := find(v.devices, dev)
-		if d == nil || d.Mode == Generic {
+		if d == nil || d.Mode != Native {
 			continue
 		}
-		if changeErr := s.changeMode(d, dev, Generic, prog, held); changeErr != nil {
+		if changeErr := s.changeMode(d, dev, mode, prog, held); changeErr != nil {
 			err = errors.Join(err, changeErr)
 			continue
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestChangeMode changes the mode of a device whose policy drops all while packets come, during a trial too. None may pass at any moment, and
-// the trial ends, is confirmed and is rolled back as if the mode had been so from the beginning.
+// TestChangeMode changes the mode of a device whose policy drops all packets, while packets arrive, also during a trial. No packet may pass. The
+// trial must expire, be confirmed and be rolled back in the same way as without a change of mode.
 func TestChangeMode(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -59,8 +59,18 @@ func TestChangeMode(t *testing.T) {
 	for range 3 {
 		apply(datapath.Generic, time.Time{})
 		apply(datapath.Native, time.Time{})
+		apply(datapath.TC, time.Time{})
 	}
 	trial := func() time.Time { return time.Now().Add(time.Minute) }
+	apply(datapath.Native, trial())
+	want(s.Rollback())
+	apply(datapath.Native, trial())
+	want(s.Confirm())
+	apply(datapath.TC, trial())
+	want(s.Confirm())
+	apply(datapath.Native, time.Time{})
+	want(s.Rollback()) // to tc
+	apply(datapath.Native, time.Time{})
 	apply(datapath.Generic, trial())
 	want(s.Rollback())
 	apply(datapath.Native, time.Time{})
@@ -74,9 +84,11 @@ func TestChangeMode(t *testing.T) {
 	}
 	number := running[0].Number
 	running[0].Close()
-	if changed, err := s.ToGeneric([]string{"fw0"}, number); err != nil || len(changed) != 1 || changed[0].Mode != datapath.Generic {
-		t.Errorf("to generic mode: %v, %v", changed, err)
+	if changed, err := s.LeaveNative([]string{"fw0"}, number); err != nil || len(changed) != 1 || changed[0].Mode != datapath.TC {
+		t.Errorf("out of native mode: %v, %v", changed, err)
 	}
+	apply(datapath.Auto, trial())
+	want(s.Rollback())
 	apply(datapath.Auto, trial())
 	want(s.Confirm())
 	close(end)

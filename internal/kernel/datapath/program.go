@@ -17,16 +17,18 @@ import (
 type Program struct {
 	collection *ebpf.Collection
 	spec       *ebpf.CollectionSpec
-	linear     *ebpf.Program // the same for generic mode; loaded when first asked for
-	key        uint64        // of questions
+	image      *image.Image
+	linear     *ebpf.Program                   // the same program for generic mode, loaded on first use
+	at         map[image.Hook]*ebpf.Collection // the same programs for the hooks of tc, loaded on first use
+	key        uint64                          // the key of questions
 }
 
-// Load loads an image and fills its maps. counters is the map to count in, or nil for a new one. Nothing is attached.
+// Load loads an image and fills its maps. counters is the map of counters, or nil for a new map. Load does not attach the program.
 func Load(im *image.Image, counters *ebpf.Map) (*Program, error) {
 	return LoadAfter(im, Inherited{Counters: counters})
 }
 
-// LoadAfter is Load for a program that goes on with maps of the generation before.
+// LoadAfter is Load for a program that takes over maps of the previous generation.
 func LoadAfter(im *image.Image, from Inherited) (*Program, error) {
 	spec, err := im.Spec()
 	if err != nil {
@@ -35,7 +37,7 @@ func LoadAfter(im *image.Image, from Inherited) (*Program, error) {
 	return load(im, spec, from)
 }
 
-// load loads a spec of the image.
+// load loads spec, a spec of the image.
 func load(im *image.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program, error) {
 	spec.Maps[image.Counters].MaxEntries = countersSize(im.Slots)
 	kept := from.replacements(spec)
@@ -55,14 +57,14 @@ func load(im *image.Image, spec *ebpf.CollectionSpec, from Inherited) (*Program,
 	return p, nil
 }
 
-// loadFilled loads a spec of the image that goes on with the kept maps, and writes the image's content to all others. It does both at once:
-// the kernel takes a tenth of a second to verify the program, and so does a long list to be written.
+// loadFilled loads a spec of the image. The program takes over the kept maps. The image's content is written to all other maps at the same time: the
+// kernel takes a tenth of a second to verify the program, and writing a long list takes as long.
 func loadFilled(im *image.Image, spec *ebpf.CollectionSpec, kept map[string]*ebpf.Map) (*Program, error) {
-	if err := spec.Variables[image.ReadsKernel].Set(im.Egress && features.ReadsKernel()); err != nil {
-		return nil, fmt.Errorf("constant %s: %w", image.ReadsKernel, err)
+	if err := setReadsKernel(im, spec); err != nil {
+		return nil, err
 	}
 	fresh, err := newMaps(im, spec, kept)
-	defer closeMaps(fresh) // the program has descriptors of its own
+	defer closeMaps(fresh) // the loaded program has its own descriptors
 	if err != nil {
 		return nil, explainLoad(err)
 	}
@@ -75,11 +77,11 @@ func loadFilled(im *image.Image, spec *ebpf.CollectionSpec, kept map[string]*ebp
 	if err != nil {
 		return nil, explainLoad(err)
 	}
-	p := &Program{collection: collection, spec: spec}
+	p := &Program{collection: collection, spec: spec, image: im, at: map[image.Hook]*ebpf.Collection{}}
 	p.key, _ = im.Constants["question_key"].(uint64)
 	err = notFilled
 	if err == nil && kept[image.ReplyFilter] == nil {
-		err = p.initReplySecrets() // without keys all packets are of one flow
+		err = p.initReplySecrets() // with keys of zero all packets would belong to one flow
 	}
 	if err == nil && kept[image.ZoneTimes] == nil {
 		err = p.initZoneKey()
@@ -91,7 +93,16 @@ func loadFilled(im *image.Image, spec *ebpf.CollectionSpec, kept map[string]*ebp
 	return p, nil
 }
 
-// newMaps makes the maps of a spec that have content by the image, but for those that are kept. They have to be closed even if it fails.
+// setReadsKernel sets the constant of that name.
+func setReadsKernel(im *image.Image, spec *ebpf.CollectionSpec) error {
+	if err := spec.Variables[image.ReadsKernel].Set(im.Egress && features.ReadsKernel()); err != nil {
+		return fmt.Errorf("constant %s: %w", image.ReadsKernel, err)
+	}
+	return nil
+}
+
+// newMaps creates the maps of a spec for which the image has content, except the kept ones. The caller must close the returned maps, also if newMaps
+// fails.
 func newMaps(im *image.Image, spec *ebpf.CollectionSpec, kept map[string]*ebpf.Map) (map[string]*ebpf.Map, error) {
 	fresh := map[string]*ebpf.Map{}
 	for name := range im.Shapes {
@@ -113,7 +124,7 @@ func closeMaps(of map[string]*ebpf.Map) {
 	}
 }
 
-// explainLoad adds the remedy to errors that have one.
+// explainLoad adds the cause or the remedy to an error of loading, if it is known.
 func explainLoad(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOMEM):
@@ -124,7 +135,7 @@ func explainLoad(err error) error {
 	return fmt.Errorf("loading the program: %w", err)
 }
 
-// fill writes the image's content to maps. What would be written to those that are kept is lost.
+// fill writes the image's content to the fresh maps. It discards the content for the kept maps.
 func fill(im *image.Image, fresh, kept map[string]*ebpf.Map) error {
 	memory, release, err := memoryOf(fresh)
 	if err != nil {
@@ -140,7 +151,7 @@ func fill(im *image.Image, fresh, kept map[string]*ebpf.Map) error {
 	return im.Fill(all)
 }
 
-// initKeys draws the keys of cookies and of flows, when the program has any.
+// initKeys sets random keys of cookies and of flows, if the program has these keys.
 func (p *Program) initKeys() error {
 	memory, release, err := p.Memory(image.SynKeys)
 	if err != nil {
@@ -153,7 +164,7 @@ func (p *Program) initKeys() error {
 	return nil
 }
 
-// initReplySecrets draws the keys of the table of conversations, when the program has one. Each is odd: a factor must not lose a bit.
+// initReplySecrets sets random keys of the table of reply flows, if the program has one. Each key is odd, so a multiplication by it loses no bit.
 func (p *Program) initReplySecrets() error {
 	memory, release, err := p.Memory(image.ReplyFilter)
 	if err != nil {
@@ -169,7 +180,7 @@ func (p *Program) initReplySecrets() error {
 	return nil
 }
 
-// initZoneKey draws the key of the hashes of names, when the program has one. A sender who knew it could have names taken for others.
+// initZoneKey sets a random key for the hashes of names, if the program has one. With a known key a sender could construct names with equal hashes.
 func (p *Program) initZoneKey() error {
 	memory, release, err := p.Memory(image.ZoneTimes)
 	if err != nil {
@@ -182,8 +193,8 @@ func (p *Program) initZoneKey() error {
 	return nil
 }
 
-// expectCookies marks cookies as sent to every connection: another program has sent them without a record in this map.
-// The marks expire as others do.
+// expectCookies marks every connection as one to which a cookie was sent. This is needed because another program has sent cookies without recording
+// them in this map. These marks expire like other marks.
 func (p *Program) expectCookies() error {
 	memory, release, err := p.Memory(image.CookiesSent)
 	if err != nil {
@@ -197,11 +208,10 @@ func (p *Program) expectCookies() error {
 	return nil
 }
 
-// Map is one of the program's maps, nil when it has none of that name. It is valid until Close.
+// Map returns the named map of the program, or nil when there is none. The map is valid until Close.
 func (p *Program) Map(name string) *ebpf.Map { return p.collection.Maps[name] }
 
-// Memory maps the named array maps, until release is called. A map that the program does not have, or that is one per
-// CPU, is left out.
+// Memory maps the named array maps into memory, until release is called. It leaves out maps that the program does not have, and per-CPU maps.
 func (p *Program) Memory(names ...string) (memory map[string][]byte, release func(), err error) {
 	named := map[string]*ebpf.Map{}
 	for _, name := range names {
@@ -212,7 +222,7 @@ func (p *Program) Memory(names ...string) (memory map[string][]byte, release fun
 	return memoryOf(named)
 }
 
-// memoryOf maps array maps, until release is called.
+// memoryOf maps array maps into memory, until release is called.
 func memoryOf(arrays map[string]*ebpf.Map) (memory map[string][]byte, release func(), err error) {
 	memory = map[string][]byte{}
 	release = func() {
@@ -231,11 +241,10 @@ func memoryOf(arrays map[string]*ebpf.Map) (memory map[string][]byte, release fu
 	return memory, release, nil
 }
 
-// Native is the program for drivers that run XDP themselves.
+// Native returns the program for drivers with native XDP.
 func (p *Program) Native() *ebpf.Program { return p.collection.Programs[image.Program] }
 
-// Linear is the same program for generic mode, where the kernel puts each frame in one piece. It is loaded when first
-// asked for.
+// Linear returns the same program for generic mode, in which the kernel makes each frame linear. It is loaded on first use.
 func (p *Program) Linear() (*ebpf.Program, error) {
 	if p.linear != nil {
 		return p.linear, nil
@@ -254,18 +263,51 @@ func (p *Program) Linear() (*ebpf.Program, error) {
 	return p.linear, nil
 }
 
-// Ingress is the program for what XDP has passed, nil when the image has none.
+// At returns the programs for a hook of tc. They share all maps with the programs for XDP, except the constants. They are loaded on first use, and
+// closed with p.
+func (p *Program) At(h image.Hook) (*ebpf.Collection, error) {
+	if c := p.at[h]; c != nil {
+		return c, nil
+	}
+	spec, err := p.image.SpecAt(h)
+	if err != nil {
+		return nil, err
+	}
+	if err := setReadsKernel(p.image, spec); err != nil {
+		return nil, err
+	}
+	shared := map[string]*ebpf.Map{}
+	for name, m := range p.collection.Maps {
+		if spec.Maps[name] == nil || name == image.Constants {
+			continue
+		}
+		shared[name] = m
+		spec.Maps[name] = p.spec.Maps[name].Copy()
+		spec.Maps[name].Contents = nil
+	}
+	c, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: shared})
+	if err != nil {
+		return nil, explainLoad(err)
+	}
+	p.at[h] = c
+	return c, nil
+}
+
+// Ingress returns the program for packets that XDP has passed. It returns nil when the image has none.
 func (p *Program) Ingress() *ebpf.Program { return p.side(entering) }
 
-// Egress is the program for what leaves, nil when the image has none.
+// Egress returns the program for packets that leave. It returns nil when the image has none.
 func (p *Program) Egress() *ebpf.Program { return p.side(leaving) }
 
 func (p *Program) side(side Mode) *ebpf.Program { return p.collection.Programs[string(side)] }
 
-// Close gives up the file descriptors. What is attached or pinned stays.
+// Close closes the file descriptors. Attached and pinned programs stay.
 func (p *Program) Close() {
 	p.collection.Close()
 	if p.linear != nil {
 		p.linear.Close()
+	}
+	for _, c := range p.at {
+		c.Close()
 	}
 }

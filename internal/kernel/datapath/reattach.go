@@ -9,28 +9,23 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Lack is a device that lacks a program.
+// Lack is a program that is missing on a device.
 type Lack struct {
 	Device string
-	Gone   bool   // there is no device of that name, and none that has it as its earlier name
-	Of     string // the traffic that nothing filters; "" is all that the device receives
+	Gone   bool   // no device has this name, or no device was attached under it
+	Of     string // the traffic that is not filtered; "": all packets that the device receives
 }
 
-// Lacking lists those of the named devices that lack a program of a generation. During a trial, whose programs are
-// others, it checks only the attachment to XDP. A device that was renamed keeps its programs; a device that took its
-// name lacks all.
+// Lacking lists the missing programs of a generation on the named devices. During a trial, in which the devices run other programs, it checks only
+// the main attachment. A renamed device keeps its programs. A new device under its old name lacks all programs.
 func (s *State) Lacking(names []string, number int) (list []Lack, err error) {
 	devices, err := s.devices()
 	if err != nil {
 		return nil, err
 	}
 	defer closeDevices(devices)
-	runs, err := pinnedID(s.path(generationName(number), pinNative))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	linear, err := pinnedID(s.path(generationName(number), pinLinear))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	own, err := s.ownPrograms(generationName(number))
+	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
@@ -46,11 +41,11 @@ func (s *State) Lacking(names []string, number int) (list []Lack, err error) {
 			list = append(list, Lack{Device: name})
 			continue
 		}
-		if d.program != runs && d.program != linear {
+		if !slices.Contains(own, d.program) {
 			continue
 		}
 		for _, side := range sides {
-			if s.has(number, pinSide(side)) && d.sideOf(side).link == nil {
+			if s.has(number, pinSide(d.place(side))) && d.sideOf(side).link == nil {
 				list = append(list, Lack{Device: name, Of: d.traffic(side)})
 			}
 		}
@@ -58,7 +53,7 @@ func (s *State) Lacking(names []string, number int) (list []Lack, err error) {
 	return list, nil
 }
 
-// Held is the number of the generation in the links of devices, also of devices that have gone; 0 without links.
+// Held returns the number of the generation in the links of devices, including devices that have gone away. It returns 0 without links.
 func (s *State) Held() (number int, err error) {
 	devices, gone, err := s.links()
 	if err != nil {
@@ -75,15 +70,15 @@ func (s *State) Held() (number int, err error) {
 	return number, err
 }
 
-// Open opens a generation that has a program, whether or not it runs.
+// Open opens a generation that has a program. The generation need not run.
 func (s *State) Open(number int) (*Generation, error) { return s.openGeneration(number, nil) }
 
 // MadeForGeneric reports whether a generation was applied to a device in generic mode.
 func (s *State) MadeForGeneric(number int) bool { return s.has(number, pinLinear) }
 
-// Reattach attaches the programs of a generation that devices lack. Devices do not depend on each other: the
-// error names those that failed. The mode of XDP is that of the Attachment, where a device lacks XDP. During a trial a device gets the trial's program. The
-// caller holds the lock, and closes nothing.
+// Reattach attaches the missing programs of a generation to devices. Each device is repaired independently: the error names the devices that failed.
+// The Attachment has the mode for a device without an XDP program. During a trial a device gets the trial's program. The caller must hold the lock,
+// and need not close the devices.
 func (s *State) Reattach(to []Attachment, number int) (got []*Device, err error) {
 	v, err := s.situation()
 	if err != nil {
@@ -108,7 +103,7 @@ func (s *State) Reattach(to []Attachment, number int) (got []*Device, err error)
 	return got, err
 }
 
-// reattach gives one device what it lacks.
+// reattach attaches the missing programs to one device.
 func (s *swap) reattach(name string, mode Mode) (*Device, error) {
 	dev, err := findDevice(name)
 	if err != nil {
@@ -123,7 +118,7 @@ func (s *swap) reattach(name string, mode Mode) (*Device, error) {
 		return d, nil
 	}
 	for _, side := range sides {
-		prog, err := s.code.program(side)
+		prog, err := s.code.program(d.place(side))
 		if err != nil {
 			return nil, err
 		}
@@ -136,8 +131,8 @@ func (s *swap) reattach(name string, mode Mode) (*Device, error) {
 	return d, nil
 }
 
-// trialOf is the trial of a generation that is not over, nil if there is none. If all devices have gone, no link shows
-// it, so it is read from the directories.
+// trialOf returns the trial of a generation, or nil if it has ended. If all devices have gone away, no link shows the trial, so trialOf reads it from
+// the directories.
 func (s *State) trialOf(v *situation, number int) *Trial {
 	if v.trial != nil && v.trial.New == number && v.trial.Deadline != confirmed && !v.trial.Expired() {
 		return v.trial
@@ -152,8 +147,8 @@ func (s *State) trialOf(v *situation, number int) *Trial {
 	return t
 }
 
-// trialCodeOf returns the programs of a trial for devices that the generations before and after both have, as far as a
-// device has run them.
+// trialCodeOf returns the programs of a trial for devices that both the new and the old generation have. It finds only programs that a device has
+// already run.
 func (s *State) trialCodeOf(t *Trial) *code {
 	c := s.code(t.New, nil)
 	c.pins = func(mode Mode) string {
@@ -168,8 +163,8 @@ func (s *State) trialCodeOf(t *Trial) *code {
 	return c
 }
 
-// Stands records that the policy of a record is in force. The Record then shows it even if somebody has removed all of
-// it from netfilter. The caller holds the lock.
+// Stands records that the policy of a record is in force. The field Record.Stands shows this also after another tool has removed the whole policy
+// from netfilter. The caller must hold the lock.
 func (s *State) Stands(number int) error {
 	numbers, err := s.generations()
 	if err != nil {

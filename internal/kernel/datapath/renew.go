@@ -14,21 +14,21 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// ErrNotSettled is returned by Renew if the generation neither runs on all devices nor is the previous one, or during a
-// trial.
+// ErrNotSettled is the error of Renew during a trial. Renew also returns it if the generation is not the previous one and does not run on all
+// devices.
 var ErrNotSettled = errors.New("another policy runs by now, or one is on trial")
 
-// lasting are the maps that a program shares with its replacement in the same generation: all that packets, limits,
-// bans and readers write. All other maps are made from the policy and its lists.
+// lasting are the maps that a program shares with its replacement in the same generation. They have all data that packets, limits, bans and readers
+// write. All other maps are compiled from the policy and its lists.
 var lasting = []string{
 	image.Counters, image.Limits, image.Evictions, image.Dynamic, image.DynamicInfo, image.DynamicTexts, image.DynamicWhy, image.DynamicLengths, image.Verified, image.GameAnswers,
 	image.Flows, image.FlowFilter, image.CookiesSent, image.SynKeys, image.ProtectionStates, image.HostEnds, image.Offences, image.Samples, image.Samplers,
-	image.Traffic, image.TrafficSamplers, image.TrafficShares, image.ReplyFlows, image.ReplyFilter, image.ReplyCounts, image.FloodStates,
+	image.Traffic, image.TrafficSamplers, image.TrafficShares, image.ReplyFlows, image.ReplyFilter, image.ReplyCounts, image.FloodStates, image.Newcomers,
 	image.RakNetServers, image.AnsweredNames, image.FloodedZones, image.ZoneTimes,
 }
 
-// LoadRenewal loads an image of the same policy with other lists, which takes over all that the generation has
-// collected. Constants that describe the layout of these maps must equal those of the generation.
+// LoadRenewal loads an image of the same policy with other lists. The new program takes over all state that the generation has collected. Constants
+// that describe the layout of the shared maps must be equal to those of the generation.
 func (g *Generation) LoadRenewal(im *image.Image) (*Program, error) {
 	spec, err := im.Spec()
 	if err != nil {
@@ -45,18 +45,22 @@ func (g *Generation) LoadRenewal(im *image.Image) (*Program, error) {
 		return nil, err
 	}
 	for _, name := range lasting {
-		if spec.Maps[name] == nil || !notes && (name == image.ReplyFlows || name == image.ReplyFilter) {
+		if spec.Maps[name] == nil || !notes && isReplyTable(name) {
 			continue
 		}
 		m, err := g.open(name)
 		if err == nil && m == nil && name != image.Counters {
-			continue // no rule led to it: a temporary rule that is new does, and it begins empty
+			continue // no rule has used this map; a new temporary rule uses it, and it starts empty
 		}
 		if err == nil && m == nil {
-			continue // only what takes its place needs it, so nothing has been collected
+			continue // only the new program needs this map, so there is no state
+		}
+		if err == nil && isReplyTable(name) && m.ValueSize() != spec.Maps[name].ValueSize {
+			m.Close() // a table of the smallest size, because the policy recorded no replies: a temporary rule that spares replies was added or removed
+			continue
 		}
 		if err == nil && isLimitTable(name) && m.MaxEntries() != spec.Maps[name].MaxEntries {
-			m.Close() // of a version with other tables: they begin empty
+			m.Close() // another version loaded tables of another size: the new ones start empty
 			continue
 		}
 		if err == nil {
@@ -73,10 +77,13 @@ func (g *Generation) LoadRenewal(im *image.Image) (*Program, error) {
 	return loadFilled(im, spec, kept)
 }
 
-// isLimitTable reports whether a map has what limits have counted.
+// isReplyTable reports whether a map belongs to the table of reply flows.
+func isReplyTable(name string) bool { return name == image.ReplyFlows || name == image.ReplyFilter }
+
+// isLimitTable reports whether a map has the counts of limits.
 func isLimitTable(name string) bool { return name == image.Limits || name == image.Evictions }
 
-// renewalPrefix begins the name of the directory of what is to take the place of a generation's program.
+// renewalPrefix is the prefix of the directory with the replacement of a generation's program.
 const renewalPrefix = "renewal-"
 
 func renewalName(n int) string { return renewalPrefix + strconv.Itoa(n) }
@@ -86,7 +93,7 @@ func renewalNumber(name string) (n int, ok bool) {
 	return n, err == nil && n > 0 && renewalName(n) == name
 }
 
-// renewals lists the generations that have a renewal: one, of a process that died.
+// renewals lists the generations that have a renewal directory. There is at most one, which a process that died has left.
 func (s *State) renewals() ([]int, error) {
 	numbers, err := s.numbers(renewalNumber)
 	if errors.Is(err, os.ErrNotExist) {
@@ -95,10 +102,10 @@ func (s *State) renewals() ([]int, error) {
 	return numbers, err
 }
 
-// Renew puts a program, its maps and a manifest into the place of those of the generation that runs, or of the one before it, which no
-// device has, under the same number: to who rolls back nothing has changed. Notes are kept, but for those that are given. Each device has the old program or the new
-// one at every moment. When a device refuses, all get the old one back. What a process leaves that dies is for the next Lock
-// to end: the old one, unless all devices had the new one. The caller holds the lock.
+// Renew replaces the program, the maps and the manifest of a generation under the same number, so that Rollback sees no difference. The generation
+// must be the running one, or the one before it, which no device has. Notes are kept, except those that are given. At every moment each device has
+// the old or the new program. If the change of one device fails, all devices get the old program back. If the process dies, the next Lock completes
+// the change if all devices have the new program, and otherwise undoes it. The caller must hold the lock.
 func (s *State) Renew(number int, p *Program, manifest []byte, notes map[Note][]byte) error {
 	v, err := s.situation()
 	if err != nil {
@@ -124,8 +131,14 @@ func (s *State) Renew(number int, p *Program, manifest []byte, notes map[Note][]
 	if err == nil {
 		fresh := &code{number: number, dir: dir, fresh: p, opened: map[Mode]*ebpf.Program{}}
 		defer fresh.close()
-		if err = s.putAll(devices, fresh); err != nil {
-			if back := s.putBack(number, devices); back != nil { // a device runs what is pinned there: the next lock ends it
+		if s.has(number, pins[TC]) {
+			_, err = fresh.program(TC)
+		}
+		if err == nil {
+			err = s.putAll(devices, fresh)
+		}
+		if err != nil {
+			if back := s.putBack(number, devices); back != nil { // a device still runs a program of the renewal, so its directory stays: the next Lock cleans up
 				return fmt.Errorf("renewing generation %d: %w", number, errors.Join(err, back))
 			}
 		}
@@ -136,7 +149,7 @@ func (s *State) Renew(number int, p *Program, manifest []byte, notes map[Note][]
 	return s.completeRenewal(number)
 }
 
-// furnishRenewal fills the directory. The manifest is last.
+// furnishRenewal fills the directory of a renewal. It writes the manifest last.
 func (s *State) furnishRenewal(number int, p *Program, manifest []byte, notes map[Note][]byte) error {
 	old, dir := s.path(generationName(number)), s.path(renewalName(number))
 	if err := p.pin(dir); err != nil {
@@ -167,7 +180,7 @@ func (s *State) furnishRenewal(number int, p *Program, manifest []byte, notes ma
 	return pinText(dir+"/"+pinManifest, pinManifest, manifest)
 }
 
-// putAll gives devices the programs of code.
+// putAll attaches the programs of the generation in from to the devices.
 func (s *State) putAll(devices []*Device, from *code) error {
 	for _, d := range devices {
 		if err := s.put(d, from, true); err != nil {
@@ -177,7 +190,7 @@ func (s *State) putAll(devices []*Device, from *code) error {
 	return nil
 }
 
-// putBack gives devices the programs that the generation has.
+// putBack attaches the generation's own programs to devices.
 func (s *State) putBack(number int, devices []*Device) error {
 	own := s.code(number, nil)
 	defer own.close()
@@ -188,8 +201,8 @@ func (s *State) putBack(number int, devices []*Device) error {
 	return errors.Join(errs...)
 }
 
-// completeRenewal has the renewal be the generation, and removes what that was. Directories of the BPF file system change places
-// at once (simple_rename of the kernel's fs/libfs.c, since 5.16).
+// completeRenewal exchanges the directories of the renewal and of the generation, and removes the old content. The BPF file system exchanges
+// directories atomically since Linux 5.16 (simple_rename of the kernel's fs/libfs.c).
 func (s *State) completeRenewal(number int) error {
 	err := unix.Renameat2(unix.AT_FDCWD, s.path(renewalName(number)), unix.AT_FDCWD, s.path(generationName(number)), unix.RENAME_EXCHANGE)
 	if err != nil {
@@ -208,7 +221,7 @@ func (s *State) dropRenewal(number int) error {
 	return nil
 }
 
-// endRenewals ends what a Renew has left that died. The caller holds the lock.
+// endRenewals cleans up after a Renew that died. The caller must hold the lock.
 func (s *State) endRenewals() error {
 	numbers, err := s.renewals()
 	if err != nil || len(numbers) == 0 {
@@ -227,8 +240,8 @@ func (s *State) endRenewals() error {
 	return nil
 }
 
-// endRenewal completes a renewal that all devices of the generation have. Else it gives all the program of before, if any has
-// another.
+// endRenewal completes a renewal if all devices of the generation have the new program. Otherwise, if some devices have it, endRenewal gives all
+// devices the old program.
 func (s *State) endRenewal(number int, devices []*Device) error {
 	own, err := s.ownPrograms(generationName(number))
 	if err != nil {
@@ -263,9 +276,9 @@ func (s *State) endRenewal(number int, devices []*Device) error {
 	return s.dropRenewal(number)
 }
 
-// ownPrograms are the numbers of the programs that are pinned in a directory of a generation.
+// ownPrograms returns the IDs of the programs that are pinned in a directory of a generation.
 func (s *State) ownPrograms(dir string) (ids []ebpf.ProgramID, err error) {
-	for _, pin := range []string{pinNative, pinLinear} {
+	for _, pin := range pins {
 		id, err := pinnedID(s.path(dir, pin))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -278,7 +291,7 @@ func (s *State) ownPrograms(dir string) (ids []ebpf.ProgramID, err error) {
 	return ids, nil
 }
 
-// SetManifest replaces the manifest of a generation without a program, a record. The caller holds the lock.
+// SetManifest replaces the manifest of a record. The caller must hold the lock.
 func (s *State) SetManifest(number int, manifest []byte) error {
 	if !s.isRecord(number) {
 		return fmt.Errorf("generation %d: there is no record of that number", number)

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// role says what a program in the state directory stands for: which generation decides, 0 for none, before and after
-// the deadline of a trial. Of a generation's own program both are that generation.
+// role says which generation decides on a device that runs a certain program, before and after the deadline of a trial; 0 means none. For a
+// generation's own program both are that generation.
 type role struct {
 	during, after int
 	trial         *Trial // nil for a generation's own program
 }
 
-// now is the generation that decides at this moment.
+// now returns the generation that decides now.
 func (r role) now() int {
 	if r.trial != nil && r.trial.Expired() {
 		return r.after
@@ -27,7 +27,7 @@ func (r role) now() int {
 	return r.during
 }
 
-// roles lists the programs that are pinned in the state directory. What another command removes meanwhile is left out.
+// roles returns the roles of the programs that are pinned in the state directory. It leaves out programs that another command has removed meanwhile.
 func (s *State) roles() (map[ebpf.ProgramID]role, error) {
 	roles := map[ebpf.ProgramID]role{}
 	note := func(path string, r role) error {
@@ -56,7 +56,7 @@ func (s *State) roles() (map[ebpf.ProgramID]role, error) {
 		return nil, err
 	}
 	for _, n := range numbers {
-		for _, pin := range []string{pinNative, pinLinear} {
+		for _, pin := range pins {
 			if err := note(s.path(generationName(n), pin), role{during: n, after: n}); err != nil {
 				return nil, err
 			}
@@ -67,7 +67,7 @@ func (s *State) roles() (map[ebpf.ProgramID]role, error) {
 		return nil, err
 	}
 	for _, n := range renewals {
-		for _, pin := range []string{pinNative, pinLinear} {
+		for _, pin := range pins {
 			if err := note(s.path(renewalName(n), pin), role{during: n, after: n}); err != nil {
 				return nil, err
 			}
@@ -76,7 +76,7 @@ func (s *State) roles() (map[ebpf.ProgramID]role, error) {
 	return roles, nil
 }
 
-// pinnedID is the number of a pinned program.
+// pinnedID returns the ID of a pinned program.
 func pinnedID(path string) (ebpf.ProgramID, error) {
 	prog, err := ebpf.LoadPinnedProgram(path, nil)
 	if err != nil {
@@ -90,8 +90,8 @@ func pinnedID(path string) (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// programID asks for the number of a program and nothing else: the first two words of struct bpf_prog_info (linux/bpf.h). The daemon looks
-// several times a second, and (*ebpf.Program).Info also reads all that the kernel says of maps, functions and lines.
+// programID reads the ID of a program, which is in the first two words of struct bpf_prog_info (linux/bpf.h). The daemon reads it several times a
+// second. (*ebpf.Program).Info would also read the kernel's data about maps, functions and lines.
 func programID(prog *ebpf.Program) (ebpf.ProgramID, error) {
 	var info struct{ kind, id uint32 }
 	var pinned runtime.Pinner
@@ -109,20 +109,20 @@ func programID(prog *ebpf.Program) (ebpf.ProgramID, error) {
 	return ebpf.ProgramID(info.id), nil
 }
 
-// situation is what the devices run when a change begins.
+// situation describes the programs of the devices when a change starts.
 type situation struct {
 	devices []*Device
 	roles   map[ebpf.ProgramID]role
-	trial   *Trial // the newest that a device runs, nil when there is none
+	trial   *Trial // the newest trial that a device runs, nil when there is none
 	base    int    // the generation to return to, 0 when there is none
-	mixed   bool   // some devices run another generation than base: a trial, or what a change left that died half way
+	mixed   bool   // some devices run another generation than base, because of a trial or of a change that died half way
 }
 
-// situation looks at the devices. The caller holds the lock, and closes it.
+// situation reads the state of the devices. The caller must hold the lock, and must close the result.
 //
-// base is the generation that ran on all devices last. A change that dies half way leaves two, and numbers tell which
-// one was there first, except after a Rollback, which returns to a lower number: there the one that it was about to
-// return to is the better half.
+// base is the generation that last ran on all devices. A change that died half way leaves two generations. The lower number is usually the one that
+// ran first. After a Rollback that died, which returns to a lower number, the lower number is the one to which it was returning. base is then that
+// one, which is also the better choice.
 func (s *State) situation() (*situation, error) {
 	devices, err := s.devices()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -14,13 +15,14 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// A generation can have two more programs, at the tc hook (TCX): one for what enters the devices behind XDP, when it
-// protects services on this host, and one for what leaves them, when it has a guard or lets replies pass. XDP passes what only
-// the first makes sense of, and drops replies to what the second has not noted. So both are there before XDP, change before it, and go
-// after it. So whoever finds the XDP link of a device finds the others; a command that died can leave them behind without it. During a trial programs of bpf/trial.c are in their places too, which ask the same deadline.
+// A generation can have two more programs, at the tc hook (TCX). One is for packets that enter the devices after XDP, if the generation protects
+// services on this host. The other is for packets that leave the devices, if the generation has a guard or lets replies pass. XDP passes packets that
+// only the first program can handle, and drops replies to packets that the second one has not recorded. So both are attached before XDP, changed
+// before it, and removed after it. If the XDP link of a device exists, the other links exist too. A command that died can leave the other links
+// without the XDP link. During a trial, programs of bpf/trial.c replace both; they check the same deadline as XDP.
 
-// The sides of the tc hook stand among the modes. Nothing is attached in such a mode alone. Each is also the name of its
-// program, and in the state directory that of the directory of its links, which go by the numbers of the devices.
+// The sides of the tc hook are values of Mode, although no device has such a mode. Each value is also the name of the side's program. It is also the
+// name of a directory in the state directory, which has the links of this side by the index of the device.
 const (
 	entering Mode = image.Ingress
 	leaving  Mode = image.Egress
@@ -28,42 +30,62 @@ const (
 
 var sides = []Mode{entering, leaving}
 
-// isSide tells them from the modes of XDP.
-func isSide(mode Mode) bool { return slices.Contains(sides, mode) }
+// bareSides are the sides of devices whose packets begin with the IP header.
+var bareSides = []Mode{entering + bareSuffix, leaving + bareSuffix}
 
-// hooks are the kernel's names of the sides.
+// isSide reports whether a Mode is a side and not a mode of a device.
+func isSide(mode Mode) bool { return slices.Contains(sides, mode.withLink()) }
+
+// bareSuffix is the end of a Mode of a device whose packets begin with the IP header. Its programs are compiled for such packets.
+const bareSuffix = "_bare"
+
+// place returns the Mode whose program a device runs in a mode or at a side.
+func (d *Device) place(mode Mode) Mode {
+	if d.bare {
+		return mode + bareSuffix
+	}
+	return mode
+}
+
+// withLink returns a Mode without bareSuffix.
+func (m Mode) withLink() Mode { return Mode(strings.TrimSuffix(string(m), bareSuffix)) }
+
+// isBare reports whether a Mode is for packets that begin with the IP header.
+func (m Mode) isBare() bool { return m != m.withLink() }
+
+// hooks are the kernel's attach types of the sides.
 var hooks = map[Mode]ebpf.AttachType{entering: ebpf.AttachTCXIngress, leaving: ebpf.AttachTCXEgress}
 
-// pinSide is the name of the program in the directory of a generation, when it has such a program.
+// pinSide returns the name of a side's program in the directory of a generation.
 func pinSide(side Mode) string { return "program_" + string(side) }
 
-// attachment holds a program at a side: a link of TCX, or a classifier.
+// attachment is an attached program at a side of the tc hook: a link of TCX, or a classifier.
 type attachment interface {
 	Update(prog *ebpf.Program) error
 	Detach() error
 	Close() error
 }
 
-// sideLink is what a device has at one side.
+// sideLink is the attachment of a device at one side.
 type sideLink struct {
-	link    attachment     // nil when it has none
-	program ebpf.ProgramID // that it had when it was opened, 0 for none
+	link    attachment     // nil when no program is attached
+	program ebpf.ProgramID // the program when the link was opened; 0 for none
 }
 
-// traffic is what the program of a side sees, for errors.
+// traffic describes the packets that the program of a side sees. The text is used in errors.
 func (d *Device) traffic(side Mode) string {
 	verb := map[Mode]string{entering: "receives", leaving: "sends"}[side]
 	return fmt.Sprintf("what device %s %s", d.Name, verb)
 }
 
-// sideOf has the links of a device at a side, to be changed.
+// sideOf returns a pointer to the attachment of a device at a side.
 func (d *Device) sideOf(side Mode) *sideLink { return &d.sides[slices.Index(sides, side)] }
 
 func (s *State) sidePin(d *Device, side Mode) string {
 	return s.path(string(side), strconv.Itoa(d.ifindex))
 }
 
-// openSides opens the links at the tc hook of a device, as far as it has them.
+// openSides opens the existing links of a device at the tc hook.
 func (s *State) openSides(d *Device) error {
 	for _, side := range sides {
 		if err := s.openSide(d, side); err != nil {
@@ -74,8 +96,8 @@ func (s *State) openSides(d *Device) error {
 	return nil
 }
 
-// openSide opens the link at a side of a device, if it has one. One that another device had, which has gone or has moved,
-// is none.
+// openSide opens the link of a device at a side, if there is one. It ignores a link of an earlier device with the same index, which has gone away or
+// moved.
 func (s *State) openSide(d *Device, side Mode) error {
 	if side == leaving && !hasTCX() {
 		c := classifier{d.ifindex}
@@ -96,13 +118,8 @@ func (s *State) openSide(d *Device, side Mode) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	there, err := link.QueryPrograms(link.QueryOptions{Target: d.ifindex, Attach: hooks[side]})
-	if err != nil {
+	if has, err := hasLink(d.ifindex, hooks[side], info.ID); err != nil || !has {
 		return errors.Join(err, l.Close())
-	}
-	ours := func(p link.AttachedProgram) bool { id, ok := p.LinkID(); return ok && id == info.ID }
-	if !slices.ContainsFunc(there.Programs, ours) {
-		return l.Close()
 	}
 	*d.sideOf(side) = sideLink{l, info.Program}
 	return nil
@@ -116,7 +133,7 @@ func (d *Device) closeSides() {
 	}
 }
 
-// setSide gives a device a program for one side, nil for none.
+// setSide sets the program of a device at a side. If prog is nil, it removes the program.
 func (s *State) setSide(d *Device, side Mode, prog *ebpf.Program) error {
 	at := d.sideOf(side)
 	switch {
@@ -144,7 +161,7 @@ func (s *State) attachSide(d *Device, side Mode, prog *ebpf.Program) error {
 		return explain(err)
 	}
 	pin := s.sidePin(d, side)
-	if err := removeUnused(pin); err != nil { // of a device that had the number before
+	if err := removeUnused(pin); err != nil { // an earlier device with the same index may have left this pin
 		return explain(err)
 	}
 	l, err := link.AttachTCX(link.TCXOptions{Interface: d.ifindex, Program: prog, Attach: hooks[side]})
@@ -158,21 +175,21 @@ func (s *State) attachSide(d *Device, side Mode, prog *ebpf.Program) error {
 	return nil
 }
 
-// releaseSide detaches a device from its program for one side, if it has one.
+// releaseSide detaches the program of a device at a side, if there is one.
 func (s *State) releaseSide(d *Device, side Mode) error {
 	at := d.sideOf(side)
 	if at.link == nil {
 		return nil
 	}
 	err := errors.Join(at.link.Detach(), at.link.Close())
-	if removeErr := os.Remove(s.sidePin(d, side)); !errors.Is(removeErr, os.ErrNotExist) { // a classifier has none
+	if removeErr := os.Remove(s.sidePin(d, side)); !errors.Is(removeErr, os.ErrNotExist) { // a classifier has no pin
 		err = errors.Join(err, removeErr)
 	}
 	at.link = nil
 	return err
 }
 
-// releaseSides detaches a device from its programs for all sides.
+// releaseSides detaches the programs of a device at all sides.
 func (s *State) releaseSides(d *Device) (err error) {
 	for _, side := range sides {
 		err = errors.Join(err, s.releaseSide(d, side))
@@ -180,7 +197,7 @@ func (s *State) releaseSides(d *Device) (err error) {
 	return err
 }
 
-// sweepSides removes the links of all but these devices, as far as they are known to be remains; all of them, if all is said.
+// sweepSides removes links at the sides that isRemains reports as useless. If `all` is true, it removes the links of all other devices, too.
 func (s *State) sweepSides(devices []*Device, all bool) (err error) {
 	for _, side := range sides {
 		err = errors.Join(err, s.sweepSide(side, devices, all))
@@ -206,7 +223,7 @@ func (s *State) sweepSide(side Mode, devices []*Device, all bool) error {
 	return err
 }
 
-// sweepClassifiers is sweepSide for what leaves where there is no TCX.
+// sweepClassifiers is sweepSide for leaving packets, on a kernel without TCX.
 func (s *State) sweepClassifiers(devices []*Device, all bool) error {
 	list, err := netlink.LinkList()
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -226,8 +243,8 @@ func (s *State) sweepClassifiers(devices []*Device, all bool) error {
 	return err
 }
 
-// isRemains reports whether the link for a side of a device, known by its number, is of no use: the device is one whose
-// links are all known, or it has gone, or no XDP program is attached to it, and so none that goes with the link.
+// isRemains reports whether the link of a device at a side is useless. A link is useless if all links of the device are in devices, if the device has
+// gone away, or if the device has no XDP program to which the link could belong.
 func (s *State) isRemains(number string, devices []*Device) bool {
 	index, err := strconv.Atoi(number)
 	if err != nil {
@@ -241,16 +258,16 @@ func (s *State) isRemains(number string, devices []*Device) bool {
 	return errors.As(err, &none) || err == nil && (dev.Attrs().Xdp == nil || !dev.Attrs().Xdp.Attached)
 }
 
-// removal is one side of a device that is to have no program there any more.
+// removal is one side of a device whose program must be removed.
 type removal struct {
 	device *Device
 	side   Mode
 }
 
-// updateSide gives a device of the swap what it takes for one side. A device that is to have none any more keeps its
-// program until the swap can no more be undone, and XDP passes nothing to it.
+// updateSide sets the program that a device of the swap needs at one side. If the device no longer needs a program there, the old program stays
+// attached until the swap can no longer be undone. XDP passes no packets to this old program.
 func (s *swap) updateSide(d *Device, side Mode, has, had bool) error {
-	prog, err := s.sideFor(side, has, had)
+	prog, err := s.sideFor(d.place(side), has, had)
 	if err != nil {
 		return err
 	}
@@ -261,7 +278,7 @@ func (s *swap) updateSide(d *Device, side Mode, has, had bool) error {
 	return s.state.setSide(d, side, prog)
 }
 
-// updateSides gives a device of the swap what it takes for all sides.
+// updateSides sets the programs that a device of the swap needs at all sides.
 func (s *swap) updateSides(d *Device, has, had bool) error {
 	for _, side := range sides {
 		if err := s.updateSide(d, side, has, had); err != nil {
@@ -271,7 +288,8 @@ func (s *swap) updateSides(d *Device, has, had bool) error {
 	return nil
 }
 
-// sideFor is the program for a side of a device that the new and the old generation have, or have not; nil for none.
+// sideFor returns the program at a side for a device. `has` and `had` say whether the new and the old generation have the device. It returns nil if there
+// is no program.
 func (s *swap) sideFor(side Mode, has, had bool) (*ebpf.Program, error) {
 	if s.trial == nil {
 		return s.code.program(side)
@@ -283,7 +301,7 @@ func (s *swap) sideFor(side Mode, has, had bool) (*ebpf.Program, error) {
 	return s.trial.program(v)
 }
 
-// restoreSide gives a device back what it had for a side when the swap began.
+// restoreSide restores the program that a device had at a side when the swap started.
 func (s *swap) restoreSide(d *Device, side Mode) error {
 	had := d.sideOf(side).program
 	if had == 0 {
@@ -296,7 +314,7 @@ func (s *swap) restoreSide(d *Device, side Mode) error {
 	return s.state.setSide(d, side, prog)
 }
 
-// removePrograms releases devices from programs for sides for which the new generation has none.
+// removePrograms detaches the programs at sides at which the new generation has no program.
 func (s *swap) removePrograms() (err error) {
 	for _, at := range s.removals {
 		err = errors.Join(err, s.state.releaseSide(at.device, at.side))

@@ -11,25 +11,25 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// swap is a change of programs in progress, with what it takes to undo it.
+// swap is a change of the devices' programs, with the data to undo it.
 type swap struct {
 	state *State
-	code  *code // of the generation that devices get
+	code  *code // the programs of the new generation
 
-	trial    *trialCode         // what they run instead, nil without a trial
-	previous *code              // of the generation that a trial returns to, nil when there is none
-	had      func(*Device) bool // whether that one had a device
+	trial    *trialCode         // the programs that the devices run during a trial; nil without a trial
+	previous *code              // the programs of the generation to which a trial returns; nil when there is none
+	had      func(*Device) bool // whether the generation in previous had a device
 
 	old      []*Device
-	held     held      // what they had
-	updated  []*Device // had a program of ours before
+	held     held      // the programs of the devices before the swap
+	updated  []*Device // devices that had one of our programs before
 	added    []*Device
-	dropped  []*Device // those of updated that the new generation does not have
+	dropped  []*Device // devices in updated that the new generation does not have
 	removals []removal
-	moved    map[*Device]Mode // that run in another mode now, with the one before
+	moved    map[*Device]Mode // devices whose mode has changed, with their previous mode
 }
 
-// onTrial puts the swap on trial, with the generation to return to.
+// onTrial makes the swap a trial, with base as the generation to return to.
 func (s *swap) onTrial(ends time.Time, base int) (err error) {
 	if base != 0 {
 		s.previous = s.state.code(base, nil)
@@ -41,7 +41,7 @@ func (s *swap) onTrial(ends time.Time, base int) (err error) {
 	return err
 }
 
-// close gives up the programs. The links hold them.
+// close closes the programs. The links keep them in the kernel.
 func (s *swap) close() {
 	s.code.close()
 	if s.previous != nil {
@@ -53,7 +53,7 @@ func (s *swap) close() {
 	s.held.close()
 }
 
-// run gives these devices the new program, and during a trial all others one that returns to the old one.
+// run attaches the new program to the devices in to. During a trial, all other devices get a program that returns to the old generation.
 func (s *swap) run(to []Attachment) error {
 	if err := s.prepare(to); err != nil {
 		return err
@@ -78,8 +78,9 @@ func (s *swap) run(to []Attachment) error {
 	return nil
 }
 
-// prepare opens what the devices have, to be given back if the swap fails. Then it loads what devices in generic mode take,
-// as far as it is known which do, before any device is changed: verifying takes longest of all that an apply does.
+// prepare opens the present programs of the devices, so that they can be restored if the swap fails. It then loads the programs for other modes than
+// native: that for tc always, so that the device can change its mode later, and others as far as the need for them is known. It does so before any
+// device is changed, because verifying takes longer than any other part of an apply. A program that no device needs now may fail.
 func (s *swap) prepare(to []Attachment) (err error) {
 	if s.held, err = s.state.hold(s.old); err != nil {
 		return err
@@ -97,22 +98,34 @@ func (s *swap) prepare(to []Attachment) (err error) {
 				mode = d.Mode
 			}
 		}
-		if a.Spare && mode != Generic && s.code.fresh != nil {
-			if _, err := s.code.program(Generic); err != nil {
-				return err
-			}
+		if s.code.fresh != nil && (hasTCX() || a.Spare && mode != Generic) {
+			_, _ = s.code.program(Instead()) // if a device needs it now, it is asked for below
 		}
-		if mode != Generic {
+		if mode == Auto && isBare(dev) {
+			mode = TC
+		}
+		if mode == Native || mode == Auto {
 			continue
 		}
-		if _, err := s.programFor(mode, true, had); err != nil {
+		if err := readsIn(dev, mode); err != nil {
+			return err
+		}
+		if isBare(dev) {
+			mode += bareSuffix
+		}
+		_, err = s.programFor(mode, true, had)
+		if errors.Is(err, os.ErrNotExist) {
+			err = &AttachError{Device: a.Device, Cause: fmt.Sprintf("a trial in %s mode could not return to the policy before, which an earlier version applied", a.Mode),
+				Remedy: "apply without --mode first, and then with it"}
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// find finds a device in a list, whatever its name was. It returns nil when it is not there.
+// find finds a device in a list by its index, because its name may have changed. It returns nil when the list does not have the device.
 func find(devices []*Device, dev netlink.Link) *Device {
 	i := slices.IndexFunc(devices, func(d *Device) bool { return d.ifindex == dev.Attrs().Index })
 	if i < 0 {
@@ -121,14 +134,14 @@ func find(devices []*Device, dev netlink.Link) *Device {
 	return devices[i]
 }
 
-// device gives one device the new program.
+// device attaches the new program to one device.
 func (s *swap) device(a Attachment) error {
 	dev, err := findDevice(a.Device)
 	if err != nil {
 		return err
 	}
 	if find(s.done(), dev) != nil {
-		return nil // it is named twice, once by another of its names
+		return nil // the policy names the device twice, once by an alternative name
 	}
 	d := find(s.old, dev)
 	if d == nil {
@@ -140,8 +153,11 @@ func (s *swap) device(a Attachment) error {
 		return nil
 	}
 	if a.Mode != Auto && a.Mode != d.Mode {
+		if err := readsIn(dev, a.Mode); err != nil {
+			return err
+		}
 		before, had := d.Mode, s.trial != nil && s.had(d)
-		prog, err := s.programFor(a.Mode, true, had)
+		prog, err := s.programFor(d.place(a.Mode), true, had)
 		if err == nil {
 			err = s.state.changeMode(d, dev, a.Mode, prog, s.held)
 		}
@@ -153,10 +169,10 @@ func (s *swap) device(a Attachment) error {
 	return s.update(d, true)
 }
 
-// update changes the program of a device that has one. has is whether the new generation has the device.
+// update changes the program of a device that already has one. `has` says whether the new generation has the device.
 func (s *swap) update(d *Device, has bool) error {
 	had := s.trial != nil && s.had(d)
-	prog, err := s.programFor(d.Mode, has, had)
+	prog, err := s.programFor(d.place(d.Mode), has, had)
 	if err != nil {
 		return err
 	}
@@ -170,7 +186,7 @@ func (s *swap) update(d *Device, has bool) error {
 	return nil
 }
 
-// programFor is the program for a device of a mode that the new and the old generation have, or have not.
+// programFor returns the program for a device in a mode. `has` and `had` say whether the new and the old generation have the device.
 func (s *swap) programFor(mode Mode, has, had bool) (*ebpf.Program, error) {
 	if s.trial != nil {
 		return s.trial.program(variant{mode, has, had})
@@ -178,7 +194,7 @@ func (s *swap) programFor(mode Mode, has, had bool) (*ebpf.Program, error) {
 	return s.code.program(mode)
 }
 
-// undo gives the devices back what they had.
+// undo restores the programs that the devices had when the swap started.
 func (s *swap) undo() error {
 	var errs []error
 	for _, d := range s.added {
@@ -197,7 +213,7 @@ func (s *swap) undo() error {
 	return errors.Join(errs...)
 }
 
-// restore gives a device the program back that it had when the swap began.
+// restore restores the XDP program that a device had when the swap started.
 func (s *swap) restore(d *Device) error {
 	prog, err := s.held.program(d.program)
 	if err == nil {
@@ -209,10 +225,10 @@ func (s *swap) restore(d *Device) error {
 	return nil
 }
 
-// done lists the devices that have another program than before.
+// done lists the devices whose program has changed so far.
 func (s *swap) done() []*Device { return append(slices.Clone(s.updated), s.added...) }
 
-// finish does what is left when all devices have their program.
+// finish does the remaining steps when all devices have their program.
 func (s *swap) finish() error {
 	err := errors.Join(s.detachOthers(), s.state.nameLinks(s.done()), s.removePrograms())
 	if s.trial != nil {
@@ -231,7 +247,7 @@ func (s *swap) detachOthers() (err error) {
 	return err
 }
 
-// now lists the devices that the new generation has after the swap, and closes their links: the pins hold them.
+// now returns the devices that the new generation has after the swap. It closes their links, which stay pinned.
 func (s *swap) now() []*Device {
 	closeDevices(s.added)
 	devices := slices.DeleteFunc(s.done(), func(d *Device) bool { return slices.Contains(s.dropped, d) })
@@ -244,8 +260,8 @@ func (s *swap) now() []*Device {
 // detach removes a device's link and pin.
 func (s *State) detach(d *Device) error { return errors.Join(s.release(d), d.link.Close()) }
 
-// release detaches a device and removes the pins of its links. Removal alone would detach it too, but some time later:
-// the kernel ends inodes of the BPF file system after an RCU grace period, and the next apply would meet a stranger.
+// release detaches a device and removes the pins of its links. Removing only the pins would also detach the device, but later: the kernel frees
+// inodes of the BPF file system after an RCU grace period. Until then the next apply would find an unknown program.
 func (s *State) release(d *Device) error {
 	return errors.Join(d.link.Detach(), os.Remove(s.path(dirLinks, d.pin)), s.releaseSides(d))
 }

@@ -16,37 +16,37 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// Trial is a generation that decides until a deadline, and then leaves the devices to the one before, unless it is
-// confirmed. The kernel keeps the deadline, for each packet, so it holds whatever becomes of all processes.
+// Trial is a generation that decides until a deadline. After the deadline the previous generation decides again, unless the trial was confirmed. The
+// kernel checks the deadline for each packet, so the trial also ends if all processes die.
 type Trial struct {
-	New, Old int           // generations; Old is 0 when no policy ran before: then nothing is filtered after the deadline
-	Deadline time.Duration // on CLOCK_MONOTONIC, since its zero
+	New, Old int           // numbers of generations; Old is 0 when no policy ran before: nothing is filtered after the deadline
+	Deadline time.Duration // time on CLOCK_MONOTONIC
 
-	whole bool // every device has its program: an apply that died has left nothing that could be confirmed
+	whole bool // whether every device has the trial's program; if not, an apply died, and the trial cannot be confirmed
 }
 
-// Left is the time until the deadline, negative after it.
+// Left returns the time until the deadline; it is negative after the deadline.
 func (t *Trial) Left() time.Duration { return t.Deadline - image.Monotonic() }
 
 // Expired reports whether the deadline has passed, so that the old generation decides.
 func (t *Trial) Expired() bool { return t.Left() <= 0 }
 
-// Deadlines that end a trial on all devices at once. What else is to be done then changes nothing for packets.
+// Deadlines that end a trial on all devices at once. The remaining steps of the change do not affect packets.
 const (
 	confirmed  = time.Duration(math.MaxInt64)
 	rolledBack = time.Duration(0)
 )
 
-// onClock is a time on the clock that deadlines are on. A process that has to wait in between gets an
-// earlier time, and not a later one.
+// onClock converts a time to CLOCK_MONOTONIC, the clock of the deadlines. If the process is delayed during the conversion, the result is too early,
+// not too late.
 func onClock(t time.Time) time.Duration {
 	now := image.Monotonic()
 	return now + time.Until(t)
 }
 
-// Trial returns the trial that the devices run, expired or not, or nil when there is none.
+// Trial returns the trial that the devices run, which may have expired. It returns nil when there is none.
 func (s *State) Trial() (*Trial, error) {
-	if numbers, err := s.trialNumbers(); err == nil && len(numbers) == 0 { // as nearly always: no device need be looked at
+	if numbers, err := s.trialNumbers(); err == nil && len(numbers) == 0 { // the usual case: the devices need not be read
 		return nil, nil
 	}
 	v, err := s.situation()
@@ -65,16 +65,16 @@ func (s *State) Trial() (*Trial, error) {
 
 const trialPrefix = "trial-"
 
-// trialName is the directory of the trial of a generation.
+// trialName returns the name of the directory of a generation's trial.
 func trialName(generation int) string { return trialPrefix + strconv.Itoa(generation) }
 
-// trialNumber is the n of trialName(n).
+// trialNumber is the inverse of trialName.
 func trialNumber(name string) (n int, ok bool) {
 	n, err := strconv.Atoi(strings.TrimPrefix(name, trialPrefix))
 	return n, err == nil && n > 0 && trialName(n) == name
 }
 
-// trials lists the trials that have a directory, newest first. Incomplete ones are left out.
+// trials lists the trials that have a directory, newest first. It leaves out incomplete ones.
 func (s *State) trials() (trials []*Trial, err error) {
 	numbers, err := s.trialNumbers()
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *State) readTrial(n int) (*Trial, error) {
 	return t, err
 }
 
-// term is the memory of struct term of bpf/trial.c, which all programs of a trial look at.
+// term is the memory of struct term of bpf/trial.c, which all programs of a trial read.
 type term struct{ memory []byte }
 
 const termSize = 16
@@ -130,7 +130,7 @@ func mapTerm(m *ebpf.Map) (term, error) {
 	return term{memory}, err
 }
 
-// setDeadline ends the trial of a generation, one way or the other.
+// setDeadline sets the deadline of the trial of a generation.
 func (s *State) setDeadline(n int, deadline time.Duration) error {
 	term, err := s.openTerm(n)
 	if err != nil {
@@ -141,17 +141,18 @@ func (s *State) setDeadline(n int, deadline time.Duration) error {
 	return nil
 }
 
-// variant is one of the programs of a trial: for the devices of one mode, and whether the new generation and the old
-// one have them.
+// variant selects one of the programs of a trial, by the mode of a device, and by whether the new and the old generation have the device.
 type variant struct {
 	mode     Mode
 	has, had bool
 }
 
-var variants = []variant{
-	{Native, true, true}, {Native, true, false}, {Native, false, true},
-	{Generic, true, true}, {Generic, true, false}, {Generic, false, true},
-}
+var variants = func() (list []variant) {
+	for _, mode := range ownModes {
+		list = append(list, variant{mode, true, true}, variant{mode, true, false}, variant{mode, false, true})
+	}
+	return list
+}()
 
 func (v variant) pin() string {
 	name := map[variant]string{
@@ -160,12 +161,18 @@ func (v variant) pin() string {
 	return name + suffix(v.mode)
 }
 
-// suffix tells the names of what generic mode takes from those of native mode.
+// suffix returns the suffix of the names of programs for a mode or a side. It is "" for native mode.
 func suffix(mode Mode) string {
-	return map[Mode]string{Generic: "_linear", entering: "_ingress", leaving: "_egress"}[mode]
+	switch mode {
+	case Native:
+		return ""
+	case Generic:
+		return "_linear"
+	}
+	return "_" + string(mode)
 }
 
-// role is what a variant stands for in a trial.
+// role returns the role of a variant in a trial.
 func (v variant) role(t *Trial) role {
 	r := role{trial: t}
 	if v.has {

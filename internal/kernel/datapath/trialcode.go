@@ -11,7 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
-// Names in the directory of a trial, besides those of variants.
+// Names in the directory of a trial, besides the names of variants.
 const (
 	pinTerm  = "term"
 	pinArray = "generations"
@@ -20,31 +20,31 @@ const (
 // The programs of bpf/trial.c.
 const (
 	trialProgram = "floodwall_trial"
-	trialSuffix  = "_trial" // behind the name of a side
+	trialSuffix  = "_trial" // after the name of a side
 )
 
-// IngressTrial is the name of the program for packets that XDP has passed, during a trial.
+// IngressTrial is the name of the program that handles packets passed by XDP during a trial.
 const IngressTrial = image.Ingress + trialSuffix
 
-// The slots of the array of programs, enum slot of bpf/trial.c.
+// The slots of the array of programs: enum slot of bpf/trial.c.
 const (
 	slotNew uint32 = iota
 	slotOld
 	slotNone
 )
 
-// trialCode makes the programs that devices run during a trial. Each is loaded and pinned when first asked for.
+// trialCode makes the programs that devices run during a trial. It loads and pins each program on first use.
 type trialCode struct {
 	dir      string
 	ends     time.Time
 	new, old *code // old is nil when there is none
-	standIn  bool  // in generic mode both run what is for native mode: the old one has nothing else, and an array takes programs of one kind
+	standIn  bool  // use native programs in generic mode: the old generation has no other, and an array has programs of one kind only
 	term     *ebpf.Map
 	arrays   map[Mode]*ebpf.Map
 	programs map[variant]*ebpf.Program
 }
 
-// newTrial makes the directory of a trial with this deadline.
+// newTrial creates the directory of a trial with the deadline ends.
 func (s *State) newTrial(ends time.Time, next, old *code) (_ *trialCode, err error) {
 	c := &trialCode{
 		dir: s.path(trialName(next.number)), ends: ends, new: next, old: old,
@@ -75,12 +75,12 @@ func (s *State) newTrial(ends time.Time, next, old *code) (_ *trialCode, err err
 	return c, nil
 }
 
-// begin sets the deadline.
+// begin sets the deadline of the trial.
 func (c *trialCode) begin() error {
 	return c.note(func(t term) { t.deadline().Store(int64(onClock(c.ends))) })
 }
 
-// complete notes that every device has its program.
+// complete records that every device has its program.
 func (c *trialCode) complete() error {
 	return c.note(func(t term) { t.whole().Store(1) })
 }
@@ -95,7 +95,7 @@ func (c *trialCode) note(what func(term)) error {
 	return nil
 }
 
-// program is what a device runs during the trial, valid until close.
+// program returns the program that a device runs during the trial. It is valid until close.
 func (c *trialCode) program(v variant) (*ebpf.Program, error) {
 	if prog := c.programs[v]; prog != nil {
 		return prog, nil
@@ -125,7 +125,7 @@ func (c *trialCode) program(v variant) (*ebpf.Program, error) {
 	return c.load(v, spec, array)
 }
 
-// runs reports whether a variant runs any generation: one may have no program for a side.
+// runs reports whether at least one generation has a program for a variant. There may be none for a side.
 func (c *trialCode) runs(v variant) (bool, error) {
 	var has, had *ebpf.Program
 	var err error
@@ -138,7 +138,7 @@ func (c *trialCode) runs(v variant) (bool, error) {
 	return has != nil || had != nil, err
 }
 
-// array is the array of programs for a mode.
+// array returns the array of programs for a mode.
 func (c *trialCode) array(mode Mode, spec *ebpf.CollectionSpec) (*ebpf.Map, error) {
 	if m := c.arrays[mode]; m != nil {
 		return m, nil
@@ -154,14 +154,14 @@ func (c *trialCode) array(mode Mode, spec *ebpf.CollectionSpec) (*ebpf.Map, erro
 	return m, nil
 }
 
-// fill puts the generations that a variant runs in their slots.
+// fill puts the programs of the variant's generations into their slots of the array.
 func (c *trialCode) fill(array *ebpf.Map, v variant) error {
 	mode := v.mode
 	if mode == Generic && c.standIn {
 		mode = Native
 	}
 	put := func(slot uint32, from *code) error {
-		if mode != v.mode && from.fresh != nil { // what runs once it is confirmed
+		if mode != v.mode && from.fresh != nil { // load the program that the device runs after the trial is confirmed
 			if _, err := from.program(v.mode); err != nil {
 				return err
 			}
@@ -186,11 +186,19 @@ func (c *trialCode) fill(array *ebpf.Map, v variant) error {
 	return nil
 }
 
-func (c *trialCode) load(v variant, spec *ebpf.CollectionSpec, array *ebpf.Map) (*ebpf.Program, error) {
-	name := trialProgram
-	if isSide(v.mode) {
-		name = string(v.mode) + trialSuffix
+// trialProgramFor returns the name of the program of bpf/trial.c for a mode or a side.
+func trialProgramFor(mode Mode) string {
+	switch mode = mode.withLink(); {
+	case isSide(mode):
+		return string(mode) + trialSuffix
+	case mode == TC:
+		return IngressTrial
 	}
+	return trialProgram
+}
+
+func (c *trialCode) load(v variant, spec *ebpf.CollectionSpec, array *ebpf.Map) (*ebpf.Program, error) {
+	name := trialProgramFor(v.mode)
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
 		MapReplacements: map[string]*ebpf.Map{"generations": array, "term": c.term},
@@ -207,7 +215,7 @@ func (c *trialCode) load(v variant, spec *ebpf.CollectionSpec, array *ebpf.Map) 
 	return prog, nil
 }
 
-// close gives up the file descriptors. What is pinned stays.
+// close closes the file descriptors. Pinned programs and maps stay.
 func (c *trialCode) close() {
 	if c.term != nil {
 		c.term.Close()
