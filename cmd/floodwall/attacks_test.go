@@ -17,12 +17,12 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// legitimate is what the clients send who are there all the time.
+// legitimate are the packets of clients that send all the time.
 var legitimate = []string{
 	"udp 203.0.113.7:4000 > 192.0.2.1:5000 len=100", "udp 203.0.113.8:4001 > 192.0.2.1:5000 len=120", "udp 203.0.113.9:4002 > 192.0.2.1:5000 len=468",
 }
 
-// ntpFlood is an amplification, half of which a rule drops.
+// ntpFlood returns an amplification attack. A rule of the policy drops half of its packets.
 func ntpFlood() (packets []string) {
 	for i := range 20 {
 		packets = append(packets, fmt.Sprintf("udp 198.51.100.%d:123 > 192.0.2.1:%d len=468 payload=0xd700032a", 10+i, 4000+i),
@@ -31,7 +31,8 @@ func ntpFlood() (packets []string) {
 	return packets
 }
 
-// detecting writes a policy that looks for attacks, with a baseline, and what quiet times are like, as a daemon before has seen them.
+// detecting writes a policy with detection and a baseline, and returns its path. It also writes the usual rates that an earlier daemon would have
+// learned.
 func detecting(t *testing.T, state string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,7 +47,7 @@ func detecting(t *testing.T, state string) string {
 		var spec packet.Spec
 		if spec, err = packet.Parse(legitimate[i%len(legitimate)]); err == nil {
 			frame := spec.Frame()
-			err = w.Write(sample.FilePacket{Time: time.Now(), Device: "fw0", Length: len(frame), Frame: frame[:min(len(frame), 256)]})
+			err = w.Write(sample.Sample{Time: time.Now(), Device: "fw0", Length: len(frame), Frame: frame[:min(len(frame), 256)]}, "")
 		}
 	}
 	if err != nil {
@@ -69,7 +70,7 @@ func detecting(t *testing.T, state string) string {
 	return file
 }
 
-// automatic has the policy of detecting add rules by itself, within bounds, and returns its file.
+// automatic writes the policy of detecting with `auto` and the given bounds, and returns its path.
 func automatic(t *testing.T, state, bounds string) string {
 	t.Helper()
 	file := detecting(t, state)
@@ -81,14 +82,14 @@ func automatic(t *testing.T, state, bounds string) string {
 	return file
 }
 
-// received counts the packets that reach a socket of port 5000.
+// received returns the number of packets that have reached a socket on port 5000.
 func received(t *testing.T) *atomic.Int64 {
 	t.Helper()
 	sh(t, "ip link set fw0 address 02:00:00:00:00:02; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.fw0.rp_filter=0") // for strangers
 	return arrivals(t, "192.0.2.1:5000")
 }
 
-// attacksOf asks the daemon.
+// attacksOf requests the attacks from the daemon.
 func (h *apiHost) attacksOf() (list api.AttackList) {
 	h.Helper()
 	if err := json.Unmarshal([]byte(h.must(http.StatusOK, readSocket, "/v1/attacks").body), &list); err != nil {
@@ -97,9 +98,10 @@ func (h *apiHost) attacksOf() (list api.AttackList) {
 	return list
 }
 
-// TestAttack has the daemon, with the capabilities of its unit alone, see an amplification begin, name it, suggest a rule that spares the
-// baseline, go on with the same report after it was killed, and see the end. A client's packets reach its socket all the time. Rules from the
-// packets of the report are then applied, promoted and removed; those of the report are added for a time, promoted, and end by themselves.
+// TestAttack runs the daemon with only the capabilities of its unit. The daemon must detect an amplification attack, identify its kind, and suggest a
+// rule that drops nothing of the baseline. After a kill, the next daemon must continue the same report and detect the end of the attack. A client's
+// packets must reach its socket all the time. Then the test uses rules from the packets of the report, and rules of the report itself. The first are
+// applied, promoted and removed. The second are added for a time, promoted, and end by themselves.
 func TestAttack(t *testing.T) {
 	if !inside(t) {
 		return
@@ -161,7 +163,7 @@ func TestAttack(t *testing.T) {
 	h.ruleExpires(report.Suggestion.Rules)
 }
 
-// reportForms asks for a report in all its forms.
+// reportForms requests a report in all its formats.
 func (h *apiHost) reportForms(id, state string) {
 	t := h.T
 	t.Helper()
@@ -205,7 +207,8 @@ func (h *apiHost) reportForms(id, state string) {
 	}
 }
 
-// TestDetectWithoutBaseline names a capture that is not there: the daemon says so when it starts, not when an attack goes on.
+// TestDetectWithoutBaseline uses a policy that names a missing capture as baseline. The daemon must report this at its start, and not only during an
+// attack.
 func TestDetectWithoutBaseline(t *testing.T) {
 	if !inside(t) {
 		return

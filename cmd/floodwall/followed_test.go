@@ -2,7 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,16 +22,26 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// followed is a host under a flood whose daemon shows all that it reads from the program, while other programs take its place.
+// followed is a host under a flood. Its daemon shows all data of the loaded program while other processes replace the program.
 type followed struct {
 	*apiHost
-	state, file, db, capture string
-	offenders                int // so many have exceeded the limit
+	state, file, db string
+	offenders       int // the number of senders that have exceeded the limit
+	capture         *capturer
 }
 
-// TestDaemonFollows changes what runs beside a daemon in every way in which that gets another program: applies, trials, a rollback, an exchange
-// of sets, an unload. After each, all that reads from the program goes on: top, the stream of samples, the report of the attack, automatic
-// rules, metrics, a capture, bans of a limit. Nobody restarts the daemon.
+// capturer is a running `floodwall capture` of the samples of one rule.
+type capturer struct {
+	*exec.Cmd
+	file  string
+	said  *lines
+	ended chan struct{} // closed when the process has ended
+}
+
+// TestDaemonFollows replaces the program under a running daemon in every way: applies, trials, a rollback, an exchange of sets, an unload. After each
+// replacement, every reader of the program must continue: top, the stream of samples, the report of the attack, automatic rules, metrics, a capture,
+// bans of a limit. The daemon is never restarted. A capture must end when it finds nothing loaded. It must continue when the next policy is already
+// there, also if that has the number of the one before.
 func TestDaemonFollows(t *testing.T) {
 	if !inside(t) {
 		return
@@ -44,7 +57,7 @@ func TestDaemonFollows(t *testing.T) {
 	}{
 		{"the first apply", func() {}},
 		{"a second apply", apply()},
-		{"a trial with confirm", func() { apply("--confirm", "1m")(); f.sees("a trial"); floodwall("confirm") }},
+		{"a trial with confirm", func() { apply("--confirm", "10m")(); f.sees("a trial"); floodwall("confirm") }},
 		{"a rollback", func() { floodwall("rollback") }},
 		{"a trial that nobody confirms", func() {
 			apply("--confirm", "3s")()
@@ -54,10 +67,17 @@ func TestDaemonFollows(t *testing.T) {
 			f.country("FR", "203.0.112.0/24")
 			waitFor(t, "the exchange", func() bool { return strings.Contains(f.said.String(), `set \"far\" is exchanged`) })
 		}},
-		{"an apply after an unload", func() { // the numbers of generations begin again, and a capture ends
+		{"an apply after an unload", func() { // the numbers of generations begin again
 			floodwall("unload")
+			f.captureEnds() // before the apply: only one capture at a time may read the samples
 			apply()()
 			f.startCapture()
+		}},
+		{"an unload and an apply at once", func() { // the capture runs again only when both are done
+			resume := f.capture.pause(t)
+			floodwall("unload")
+			apply()()
+			resume()
 		}},
 	} {
 		change.make()
@@ -66,7 +86,8 @@ func TestDaemonFollows(t *testing.T) {
 	f.stops()
 }
 
-// stops has the daemon stand still: who looks at the kernel says that samples are not read, and of one that goes on nothing.
+// stops stops the daemon by SIGSTOP. Commands that inspect the kernel must then report that samples are not read. When the daemon runs again, they
+// must not report this any more.
 func (f *followed) stops() {
 	f.Helper()
 	const warning = "samples of the traffic are not read"
@@ -110,18 +131,57 @@ func newFollowed(t *testing.T) *followed {
 	return f
 }
 
-// startCapture captures what the rule hands out.
+// startCapture captures the samples of the rule.
 func (f *followed) startCapture() {
 	f.Helper()
-	f.capture = filepath.Join(f.TempDir(), "port7.pcapng")
-	cmd := exec.Command("floodwall", "capture", "--rule", "port7", "-w", f.capture)
-	if err := testutil.Start(cmd); err != nil {
+	file := filepath.Join(f.TempDir(), "port7.pcapng")
+	c := &capturer{exec.Command("floodwall", "capture", "--rule", "port7", "-w", file), file, new(lines), make(chan struct{})}
+	c.Stdout, c.Stderr = c.said, c.said
+	if err := testutil.Start(c.Cmd); err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	go func() {
+		defer close(c.ended)
+		c.Wait()
+	}()
+	f.Cleanup(func() {
+		c.Process.Kill()
+		<-c.ended
+		if f.Failed() {
+			f.Logf("the capture to %s said:\n%s", c.file, c.said)
+		}
+	})
+	f.capture = c
 }
 
-// country writes the database of the live set.
+// captureEnds waits for the end of the capture. The capture must end by itself and without an error, because nothing is loaded.
+func (f *followed) captureEnds() {
+	f.Helper()
+	c := f.capture
+	waitFor(f.T, "the end of the capture", func() bool {
+		select {
+		case <-c.ended:
+			return true
+		default:
+			return false
+		}
+	})
+	if said := c.said.String(); !c.ProcessState.Success() || !strings.Contains(said, "the capture ends: nothing is loaded") {
+		f.Errorf("after an unload the capture ends with %v:\n%s", c.ProcessState, said)
+	}
+}
+
+// pause stops the process, and returns when it has stopped. resume continues it.
+func (c *capturer) pause(t *testing.T) (resume func()) {
+	t.Helper()
+	c.Process.Signal(unix.SIGSTOP)
+	if err := unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		t.Fatalf("the capture does not stop: %v", err)
+	}
+	return func() { c.Process.Signal(unix.SIGCONT) }
+}
+
+// country writes the country database that the live set uses.
 func (f *followed) country(country, prefix string) {
 	f.Helper()
 	if err := testutil.Write(f.db, testutil.Network{Prefix: prefix, Country: country}); err != nil {
@@ -129,7 +189,7 @@ func (f *followed) country(country, prefix string) {
 	}
 }
 
-// sees waits until each feature has seen packets of now.
+// sees waits until each feature has processed packets that were sent after the call.
 func (f *followed) sees(when string) {
 	t := f.T
 	t.Helper()
@@ -155,13 +215,13 @@ func (f *followed) sees(when string) {
 		}},
 		{"samples of the automatic rule", func() bool { r := f.reasons(); return r["auto-1"] > 0 && r["unknown"] == 0 }},
 		{"metrics", grows(f.counted)},
-		{"the capture", grows(f.captured)},
+		{"the capture", func() bool { return f.capture.since(t, began) }},
 		{"bans of a limit", func() bool { return strings.Contains(mustFloodwall(t, "blocked", "--state", f.state), offender) }},
 	} {
-		if strings.Contains(feature.name, "automatic") && (when == "a trial" || when == "an apply after an unload") {
-			continue // during a trial temporary rules stay as they are, and who unloads removes them
+		if strings.Contains(feature.name, "automatic") && (when == "a trial" || strings.Contains(when, "unload")) {
+			continue // during a trial temporary rules do not change, and unload removes them
 		}
-		if !testutil.Eventually(30*time.Second, feature.is) {
+		if !testutil.Eventually(3*time.Minute, feature.is) { // the same limit as in waitFor
 			t.Errorf("after %s: nothing of now in %s", when, feature.name)
 		}
 	}
@@ -171,7 +231,7 @@ func (f *followed) sees(when string) {
 	t.Logf("%-30s all is seen after %.1f s", when, time.Since(began).Seconds())
 }
 
-// read asks the daemon.
+// read requests a path from the daemon, and decodes the answer.
 func (f *followed) read(path string, to any) {
 	f.Helper()
 	if err := json.Unmarshal([]byte(f.must(http.StatusOK, readSocket, path).body), to); err != nil {
@@ -179,9 +239,9 @@ func (f *followed) read(path string, to any) {
 	}
 }
 
-// grows reports whether a figure has grown since it was asked last.
+// grows returns a function that reports whether a value has grown since the previous call. Its first call returns false.
 func grows(figure func() float64) func() bool {
-	last := figure()
+	last := math.Inf(1)
 	return func() bool {
 		before := last
 		last = figure()
@@ -189,7 +249,7 @@ func grows(figure func() float64) func() bool {
 	}
 }
 
-// reported is how many samples the report of the attack is of.
+// reported returns the number of samples in the report of the attack.
 func (f *followed) reported() float64 {
 	f.Helper()
 	var r attack.Report
@@ -200,7 +260,7 @@ func (f *followed) reported() float64 {
 	return float64(r.Samples.Packets)
 }
 
-// reasons are those of the samples of a moment.
+// reasons takes samples for half a second, and returns the number of samples for each reason.
 func (f *followed) reasons() map[string]int {
 	f.Helper()
 	found := map[string]int{}
@@ -221,17 +281,30 @@ func (f *followed) reasons() map[string]int {
 	return found
 }
 
-// counted is what the metrics say of a rule.
+// counted returns the counter of the rule in the metrics.
 func (f *followed) counted() float64 {
 	f.Helper()
 	return metric(f.must(http.StatusOK, readSocket, "/v1/metrics").body, `floodwall_rule_packets_total{rule="port7",stage="xdp",verdict="drop"}`)
 }
 
-// captured is how much the capture has written.
-func (f *followed) captured() float64 {
-	info, err := os.Stat(f.capture)
+// since reports whether the capture has a packet that arrived after a time. The size of the file would not tell, because the capture also writes
+// packets that waited.
+func (c *capturer) since(t *testing.T, after time.Time) bool {
+	t.Helper()
+	in, err := sample.OpenFile(c.file)
 	if err != nil {
-		return 0
+		return false // the file has no head yet
 	}
-	return float64(info.Size())
+	defer in.Close()
+	for {
+		p, err := in.Read()
+		switch {
+		case errors.Is(err, io.EOF):
+			return false
+		case err != nil:
+			t.Fatal(err)
+		case p.Time.After(after):
+			return true
+		}
+	}
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestMain lets this binary be the command floodwall for scripts and for the tests in kernel_test.go. The other programs are in PATH.
+// TestMain makes this binary act as the command floodwall for scripts and for the tests in kernel_test.go. It puts the other programs into PATH.
 func TestMain(m *testing.M) {
 	lab.Roles(nil)
 	commands := map[string]func(){"floodwall": floodwallInPath, "udpserver": udpServer}
@@ -35,10 +35,11 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, commands)
 }
 
-// programsVar is, in the environment, the directory of the programs that buildPrograms has built.
+// programsVar is the environment variable with the directory of the programs that buildPrograms has built.
 const programsVar = "FLOODWALL_TEST_PROGRAMS"
 
-// buildPrograms builds all programs that are not built yet, as they are now, and puts their directory into PATH.
+// buildPrograms builds all programs from the present source and puts their directory into PATH. In a process that a test started, it does nothing,
+// because PATH already has the directory.
 func buildPrograms() error {
 	if os.Getenv(programsVar) != "" {
 		return nil // this is a process of a test
@@ -55,7 +56,7 @@ func buildPrograms() error {
 	return errors.Join(os.Setenv(programsVar, dir), os.Setenv("PATH", dir+":"+os.Getenv("PATH")))
 }
 
-// floodwallInPath is floodwall. Unlike one that is installed, it finds the other programs in PATH.
+// floodwallInPath runs floodwall. Unlike an installed floodwall, it searches for the other programs in PATH.
 func floodwallInPath() {
 	if file, err := exec.LookPath("floodwall-lab"); err == nil {
 		cli.Installed = []string{filepath.Dir(file)}
@@ -63,11 +64,11 @@ func floodwallInPath() {
 	main()
 }
 
-// unlike are the sessions that go another way for root.
+// unlike are the scripts whose result is different for root.
 var unlike = []string{"testdata/doctor.txtar", "testdata/rights.txtar"}
 
-// TestScripts runs the sessions that need no rights. Where there are some it does so in namespaces of its own, which a
-// command that applies by mistake cannot leave.
+// TestScripts runs the scripts that need no privileges. If the test has privileges, it runs them in namespaces of its own. Then a command that
+// applies a policy by mistake cannot change the host.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) <= len(unlike) {
@@ -76,7 +77,7 @@ func TestScripts(t *testing.T) {
 	runScripts(t, slices.DeleteFunc(files, func(file string) bool { return slices.Contains(unlike, file) }))
 }
 
-// TestScriptsOfRoot runs those that go another way for root: as root, and as the user whose test this is.
+// TestScriptsOfRoot runs the scripts whose result is different for root: as root, and as the user of the test.
 func TestScriptsOfRoot(t *testing.T) {
 	t.Run("root", func(t *testing.T) {
 		if testutil.Inside(t) {
@@ -96,7 +97,7 @@ func runScripts(t *testing.T, files []string) {
 	testscript.Run(t, params)
 }
 
-// countries writes a database, as in `countries geo.mmdb 192.0.2.0/24=XX`.
+// countries writes a database of countries, as in `countries geo.mmdb 192.0.2.0/24=XX`.
 func countries(ts *testscript.TestScript, _ bool, args []string) {
 	var all []testutil.Network
 	for _, text := range args[1:] {
@@ -110,8 +111,8 @@ func condition(name string) (bool, error) {
 	return name == "root" && cli.Privileged(), nil
 }
 
-// TestKernelScripts runs each session in testdata/kernel in namespaces of its own, with a device fw0 (192.0.2.1) whose
-// other end is fw1, and as if over SSH from 203.0.113.5.
+// TestKernelScripts runs each script in testdata/kernel in namespaces of its own. They have a device fw0 (192.0.2.1), whose other end is fw1. The
+// environment is that of an SSH session from 203.0.113.5.
 func TestKernelScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/kernel/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -150,30 +151,29 @@ func TestKernelScripts(t *testing.T) {
 	}
 }
 
-// nothingLeft fails when any file or attachment is left: nothing-left. What else an apply may leave in the kernel is
-// looked for at the end of the script, since the kernel takes its time to remove it.
+// nothingLeft fails if a file or an attachment is left. Usage: nothing-left. The end of the script checks other objects in the kernel, because the
+// kernel needs some time to remove them.
 func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
 	if found := testutil.LeftoverPins(); found != nil {
 		ts.Fatalf("left behind:\n%s", strings.Join(found, "\n"))
 	}
 }
 
-// foreign attaches somebody else's program to a device for the rest of the script: foreign DEVICE.
+// foreign attaches a program of another tool to a device for the rest of the script. Usage: foreign DEVICE.
 func foreign(ts *testscript.TestScript, _ bool, args []string) {
 	detach, err := testutil.AttachForeign(args[0])
 	ts.Check(err)
 	ts.Defer(func() { detach() })
 }
 
-// send puts packets on the wire at a device: send DEVICE NUMBER PACKET.
+// send sends packets through a device. Usage: send DEVICE NUMBER PACKET.
 func send(ts *testscript.TestScript, _ bool, args []string) {
 	n, err := strconv.Atoi(args[1])
 	ts.Check(err)
 	ts.Check(testutil.Send(args[0], args[2], n))
 }
 
-// sendUntil puts packets on the wire at a device, ten a second, until a file contains a text: send-until FILE TEXT DEVICE
-// PACKET.
+// sendUntil sends packets through a device, ten a second, until a file contains a text. Usage: send-until FILE TEXT DEVICE PACKET.
 func sendUntil(ts *testscript.TestScript, _ bool, args []string) {
 	for !strings.Contains(ts.ReadFile(args[0]), args[1]) {
 		ts.Check(testutil.Send(args[2], args[3], 1))
@@ -181,8 +181,8 @@ func sendUntil(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// sendDuring puts packets on the wire while a command runs: send-during DEVICE LINES COMMAND.... Each of the lines is a number and a
-// packet, as record has it.
+// sendDuring sends packets through a device while a command runs. Usage: send-during DEVICE LINES COMMAND.... LINES is a file in which each line has
+// a number and a packet, as for record.
 func sendDuring(ts *testscript.TestScript, neg bool, args []string) {
 	var all []string
 	eachPacket(ts, args[1], func(line string) { all = append(all, line) })
@@ -205,7 +205,8 @@ func sendDuring(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// eachPacket calls f for the packets of a file, whose lines are a number and a packet, in which {i} counts the packets.
+// eachPacket calls f for each packet of a file. A line of the file has a number and a packet. The packet is repeated this many times. In each copy,
+// {i} is replaced by its index.
 func eachPacket(ts *testscript.TestScript, file string, f func(line string)) {
 	for line := range strings.Lines(ts.ReadFile(file)) {
 		number, text, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -217,7 +218,7 @@ func eachPacket(ts *testscript.TestScript, file string, f func(line string)) {
 	}
 }
 
-// record writes packets to a capture: record FILE LINES.
+// record writes packets to a capture file. Usage: record FILE LINES.
 func record(ts *testscript.TestScript, _ bool, args []string) {
 	f, err := os.Create(ts.MkAbs(args[0]))
 	ts.Check(err)
@@ -230,17 +231,17 @@ func record(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 		frame := spec.Frame()
 		at = at.Add(time.Millisecond)
-		ts.Check(w.Write(sample.FilePacket{Time: at, Device: "eth0", Length: len(frame), Frame: frame}))
+		ts.Check(w.Write(sample.Sample{Time: at, Device: "eth0", Length: len(frame), Frame: frame}, ""))
 	})
 }
 
-// mount covers a directory with an empty one for the rest of the script: mount DIRECTORY.
+// mount mounts an empty file system on a directory for the rest of the script. Usage: mount DIRECTORY.
 func mount(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(unix.Mount("tmpfs", args[0], "tmpfs", 0, "mode=0755"))
 	ts.Defer(func() { unix.Unmount(args[0], unix.MNT_DETACH) })
 }
 
-// unmount removes a file system: unmount DIRECTORY.
+// unmount unmounts a file system. Usage: unmount DIRECTORY.
 func unmount(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(unix.Unmount(args[0], 0))
 }

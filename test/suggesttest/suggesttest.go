@@ -23,9 +23,9 @@ import (
 // Attack is the traffic of an attack.
 type Attack struct {
 	Name    string
-	Kind    string // as reports name it
-	Packets []sample.FilePacket
-	Is      func(p *packet.Packet) bool // tells the packets of the attack from others in it
+	Kind    string // the name of the attack's kind in reports
+	Packets []sample.Sample
+	Is      func(p *packet.Packet) bool // reports whether a packet belongs to the attack
 }
 
 // recorded are the captures of real attacks.
@@ -40,8 +40,8 @@ func ofRecording(file, kind string) Attack {
 	return Attack{Name: file, Kind: kind, Is: traffic.OfRecording(file)}
 }
 
-// Attacks are the real attacks whose captures are in the directory FLOODWALL_TRACES, by default in shared/data/captures beside the
-// repository at root. Where there is no such directory, they are generated in the likeness of those.
+// Attacks returns the real attacks whose captures are in the directory FLOODWALL_TRACES. The default is shared/data/captures next to the repository
+// at root. If this directory does not exist, Attacks returns generated attacks that resemble the real ones.
 func Attacks(t testing.TB, root string, r *rand.Rand) []Attack {
 	t.Helper()
 	dir := os.Getenv("FLOODWALL_TRACES")
@@ -63,11 +63,11 @@ func Attacks(t testing.TB, root string, r *rand.Rand) []Attack {
 	return list
 }
 
-// longest is the longest frame of a wire with the usual MTU, in bytes.
+// longest is the length in bytes of the longest frame with the usual MTU.
 const longest = 1514
 
-// read reads at most so many packets of a capture.
-func read(file string, most int) (list []sample.FilePacket, err error) {
+// read reads at most most packets from a capture.
+func read(file string, most int) (list []sample.Sample, err error) {
 	r, err := sample.OpenFile(file)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func read(file string, most int) (list []sample.FilePacket, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.Length <= longest { // what was not captured is filled up
+		if p.Length <= longest { // bytes that were not captured are padded
 			p.Frame = append(p.Frame[:len(p.Frame):len(p.Frame)], make([]byte, max(0, p.Length-len(p.Frame)))...)
 		}
 		list = append(list, p)
@@ -89,7 +89,7 @@ func read(file string, most int) (list []sample.FilePacket, err error) {
 	return list, nil
 }
 
-// generated are 4,000 packets of each kind, in 8 seconds.
+// generated returns generated attacks. Each has 4,000 packets in 8 seconds.
 func generated(r *rand.Rand) (list []Attack) {
 	for i, line := range []func() string{
 		func() string {
@@ -109,26 +109,27 @@ func generated(r *rand.Rand) (list []Attack) {
 		began := time.Unix(1.7e9, 0)
 		for n := range 4000 {
 			frame := Frame(line())
-			a.Packets = append(a.Packets, sample.FilePacket{Time: began.Add(time.Duration(n) * 2 * time.Millisecond), Length: len(frame), Frame: frame})
+			a.Packets = append(a.Packets, sample.Sample{Time: began.Add(time.Duration(n) * 2 * time.Millisecond), Length: len(frame), Frame: frame})
 		}
 		list = append(list, a)
 	}
 	return list
 }
 
-// OnWire leaves out what is no IP packet, and what no wire of the usual MTU carries: frames that a network card has put together.
+// OnWire removes frames that are not IP packets, and frames that are longer than the usual MTU allows. A network card has merged the long frames from
+// several frames.
 func OnWire(frames [][]byte) [][]byte {
 	return slices.DeleteFunc(slices.Clone(frames), func(f []byte) bool { return len(f) > longest || packet.Decode(f).Kind != packet.IP })
 }
 
-// Victim is the address that all packets are for.
+// Victim is the destination address of all packets.
 const Victim = "10.10.10.10"
 
 func anyone(r *rand.Rand) string {
 	return fmt.Sprintf("%d.%d.%d.%d", 1+r.IntN(220), r.IntN(256), r.IntN(256), 1+r.IntN(254))
 }
 
-// Legitimate is a packet of a server's usual traffic, in the notation of explain.
+// Legitimate returns a random packet of a server's usual traffic, in the notation of explain.
 func Legitimate(r *rand.Rand) string {
 	client := anyone(r)
 	ttl := []int{46, 50, 52, 55, 57, 58, 113, 116, 118, 120, 122, 240, 242, 244}[r.IntN(14)]
@@ -159,7 +160,7 @@ func Legitimate(r *rand.Rand) string {
 	return fmt.Sprintf("%s %s ttl=%d seq=%d ack=%d len=%d", tcp, []string{"P.", "."}[r.IntN(2)], ttl, r.Uint32(), r.Uint32(), 40+r.IntN(1460))
 }
 
-// Frame is the frame of a packet in the notation of explain. A packet that is not in it is a mistake of the test.
+// Frame returns the frame of a packet. The parameter line has the notation of explain. Frame panics if it is invalid.
 func Frame(line string) []byte {
 	spec, err := packet.Parse(line)
 	if err != nil {
@@ -168,8 +169,8 @@ func Frame(line string) []byte {
 	return spec.Frame()
 }
 
-// Recorded are the legitimate frames that scripts/traces fetches, half of them to learn from and half to judge by. All go to the victim
-// of the attacks: the destination must not be what tells them apart.
+// Recorded returns the legitimate frames that scripts/traces downloads: one half as baseline, and the other half to judge rules. All have the
+// destination of the attacks, so that the destination does not distinguish them from attacks.
 func Recorded(t testing.TB) (baseline, judged [][]byte) {
 	t.Helper()
 	dir := filepath.Join(testutil.Cache(t), "traces")
@@ -197,7 +198,7 @@ func Recorded(t testing.TB) (baseline, judged [][]byte) {
 	return baseline, judged
 }
 
-// toVictim has an IPv4 packet without VLAN tags go to the victim. Its checksums are left as they are: no rule asks for them.
+// toVictim changes the destination of an IPv4 packet without VLAN tags to the victim. It does not correct the checksums, because no rule tests them.
 func toVictim(frame []byte) {
 	const ethernet, destination = 14, 16 // bytes of the header, and where the address is in that of IPv4 (RFC 791, 3.1)
 	if len(frame) < ethernet+20 || binary.BigEndian.Uint16(frame[12:]) != 0x0800 {

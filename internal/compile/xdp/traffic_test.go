@@ -14,9 +14,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestTraffic has samples taken of all packets: of those that the entry passes and drops, of one that general() decides, of what is not IP,
-// and of segments that go to a protection. Each sample has the frame with its verdict and its reason. Counters and verdicts are those of
-// a program without samples.
+// TestTraffic takes samples of all packets: packets that the entry passes or drops, a packet that general() decides, a frame that is not IP, and
+// segments that a protection handles. Each sample must have the frame with its verdict and its reason. The counters and verdicts must be those of a
+// program without samples.
 func TestTraffic(t *testing.T) {
 	testutil.RequireRoot(t)
 	const n, oneIn = 4000, 10
@@ -66,7 +66,7 @@ daemon: {sample: 1/10}
 				t.Errorf("counted %v after %v, want %d packets", after, before, n)
 			}
 			read := trafficSamples(t, samples, func(got datapath.Sample) {
-				if got.Slot != test.slot || got.Verdict != test.verdict || got.Length != len(frame) || string(got.Frame) != string(frame[:min(len(frame), datapath.SampleBytes)]) {
+				if got.Slot != test.slot || got.Code != test.verdict || got.Length != len(frame) || string(got.Frame) != string(frame[:min(len(frame), datapath.SampleBytes)]) {
 					t.Errorf("%+v, want slot %d, verdict %d of\n%x", got, test.slot, test.verdict, frame)
 				}
 			})
@@ -75,7 +75,7 @@ daemon: {sample: 1/10}
 	}
 }
 
-// trafficSamples hands out the samples that are there.
+// trafficSamples calls fn for each available sample.
 func trafficSamples(t *testing.T, s *datapath.Samples, fn func(datapath.Sample)) (n int) {
 	t.Helper()
 	for empty := 0; empty < 2; {
@@ -106,11 +106,11 @@ func countersOf(t *testing.T, p *datapath.Program) []image.Counter {
 	return list
 }
 
-// TestTrafficSpread draws from senders that repeat themselves, whose periods a power of two and the share are multiples of: no packet of the
-// period is left out for good.
+// TestTrafficSpread takes samples from senders that repeat a series of packets. The length of the series is a power of two, and one packet in that
+// number is sampled. Every packet of the series must be sampled sometimes.
 func TestTrafficSpread(t *testing.T) {
 	testutil.RequireRoot(t)
-	defer testutil.OnOneCPU(t)() // each has counters of its own, by which packets are drawn
+	defer testutil.OnOneCPU(t)() // each CPU has its own counters, by which packets are sampled
 	s := subject.Lower(t, "default: drop\ndaemon: {sample: 1/16}\n")
 	x, err := xdpgen.Generate(s.Program, xdpgen.Options{})
 	if err != nil {
@@ -141,8 +141,8 @@ func TestTrafficSpread(t *testing.T) {
 	}
 }
 
-// TestTrafficAdapts has samples taken of what arrives and of what leaves, in shares that adapt: the program itself lowers one that brings far
-// more than the rate of a CPU, and each sample tells by its share how many packets it stands for.
+// TestTrafficAdapts takes samples of incoming and outgoing packets with adaptive shares. The program itself must lower a share that yields far more
+// samples than the rate allowed for a CPU. The share in each sample is the number of packets for which the sample stands.
 func TestTrafficAdapts(t *testing.T) {
 	testutil.RequireRoot(t)
 	s := subject.Lower(t, "default: drop\nservices: [{name: game, port: udp/60}]\ndetect: {baseline: learn}\n")
@@ -183,15 +183,15 @@ func TestTrafficAdapts(t *testing.T) {
 				done <- err
 			}()
 			read := trafficSamples(t, samples, func(got datapath.Sample) {
-				if got.Verdict != test.flag || got.Length != len(frame) || string(got.Frame) != string(frame[:datapath.SampleBytes]) {
+				if got.Code != test.flag || got.Length != len(frame) || string(got.Frame) != string(frame[:datapath.SampleBytes]) {
 					t.Errorf("%+v of\n%x", got, frame)
 				}
-				stands += (1 << 32) / float64(got.Share)
+				stands += got.Stands
 			})
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
-			read += trafficSamples(t, samples, func(got datapath.Sample) { stands += (1 << 32) / float64(got.Share) })
+			read += trafficSamples(t, samples, func(got datapath.Sample) { stands += got.Stands })
 			now, err := samples.Shares()
 			if err != nil {
 				t.Fatal(err)

@@ -207,7 +207,7 @@ func TestGap(t *testing.T) {
 	file := t.TempDir() + "/gap.pcapng"
 	b := s.frame("udp 198.51.100.1:9 > 192.0.2.1:9")
 	at := time.Date(1970, 1, 2, 0, 0, 0, 0, time.UTC)
-	writeCapture(t, file, []sample.FilePacket{{Time: at, Device: "fw0", Length: len(b), Frame: b}, {Time: at.AddDate(56, 0, 0), Device: "fw0", Length: len(b), Frame: b}})
+	writeCapture(t, file, []sample.Sample{{Time: at, Device: "fw0", Length: len(b), Frame: b}, {Time: at.AddDate(56, 0, 0), Device: "fw0", Length: len(b), Frame: b}})
 	if span, err := s.replayer.play(t.Context(), file); err != nil || span > 2*longestGap {
 		t.Errorf("it spans %v, %v", span, err)
 	}

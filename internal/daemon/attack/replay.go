@@ -241,7 +241,7 @@ func (p *replayer) endless() {
 }
 
 // packet has one arrive or leave.
-func (p *replayer) packet(f *sample.FilePacket) {
+func (p *replayer) packet(f *sample.Sample) {
 	s := suggest.NewSample(f.Frame, f.Length)
 	if s.Kind != packet.IP {
 		return

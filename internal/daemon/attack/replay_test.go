@@ -123,7 +123,7 @@ func (s *stage) one(m modelled) {
 	arrives, answer := m.next(s.draw)
 	before := s.dropped.Packets
 	b := s.frame(arrives)
-	s.packet(&sample.FilePacket{Length: len(b), Frame: b})
+	s.packet(&sample.Sample{Length: len(b), Frame: b})
 	dropped := int(s.dropped.Packets - before)
 	if m.honest {
 		s.honest++
@@ -137,7 +137,7 @@ func (s *stage) one(m modelled) {
 	}
 	if answer != "" && dropped == 0 {
 		b := s.frame(answer)
-		s.packet(&sample.FilePacket{Length: len(b), Frame: b})
+		s.packet(&sample.Sample{Length: len(b), Frame: b})
 	}
 }
 
@@ -304,7 +304,7 @@ func TestReplayFiles(t *testing.T) {
 		t.Helper()
 		file := filepath.Join(dir, name)
 		r := rand.New(rand.NewPCG(3, 4))
-		var list []sample.FilePacket
+		var list []sample.Sample
 		begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		for at := time.Duration(0); at.Seconds() < seconds; at += every {
 			arrives, answer := next(r)
@@ -317,7 +317,7 @@ func TestReplayFiles(t *testing.T) {
 					t.Fatal(err)
 				}
 				b := spec.Frame()
-				list = append(list, sample.FilePacket{Time: begin.Add(at), Device: "fw0", Length: len(b), Frame: b})
+				list = append(list, sample.Sample{Time: begin.Add(at), Device: "fw0", Length: len(b), Frame: b})
 			}
 		}
 		writeCapture(t, file, list)
@@ -341,7 +341,7 @@ func TestReplayFiles(t *testing.T) {
 	}
 }
 
-func writeCapture(t *testing.T, file string, list []sample.FilePacket) {
+func writeCapture(t *testing.T, file string, list []sample.Sample) {
 	t.Helper()
 	out, err := os.Create(file)
 	if err != nil {
@@ -350,7 +350,7 @@ func writeCapture(t *testing.T, file string, list []sample.FilePacket) {
 	defer out.Close()
 	w, err := sample.NewFileWriter(out, 2048, "fw0")
 	for i := 0; err == nil && i < len(list); i++ {
-		err = w.Write(list[i])
+		err = w.Write(list[i], "")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -151,9 +151,7 @@ func (s Store) writePackets(name string, packets []sample.Sample) error {
 		w, err := sample.NewFileWriter(f, sample.FrameBytes, packets[0].Device)
 		for i := 0; err == nil && i < len(packets); i++ {
 			p := packets[i]
-			err = w.Write(sample.FilePacket{
-				Time: p.Time, Device: p.Device, Length: p.Length, Frame: p.Frame, Comment: fmt.Sprintf("%s: %s", p.Reason, p.Verdict),
-			})
+			err = w.Write(p, fmt.Sprintf("%s: %s", p.Reason, p.Verdict))
 		}
 		return err
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// WriteCapture writes packets as pcapng until there are as many as are wanted, 0 for no bound, or ctx ends, which is no error. Each
-// packet is written before the next is read. It returns how many there were.
+// WriteCapture writes packets as pcapng until it has written most packets (0: no limit) or ctx ends. The end of ctx is no error. WriteCapture writes
+// each packet before it reads the next. It returns the number of written packets.
 func WriteCapture(ctx context.Context, from *sample.Capture, out io.Writer, most int) (packets int, err error) {
 	w, err := sample.NewFileWriter(out, datapath.SampleBytes, from.Devices()...)
 	if err != nil {
@@ -24,11 +24,7 @@ func WriteCapture(ctx context.Context, from *sample.Capture, out io.Writer, most
 		if err != nil {
 			return packets, err
 		}
-		err = w.Write(sample.FilePacket{
-			Time: p.Time, Device: p.Device, Length: p.Length, Frame: p.Frame,
-			Comment: fmt.Sprintf("rule %s: %s", p.Rule, p.Verdict),
-		})
-		if err != nil {
+		if err := w.Write(p, fmt.Sprintf("rule %s: %s", p.Reason, p.Verdict)); err != nil {
 			return packets, err
 		}
 		packets++

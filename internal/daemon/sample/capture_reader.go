@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileReader reads packets from a file, whichever of pcap and pcapng its content is, also with gzip.
+// FileReader reads packets from a pcap or pcapng file, which may be compressed with gzip. It recognizes the format by the content.
 type FileReader struct {
 	name string
 	file *os.File
@@ -20,11 +20,11 @@ type FileReader struct {
 	form format
 }
 
-// mostBytes is how much of a file is read for one packet, with what stands before it. A length in the file may say 4 GB, and a small gzip file
-// can have so many; the longest packets of Linux have half a megabyte.
+// mostBytes is the largest number of bytes that are read from a file for one packet with its headers. A length in a damaged file can be 4 GB, and a
+// small gzip file can expand to that size. The longest packets of Linux have half a megabyte.
 const mostBytes = 16 << 20
 
-// bounded reads up to a bound.
+// bounded is a reader with a limit.
 type bounded struct {
 	in   io.Reader
 	left int
@@ -41,12 +41,12 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pcapngMagic is the type of a section header block, with which a pcapng file begins (draft-ietf-opsawg-pcapng, 4.1).
+// pcapngMagic is the type of the section header block at the start of a pcapng file (draft-ietf-opsawg-pcapng, 4.1).
 var pcapngMagic = [4]byte{0x0a, 0x0d, 0x0d, 0x0a}
 
 var gzipMagic = [2]byte{0x1f, 0x8b} // RFC 1952, 2.3.1
 
-// OpenFile opens a file of packets. It is a *FileError when its content is neither pcap nor pcapng.
+// OpenFile opens a file of packets. It returns a *FileError when the content is neither pcap nor pcapng.
 func OpenFile(name string) (*FileReader, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -81,24 +81,23 @@ func (r *FileReader) begin(in *bufio.Reader) error {
 	return err
 }
 
-// Read reads a packet as an Ethernet frame. The header of another link layer is replaced. It returns io.EOF
-// behind the last packet that is whole, as the file may still be written, and a *FileError when the file is damaged, or when its link
-// layer is not known.
-func (r *FileReader) Read() (FilePacket, error) {
+// Read reads a packet and returns it as an Ethernet frame. It replaces the header of another link layer. It returns io.EOF after the last complete
+// packet, because another program may still be writing the file. It returns a *FileError when the file is damaged, or when its link layer is unknown.
+func (r *FileReader) Read() (Sample, error) {
 	r.in.left = mostBytes
 	c, err := r.form.next()
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return FilePacket{}, io.EOF
+		return Sample{}, io.EOF
 	}
 	if err != nil {
-		return FilePacket{}, &FileError{r.name, fmt.Sprintf("is damaged: %v", err), "write the capture anew"}
+		return Sample{}, &FileError{r.name, fmt.Sprintf("is damaged: %v", err), "write the capture anew"}
 	}
 	frame, ok := ethernet(c.data, c.link)
 	if !ok {
-		return FilePacket{}, &FileError{r.name, fmt.Sprintf("has packets of link type %d", c.link),
+		return Sample{}, &FileError{r.name, fmt.Sprintf("has packets of link type %d", c.link),
 			"capture on an Ethernet device, or with `tcpdump -i any`"}
 	}
-	return FilePacket{Time: c.at, Length: max(len(frame), c.length+len(frame)-len(c.data)), Frame: frame}, nil
+	return Sample{Time: c.at, Length: max(len(frame), c.length+len(frame)-len(c.data)), Frame: frame}, nil
 }
 
 // Close closes the file.
@@ -106,8 +105,8 @@ func (r *FileReader) Close() error { return r.file.Close() }
 
 const (
 	etherHeader = 14
-	sllHeader   = 16 // bytes before the packet in LINKTYPE_LINUX_SLL, the last two of them the EtherType,
-	sll2Header  = 20 // and in LINKTYPE_LINUX_SLL2, which begins with it
+	sllHeader   = 16 // bytes before the packet in LINKTYPE_LINUX_SLL, of which the last two are the EtherType
+	sll2Header  = 20 // bytes in LINKTYPE_LINUX_SLL2, of which the first two are the EtherType
 
 	// https://www.tcpdump.org/linktypes.html
 	linkNull     = 0
@@ -120,7 +119,7 @@ const (
 	linkSLL2     = 276
 )
 
-// ethernet makes an Ethernet frame of a packet of a link layer. It returns false for a link layer that it does not know.
+// ethernet converts a packet of a link layer to an Ethernet frame. It returns false for an unknown link layer.
 func ethernet(data []byte, link uint32) (frame []byte, ok bool) {
 	switch link {
 	case linkEthernet:
@@ -135,7 +134,7 @@ func ethernet(data []byte, link uint32) (frame []byte, ok bool) {
 			return nil, true
 		}
 		return framed(binary.BigEndian.Uint16(data), data[sll2Header:]), true
-	case linkRaw, 12, 14, linkIPv4, linkIPv6: // 12 and 14: raw IP as BSDs number it
+	case linkRaw, 12, 14, linkIPv4, linkIPv6: // 12 and 14: raw IP in the numbering of BSDs
 		return framed(etherType(data), data), true
 	case linkNull, linkLoop:
 		if len(data) < 4 {
@@ -146,7 +145,7 @@ func ethernet(data []byte, link uint32) (frame []byte, ok bool) {
 	return nil, false
 }
 
-// etherType is that of an IP packet, by its version.
+// etherType returns the EtherType of an IP packet, by the packet's version.
 func etherType(ip []byte) uint16 {
 	if len(ip) > 0 && ip[0]>>4 == 6 {
 		return unix.ETH_P_IPV6
@@ -154,7 +153,7 @@ func etherType(ip []byte) uint16 {
 	return unix.ETH_P_IP
 }
 
-// framed is a packet with an Ethernet header, whose addresses are 0.
+// framed returns a packet with an Ethernet header in front. The Ethernet addresses are 0.
 func framed(etherType uint16, data []byte) []byte {
 	frame := make([]byte, etherHeader, etherHeader+len(data))
 	binary.BigEndian.PutUint16(frame[etherHeader-2:], etherType)

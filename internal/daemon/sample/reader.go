@@ -9,35 +9,26 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// FrameBytes is how much of a frame is handed out at most.
+// FrameBytes is the largest number of bytes of a frame in a sample.
 const FrameBytes = 256
 
-// Sample is a packet. Its frame is valid until the next Read.
-type Sample struct {
-	Device string
-	Length int    // of the whole frame, in bytes
-	Frame  []byte // the first of them, at most FrameBytes; the kernel has taken VLAN tags off
+// Sample is a packet: either a sampled one, with at most FrameBytes of its frame, or one from a file.
+type Sample = datapath.Sample
 
-	Stands float64 // so many packets it stands for; 0 where only its reader knows
-
-	Time    time.Time // when it came; zero when nobody has noted it
-	Verdict string    // what XDP did with it; "" where that is not known: XDP has passed it
-	Reason  string    // the name of the rule or check that decided; "" where that is not known
-}
-
-// DeviceReader reads the samples of some devices.
+// DeviceReader reads samples of devices.
 type DeviceReader struct {
 	oneIn   uint32
 	sockets []*socket
 	polled  []unix.PollFd
-	turn    int // the socket to look at next
+	turn    int // the index of the socket that is read next
 	frame   []byte
 }
 
-// OpenDevices begins to hand out one in so many of the packets that come to devices of this network namespace. It takes CAP_NET_RAW and
-// CAP_NET_ADMIN.
+// OpenDevices starts to sample one in oneIn of the packets that arrive on devices of this network namespace. It needs CAP_NET_RAW and CAP_NET_ADMIN.
 func OpenDevices(devices []string, oneIn uint32) (*DeviceReader, error) {
 	r := &DeviceReader{frame: make([]byte, FrameBytes)}
 	for _, name := range devices {
@@ -63,10 +54,10 @@ func OpenDevices(devices []string, oneIn uint32) (*DeviceReader, error) {
 	return r, nil
 }
 
-// OneIn is the number of packets of which one is handed out.
+// OneIn returns n if one in n packets is sampled.
 func (r *DeviceReader) OneIn() uint32 { return r.oneIn }
 
-// SetShare has one in so many packets handed out from now on. What waits already stays.
+// SetShare changes the sampling rate to one in oneIn packets. Samples that are waiting to be read are kept.
 func (r *DeviceReader) SetShare(oneIn uint32) error {
 	r.oneIn = max(1, oneIn)
 	for _, s := range r.sockets {
@@ -77,11 +68,11 @@ func (r *DeviceReader) SetShare(oneIn uint32) error {
 	return nil
 }
 
-// lookAgain is how often Read looks whether its context has ended.
+// lookAgain is how often Read checks whether its context has ended.
 const lookAgain = 50 * time.Millisecond
 
-// Read waits for a sample. It returns the error of ctx when that has ended, also while samples come faster than they are read. The
-// devices take turns.
+// Read waits for a sample. The sample's frame is valid until the next Read. When ctx has ended, Read returns the error of ctx, even if samples are
+// waiting. The devices take turns.
 func (r *DeviceReader) Read(ctx context.Context) (Sample, error) {
 	for {
 		if ctx.Err() != nil {
@@ -104,7 +95,7 @@ func (r *DeviceReader) Read(ctx context.Context) (Sample, error) {
 	}
 }
 
-// Lost counts the samples that were drawn and not handed out, as they came faster than they were read.
+// Lost returns the number of samples that were lost because they arrived faster than they were read.
 func (r *DeviceReader) Lost() (sum uint64, err error) {
 	for _, s := range r.sockets {
 		n, err := s.lost()

@@ -67,7 +67,7 @@ func zipped(t *testing.T, file *bytes.Buffer) *bytes.Buffer {
 	return &out
 }
 
-func readAll(t *testing.T, path string) (list []sample.FilePacket) {
+func readAll(t *testing.T, path string) (list []sample.Sample) {
 	t.Helper()
 	r, err := sample.OpenFile(path)
 	check(t, err)
@@ -82,8 +82,8 @@ func readAll(t *testing.T, path string) (list []sample.FilePacket) {
 	}
 }
 
-// TestReaderBounds has files in which a packet says that it is very long, and is: small ones, since gzip packs it. They are refused before they
-// take memory in proportion.
+// TestReaderBounds reads files with a packet whose length is huge, and which really has that length. The files are small, because gzip compresses
+// them. They must be refused before the reader uses memory for that length.
 func TestReaderBounds(t *testing.T) {
 	const length = 200 << 20
 	words := func(values ...uint32) (text []byte) {
@@ -127,7 +127,7 @@ func TestReaderBounds(t *testing.T) {
 	}
 }
 
-// TestReaderRefuses opens files that are no captures, damaged, or of a link layer that is not known.
+// TestReaderRefuses opens files that are no captures, damaged, or of an unknown link layer.
 func TestReaderRefuses(t *testing.T) {
 	t.Parallel()
 	header := binary.LittleEndian.AppendUint32(append([]byte{0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0}, make([]byte, 8)...), 65535)

@@ -6,20 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 )
 
-// Line is a line of samples as JSON. The first has OneIn alone, the last Lost alone, and each other one a sample.
+// Line is one JSON line of a stream of samples. The first line has only OneIn, the last line has only Lost, and each other line is a sample.
 type Line struct {
-	OneIn   uint32    `json:"one_in,omitempty"` // packets of which one is sampled
-	Lost    *uint64   `json:"lost,omitempty"`   // samples that were taken, and came faster than they were written
-	Time    time.Time `json:"time,omitzero"`
-	Device  string    `json:"device,omitempty"`
-	Verdict string    `json:"verdict,omitempty"` // of XDP
-	Reason  string    `json:"reason,omitempty"`  // the rule, check or default that decided
-	Stands  float64   `json:"stands,omitempty"`  // so many packets it stands for
-	Length  int       `json:"length,omitempty"`  // of the whole frame, in bytes
-	Frame   []byte    `json:"frame,omitempty"`   // its first bytes, in base64
+	OneIn uint32  `json:"one_in,omitempty"` // one in this many packets is sampled
+	Lost  *uint64 `json:"lost,omitempty"`   // number of samples that were lost because they came faster than they were written
+	Sample
 }
 
 // Write writes samples as JSON lines until ctx ends, which is no error.
@@ -33,7 +26,7 @@ func (f *Follower) Write(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			break
 		}
-		if err := to.Encode(Line{Time: s.Time, Device: s.Device, Verdict: s.Verdict, Reason: s.Reason, Stands: s.Stands, Length: s.Length, Frame: s.Frame}); err != nil {
+		if err := to.Encode(s); err != nil {
 			return err
 		}
 	}
@@ -44,7 +37,7 @@ func (f *Follower) Write(ctx context.Context, out io.Writer) error {
 	return to.Encode(Line{Lost: &lost})
 }
 
-// Stream reads what Write has written.
+// Stream reads the lines that Follower.Write has written.
 type Stream struct {
 	in    io.ReadCloser
 	lines *json.Decoder
@@ -52,7 +45,7 @@ type Stream struct {
 	lost  uint64
 }
 
-// NewStream reads the first line, and closes the stream when it is none.
+// NewStream reads the first line. If that is not valid, it closes the stream.
 func NewStream(in io.ReadCloser) (*Stream, error) {
 	s := &Stream{in: in, lines: json.NewDecoder(in)}
 	var first Line
@@ -67,7 +60,7 @@ func NewStream(in io.ReadCloser) (*Stream, error) {
 	return s, nil
 }
 
-// Read waits for a sample, as long as the stream lasts. Its end is io.EOF. When it breaks off there is another error.
+// Read waits for a sample. It returns io.EOF after the last sample, and another error when the stream ends too early.
 func (s *Stream) Read(context.Context) (Sample, error) {
 	var line Line
 	if err := s.lines.Decode(&line); err != nil {
@@ -80,16 +73,16 @@ func (s *Stream) Read(context.Context) (Sample, error) {
 		s.lost = *line.Lost
 		return Sample{}, io.EOF
 	}
-	return Sample{Time: line.Time, Device: line.Device, Verdict: line.Verdict, Reason: line.Reason, Stands: line.Stands, Length: line.Length, Frame: line.Frame}, nil
+	return line.Sample, nil
 }
 
-// OneIn is the number of packets of which one is sampled.
+// OneIn returns n if one in n packets is sampled.
 func (s *Stream) OneIn() uint32 { return s.oneIn }
 
-// SetShare does nothing: the policy says how many samples are taken.
+// SetShare does nothing: the policy sets the sampling rate.
 func (s *Stream) SetShare(uint32) error { return nil }
 
-// Lost counts the samples that were taken and are not in the stream. It is known at its end.
+// Lost returns the number of samples that are missing from the stream. It is known only at the end of the stream.
 func (s *Stream) Lost() (uint64, error) { return s.lost, nil }
 
 // Close ends the stream.

@@ -1,5 +1,5 @@
-// This file hands the samples of the traffic, which XDP takes of all packets (`daemon: {sample: …}`), to all in the daemon who follow them.
-// In: an instance. Out: to each follower, each sample with its verdict and its reason. Nobody who follows is waited for.
+// This file distributes samples of the traffic to all followers in the daemon. XDP takes the samples from all packets (`daemon: {sample: …}`). In: an
+// instance. Out: each sample with its verdict and its reason, to each follower. The tap never waits for a follower.
 
 package sample
 
@@ -17,17 +17,17 @@ import (
 	"github.com/floodwall/floodwall/internal/os/periodic"
 )
 
-// lookEvery is how often the tap looks whether the policy that runs has samples taken, and how.
+// lookEvery is how often the tap checks whether and how the running policy samples.
 const lookEvery = 2 * time.Second
 
-// tapWaiting is how many samples a follower may be behind.
+// tapWaiting is how many samples a follower may lag behind.
 const tapWaiting = 8192
 
-// Tap reads the samples of one instance. There must be one reader: the daemon.
+// Tap reads the samples of an instance. Only one process may read them: the daemon.
 type Tap struct {
 	in    control.Instance
 	oneIn atomic.Uint32
-	lost  atomic.Uint64 // samples that were too many for the program's rate, or for the ring
+	lost  atomic.Uint64 // number of samples that exceeded the program's rate, or for which the ring had no space
 
 	mu        sync.Mutex
 	followers map[*Follower]bool
@@ -36,7 +36,7 @@ type Tap struct {
 // NewTap makes a Tap that reads nothing yet.
 func NewTap(in control.Instance) *Tap { return &Tap{in: in, followers: map[*Follower]bool{}} }
 
-// OneIn is the number of packets of which one is sampled; 0 while the policy that runs has none taken. A nil Tap has none.
+// OneIn returns n if one in n packets is sampled, and 0 while the running policy does not sample. It returns 0 for a nil Tap.
 func (t *Tap) OneIn() uint32 {
 	if t == nil {
 		return 0
@@ -44,8 +44,8 @@ func (t *Tap) OneIn() uint32 {
 	return t.oneIn.Load()
 }
 
-// Run reads samples until ctx ends. While no policy runs that has samples taken in XDP, it waits for one. report is told of an error once, until
-// another one comes or samples are read again.
+// Run reads samples until ctx ends. While the running policy does not sample in XDP, Run waits. It calls report once with an error, and with the same
+// error again only after samples were read or another error came.
 func (t *Tap) Run(ctx context.Context, report func(error)) {
 	said := ""
 	periodic.Run(ctx, lookEvery, func() {
@@ -62,7 +62,7 @@ func (t *Tap) Run(ctx context.Context, report func(error)) {
 	})
 }
 
-// read reads samples of what runs, until the policy wants others, or an error ends it.
+// read reads samples of the running policy, until the policy's settings change or an error occurs.
 func (t *Tap) read(ctx context.Context) error {
 	settings, err := t.in.DaemonSettings(ctx)
 	if err != nil || settings.Sample == 0 {
@@ -78,12 +78,12 @@ func (t *Tap) read(ctx context.Context) error {
 	adapts := &adaption{on: settings.Adapts, since: time.Now()}
 	for looked := time.Now(); ; {
 		limited, cancel := context.WithTimeout(ctx, adaptEvery)
-		p, err := c.Read(limited)
+		s, err := c.Read(limited)
 		cancel()
 		switch {
 		case err == nil:
-			adapts.count(p.Verdict == Leaves || p.Verdict == Forwarded)
-			t.hand(p)
+			adapts.count(s.Verdict == Leaves || s.Verdict == Forwarded)
+			t.hand(s)
 		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 			return err
 		}
@@ -104,17 +104,14 @@ func (t *Tap) read(ctx context.Context) error {
 	}
 }
 
-// hand gives a sample to all who follow.
-func (t *Tap) hand(p Packet) {
+// hand gives a sample to all followers.
+func (t *Tap) hand(s Sample) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.followers) == 0 {
 		return
 	}
-	s := Sample{
-		Device: p.Device, Length: p.Length, Frame: bytes.Clone(p.Frame), Verdict: p.Verdict, Reason: p.Rule, Time: p.Time,
-		Stands: (1 << 32) / float64(max(1, p.Share)),
-	}
+	s.Frame = bytes.Clone(s.Frame)
 	for f := range t.followers {
 		if (s.Verdict == Leaves || s.Verdict == Forwarded) && !f.leaving {
 			continue
@@ -127,19 +124,20 @@ func (t *Tap) hand(p Packet) {
 	}
 }
 
-// Follower gets all samples from Follow on.
+// Follower receives all samples that are taken after Follow.
 type Follower struct {
 	tap     *Tap
 	samples chan Sample
-	leaving bool          // it gets those that leave, too
-	missed  atomic.Uint64 // it was too far behind
-	lost    uint64        // of the tap, when it began
+	leaving bool          // it also receives samples of outgoing packets
+	missed  atomic.Uint64 // number of samples that this follower lost because it lagged too far behind
+	lost    uint64        // the value of the tap's `lost` when the follower began
 }
 
-// Follow begins to follow what arrives.
+// Follow starts to follow arriving packets.
 func (t *Tap) Follow() *Follower { return t.follow(false) }
 
-// FollowBoth begins to follow what arrives, and what leaves where the policy has that sampled: it has the verdict Leaves or Forwarded.
+// FollowBoth starts to follow incoming packets, and also outgoing ones if the policy samples them. Outgoing packets have the verdict Leaves or
+// Forwarded.
 func (t *Tap) FollowBoth() *Follower { return t.follow(true) }
 
 func (t *Tap) follow(leaving bool) *Follower {
@@ -150,7 +148,7 @@ func (t *Tap) follow(leaving bool) *Follower {
 	return f
 }
 
-// Read waits for a sample. Its frame is the caller's.
+// Read waits for a sample. The caller owns its frame.
 func (f *Follower) Read(ctx context.Context) (Sample, error) {
 	if ctx.Err() != nil {
 		return Sample{}, ctx.Err()
@@ -163,16 +161,16 @@ func (f *Follower) Read(ctx context.Context) (Sample, error) {
 	}
 }
 
-// OneIn is the number of packets of which one is sampled.
+// OneIn returns n if one in n packets is sampled.
 func (f *Follower) OneIn() uint32 { return max(1, f.tap.OneIn()) }
 
-// SetShare does nothing: the policy says how many samples are taken.
+// SetShare does nothing: the policy sets the sampling rate.
 func (f *Follower) SetShare(uint32) error { return nil }
 
-// Lost counts the samples that were drawn since Follow and did not reach the follower. Those that the program lost come in steps of seconds.
+// Lost returns the number of samples since Follow that did not reach the follower. The program's losses are read only every few seconds.
 func (f *Follower) Lost() (uint64, error) { return f.tap.lost.Load() - f.lost + f.missed.Load(), nil }
 
-// Close ends the following.
+// Close stops following.
 func (f *Follower) Close() error {
 	f.tap.mu.Lock()
 	defer f.tap.mu.Unlock()

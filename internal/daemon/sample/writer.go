@@ -1,4 +1,4 @@
-// This file writes packets to files that Wireshark and tcpdump read.
+// This file writes packets to files for Wireshark and tcpdump.
 
 package sample
 
@@ -7,17 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"time"
 )
-
-// FilePacket is a packet that was seen.
-type FilePacket struct {
-	Time    time.Time
-	Device  string // that it came from
-	Length  int    // of the whole frame
-	Frame   []byte // as many of them as there are
-	Comment string
-}
 
 // FileWriter writes packets as pcapng (draft-ietf-opsawg-pcapng), each device as an interface of its own.
 type FileWriter struct {
@@ -26,12 +16,12 @@ type FileWriter struct {
 	snapLength int
 }
 
-// NewFileWriter begins a file of packets from devices, of which at most snapLength bytes are there. More devices may show later.
+// NewFileWriter starts a file of packets from devices, with at most snapLength bytes of each packet. More devices may follow later.
 func NewFileWriter(out io.Writer, snapLength int, devices ...string) (*FileWriter, error) {
 	w := &FileWriter{out: out, interfaces: map[string]uint32{}, snapLength: snapLength}
 	head := binary.LittleEndian.AppendUint32(nil, ngOrder)
 	head = binary.LittleEndian.AppendUint32(head, 1)              // version 1.0
-	head = binary.LittleEndian.AppendUint64(head, math.MaxUint64) // as long as it gets
+	head = binary.LittleEndian.AppendUint64(head, math.MaxUint64) // length unknown
 	if err := w.block(ngSection, option(head, ngProgram, "floodwall")); err != nil {
 		return nil, err
 	}
@@ -51,10 +41,10 @@ func option(body []byte, code uint16, value string) []byte {
 	return pad(append(body, value...))
 }
 
-// pad fills the last four bytes.
+// pad pads to a multiple of four bytes.
 func pad(body []byte) []byte { return append(body, make([]byte, padded(len(body))-len(body))...) }
 
-// block writes a block whose body ends with an option.
+// block writes a block whose body ends with options.
 func (w *FileWriter) block(kind uint32, body []byte) error {
 	body = binary.LittleEndian.AppendUint32(body, ngEnd)
 	length := uint32(ngEnds + len(body))
@@ -66,7 +56,7 @@ func (w *FileWriter) block(kind uint32, body []byte) error {
 	return nil
 }
 
-// number is the number of a device in the file.
+// number returns the number of a device's interface in the file.
 func (w *FileWriter) number(device string) (uint32, error) {
 	if n, ok := w.interfaces[device]; ok {
 		return n, nil
@@ -82,8 +72,8 @@ func (w *FileWriter) number(device string) (uint32, error) {
 	return n, nil
 }
 
-// Write writes a packet, through to the file: who reads from a pipe sees it at once.
-func (w *FileWriter) Write(p FilePacket) error {
+// Write writes a packet with a comment. It flushes the packet, so that a reader of a pipe receives it at once.
+func (w *FileWriter) Write(p Sample, comment string) error {
 	number, err := w.number(p.Device)
 	if err != nil {
 		return err
@@ -93,5 +83,5 @@ func (w *FileWriter) Write(p FilePacket) error {
 	for _, n := range []uint32{number, uint32(at >> 32), uint32(at), uint32(len(p.Frame)), uint32(p.Length)} {
 		body = binary.LittleEndian.AppendUint32(body, n)
 	}
-	return w.block(ngPacket, option(pad(append(body, p.Frame...)), ngComment, p.Comment))
+	return w.block(ngPacket, option(pad(append(body, p.Frame...)), ngComment, comment))
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 )
 
-// TestWriter reads back what was written, also of a device that nobody had announced.
+// TestWriter reads written packets back, including the packets of a device that NewFileWriter was not told of.
 func TestWriter(t *testing.T) {
 	at := time.Date(2026, 11, 20, 16, 30, 0, 123456789, time.UTC)
-	packets := []sample.FilePacket{
-		{Time: at, Device: "eth0", Length: 60, Frame: bytes.Repeat([]byte{1}, 60), Comment: "rule a: drop"},
-		{Time: at.Add(1), Device: "eth2", Length: 9000, Frame: bytes.Repeat([]byte{2}, 127), Comment: "rule b: truncate"},
-		{Time: at.Add(time.Hour), Device: "eth1", Length: 128, Frame: bytes.Repeat([]byte{3}, 128), Comment: "x"},
+	packets := []sample.Sample{
+		{Time: at, Device: "eth0", Length: 60, Frame: bytes.Repeat([]byte{1}, 60), Reason: "rule a: drop"},
+		{Time: at.Add(1), Device: "eth2", Length: 9000, Frame: bytes.Repeat([]byte{2}, 127), Reason: "rule b: truncate"},
+		{Time: at.Add(time.Hour), Device: "eth1", Length: 128, Frame: bytes.Repeat([]byte{3}, 128), Reason: "x"},
 	}
 	var file bytes.Buffer
 	w, err := sample.NewFileWriter(&file, 128, "eth0", "eth1")
@@ -31,17 +31,17 @@ func TestWriter(t *testing.T) {
 	}
 	want := ""
 	for _, p := range packets {
-		if err := w.Write(p); err != nil {
+		if err := w.Write(p, p.Reason); err != nil {
 			t.Fatal(err)
 		}
-		want += fmt.Sprintf("%v %s %d %x %s\n", p.Time, p.Device, p.Length, p.Frame, p.Comment)
+		want += fmt.Sprintf("%v %s %d %x %s\n", p.Time, p.Device, p.Length, p.Frame, p.Reason)
 	}
 	if got := read(t, &file); got != want+"eth0 eth1 eth2" {
 		t.Errorf("read\n%s\nwant\n%s", got, want)
 	}
 }
 
-// read is the text of a file.
+// read returns the text of a file.
 func read(t *testing.T, file *bytes.Buffer) (text string) {
 	t.Helper()
 	r, err := pcapgo.NewNgReader(bytes.NewReader(file.Bytes()), pcapgo.DefaultNgReaderOptions)

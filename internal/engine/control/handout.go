@@ -13,26 +13,19 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Handout gives internal/daemon/sample the samples of packets of the policy that runs. One of its Open and Close must be called.
+// Handout gives internal/daemon/sample access to the packet samples of the running policy. The caller must call Open or Close, but not both.
 type Handout struct {
-	Program  ebpf.ProgramID // of RunningPolicy
+	Program  ebpf.ProgramID // the ID of the XDP program, as in RunningPolicy
 	Manifest *manifest.Manifest
-	OneIn    map[uint32]uint32 // by the slots of rules that hand out samples; nil for samples of all packets
+	OneIn    map[uint32]uint32 // sampling rate of each rule that takes samples, by counter slot; nil for samples of all packets
 
 	program *datapath.Generation
 	traffic bool
 }
 
-// Handout is nil when the known program runs; 0 is none. The number of a generation would not tell: it may come again, and a set that is
-// exchanged or a temporary rule gives the same generation another program. Without samples of all packets, traffic returns
-// datapath.ErrNoTraffic.
-func (in Instance) Handout(ctx context.Context, traffic bool, known ebpf.ProgramID) (*Handout, error) {
-	if known != 0 {
-		running, err := in.RunningPolicy(ctx) // the daemon has the answer, mostly
-		if err != nil || running.Program == known {
-			return nil, err
-		}
-	}
+// Handout opens the samples of the running policy. If traffic is true, the samples are of all packets. Handout returns datapath.ErrNoTraffic if the
+// policy takes no such samples.
+func (in Instance) Handout(ctx context.Context, traffic bool) (*Handout, error) {
 	l, err := generation.Find(ctx, in.Dir)
 	if err != nil {
 		return nil, err
@@ -56,7 +49,7 @@ func (in Instance) Handout(ctx context.Context, traffic bool, known ebpf.Program
 	return h, nil
 }
 
-// Open begins to read the samples.
+// Open starts reading the samples.
 func (h *Handout) Open() (*datapath.Samples, error) {
 	defer h.Close()
 	if h.traffic {
@@ -65,17 +58,17 @@ func (h *Handout) Open() (*datapath.Samples, error) {
 	return h.program.Samples()
 }
 
-// Close ends the use of what was found.
+// Close releases the program if Open is not called.
 func (h *Handout) Close() error { (&generation.Generation{Program: h.program}).Close(); return nil }
 
-// unreadFor is how long a sample of the traffic may wait: the daemon looks ten times a second, and follows another program within two seconds.
+// unreadFor is the longest normal age of an unread sample. The daemon reads ten times a second, and detects a new program within two seconds.
 const unreadFor = 10 * time.Second
 
-// Unread begins the warning that samples do not arrive.
+// Unread is the start of the warning that samples are not read.
 const Unread = "samples of the traffic are not read"
 
-// SamplesUnread is the warning that the daemon does not get the samples of the traffic that the policy has taken; "" while it does, while none
-// are taken, and while no daemon runs.
+// SamplesUnread returns the warning that the daemon does not read the traffic samples of the policy. It returns "" if the daemon reads them, if the
+// policy takes no samples, or if no daemon runs.
 func (in Instance) SamplesUnread(ctx context.Context) (warning string, err error) {
 	running, err := in.RunningPolicy(ctx)
 	if err != nil || running.Daemon.Sample == 0 || running.Program == 0 {

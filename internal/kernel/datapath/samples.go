@@ -23,35 +23,40 @@ var (
 	ErrNoTraffic    = errors.New("the policy has no samples taken of the traffic")
 )
 
-// Sample is a packet that a rule with `sample` has handed to user space.
+// Sample is a sampled packet, from the kernel or from a file. Its JSON form is for other processes.
 type Sample struct {
-	Time    time.Time // when it came
-	Slot    uint32    // of the rule, or whatever decided
-	Verdict uint8     // an ir.Verdict, and in a sample of the traffic image.Protected where a protection decided after it, or image.Leaves alone
-	Share   uint32    // of 2^32 packets so many are sampled; 0 in samples of rules
-	Device  int       // the index of the device that it came from
-	Length  int       // of the whole frame
-	Frame   []byte    // the first of them, at most SampleBytes, as they came
+	Time    time.Time `json:"time,omitzero"`     // when the packet arrived; zero when not recorded
+	Device  string    `json:"device,omitempty"`  // the device on which the packet arrived
+	Verdict string    `json:"verdict,omitempty"` // the verdict of XDP; "" when it is not known: XDP has then passed the packet
+	Reason  string    `json:"reason,omitempty"`  // the rule, check or default that decided; "" when not known
+	Stands  float64   `json:"stands,omitempty"`  // number of packets that the sample represents; 0 when only the reader knows it
+	Length  int       `json:"length,omitempty"`  // length of the whole frame in bytes
+	Frame   []byte    `json:"frame,omitempty"`   // the first bytes of the frame; without VLAN tags that the kernel has removed, except in samples of Samples
+
+	// Numbers that the reader of Samples converts to names.
+	Slot  uint32 `json:"-"` // the slot of the rule or other reason that decided
+	Code  uint8  `json:"-"` // an ir.Verdict; in a sample of the traffic also with image.Protected if a protection decided after it, or only image.Leaves
+	Index int    `json:"-"` // the index of the device
 }
 
-// SampleBytes is how much of a frame is handed out at most.
+// SampleBytes is the largest number of bytes of a frame in a sample.
 const SampleBytes = 128
 
-// Samples reads the samples of one generation. They are for one reader at a time.
+// Samples reads the samples of one generation. Only one reader at a time may use it.
 type Samples struct {
 	ring     *ringbuf.Reader
 	samplers *ebpf.Map
-	shares   *ebpf.Map // nil in samples of rules
+	shares   *ebpf.Map // the map of sampling rates; nil for samples of rules
 	record   ringbuf.Record
-	opened   uint64    // in nanoseconds of CLOCK_MONOTONIC; what is older was left from before
-	boot     time.Time // when that clock was at zero
-	lost     uint64    // until then
-	ended    time.Time // when a read found that its context had ended,
-	over     bool      // and whether all that was taken before has been read
+	opened   uint64    // when reading started, in nanoseconds of CLOCK_MONOTONIC; samples from before are discarded
+	boot     time.Time // the wall-clock time at which CLOCK_MONOTONIC was zero
+	lost     uint64    // the number of samples that were lost before reading started
+	ended    time.Time // when Read found that its context had ended
+	over     bool      // whether all samples from before ended were read
 	lock     *os.File
 }
 
-// Sampled lists the slots of rules that hand out samples, each with the number of packets of which it hands out one.
+// Sampled returns the slots of rules that take samples. The value N for a slot means that one of N packets is sampled.
 func (g *Generation) Sampled() (map[uint32]uint32, error) {
 	memory, err := g.Memory(image.Actions)
 	if err != nil {
@@ -67,8 +72,8 @@ func (g *Generation) Sampled() (map[uint32]uint32, error) {
 	return oneIn, nil
 }
 
-// Samples begins to read what rules hand out from now on. It returns ErrNoSamples when no rule of the generation does,
-// and ErrSamplesTaken while another process reads.
+// Samples opens the samples of rules for reading. It returns ErrNoSamples when no rule of the generation takes samples, and ErrSamplesTaken while
+// another process reads them.
 func (g *Generation) Samples() (*Samples, error) {
 	lock, err := os.Open(g.dir)
 	if err != nil {
@@ -90,23 +95,23 @@ func (g *Generation) Samples() (*Samples, error) {
 	return s, nil
 }
 
-// Samples begins to read what rules of a loaded program hand out, as Generation.Samples does.
+// Samples opens the samples of rules of a loaded program, like Generation.Samples.
 func (p *Program) Samples() (*Samples, error) {
 	return readSamples(p.clone, image.Samples, image.Samplers, ErrNoSamples)
 }
 
-// Traffic begins to read the samples that are taken of all packets from now on. It returns ErrNoTraffic when none are. They are for one
-// reader: the daemon, of which an instance has one.
+// Traffic opens the samples of all packets for reading. It returns ErrNoTraffic when the policy takes none. There must be only one reader: the
+// daemon, of which an instance has one.
 func (g *Generation) Traffic() (*Samples, error) {
 	return readTraffic(g.pinned)
 }
 
-// Traffic begins to read the samples of a loaded program, as Generation.Traffic does.
+// Traffic opens the samples of all packets of a loaded program, like Generation.Traffic.
 func (p *Program) Traffic() (*Samples, error) {
 	return readTraffic(p.clone)
 }
 
-// readTraffic reads the samples of all packets.
+// readTraffic opens the samples of all packets.
 func readTraffic(open func(name string) (*ebpf.Map, error)) (*Samples, error) {
 	s, err := readSamples(open, image.Traffic, image.TrafficSamplers, ErrNoTraffic)
 	if err != nil {
@@ -118,10 +123,10 @@ func readTraffic(open func(name string) (*ebpf.Map, error)) (*Samples, error) {
 	return s, nil
 }
 
-// Shares are of how many packets in 2^32 one is sampled of those that arrive, and that leave.
+// Shares are the sampling rates of arriving and leaving packets, as fractions of 2^32.
 type Shares struct{ Arriving, Leaving uint32 }
 
-// Shares are those of now: the program lowers them where they bring too many samples.
+// Shares returns the present rates. The program lowers the rates when they produce too many samples.
 func (s *Samples) Shares() (now Shares, err error) {
 	if err = s.shares.Lookup(uint32(0), &now); err != nil {
 		err = fmt.Errorf("samples: %w", err)
@@ -129,7 +134,7 @@ func (s *Samples) Shares() (now Shares, err error) {
 	return now, err
 }
 
-// SetShares sets them.
+// SetShares sets the rates.
 func (s *Samples) SetShares(to Shares) error {
 	if err := s.shares.Put(uint32(0), to); err != nil {
 		return fmt.Errorf("samples: %w", err)
@@ -137,7 +142,7 @@ func (s *Samples) SetShares(to Shares) error {
 	return nil
 }
 
-// clone opens a map of the program once more. It returns os.ErrNotExist when there is none.
+// clone opens a second descriptor of a map of the program. It returns os.ErrNotExist when there is no such map.
 func (p *Program) clone(name string) (*ebpf.Map, error) {
 	if m := p.Map(name); m != nil {
 		return m.Clone()
@@ -145,7 +150,8 @@ func (p *Program) clone(name string) (*ebpf.Map, error) {
 	return nil, os.ErrNotExist
 }
 
-// readSamples reads a ring, of which samplers counts what was lost.
+// readSamples opens the ring buffer with the given name. samplers is the name of the map that counts the ring's lost samples. missing is the error
+// when there is no such ring.
 func readSamples(open func(name string) (*ebpf.Map, error), name, samplers string, missing error) (*Samples, error) {
 	ring, err := open(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -166,7 +172,7 @@ func readSamples(open func(name string) (*ebpf.Map, error), name, samplers strin
 	return s, s.begin()
 }
 
-// begin notes the present as the time from which on samples count.
+// begin records the time at which reading starts. Earlier samples are ignored.
 func (s *Samples) begin() error {
 	s.opened = uint64(image.Monotonic())
 	s.boot = time.Now().Add(-time.Duration(s.opened))
@@ -178,10 +184,10 @@ func (s *Samples) begin() error {
 	return nil
 }
 
-// lookAtRing is how long to wait for the program to wake the reader, which it does when there is much to read, or never.
+// lookAtRing is the longest time between two reads of a ring. The program wakes the reader only when the ring has much data.
 const lookAtRing = 100 * time.Millisecond
 
-// Read waits for a sample. Its frame is valid until the next Read. When ctx has ended, it still returns those that were taken before.
+// Read waits for a sample and returns it. The Frame is valid until the next Read. After ctx has ended, Read still returns samples from before that.
 func (s *Samples) Read(ctx context.Context) (Sample, error) {
 	for {
 		err := readRing(ctx, s.ring, &s.record)
@@ -210,7 +216,7 @@ func (s *Samples) Read(ctx context.Context) (Sample, error) {
 	}
 }
 
-// readRing waits for a record of a ring whose writer does not wake the reader for each.
+// readRing waits for a record of a ring. The writer of the ring does not wake the reader for each record.
 func readRing(ctx context.Context, ring *ringbuf.Reader, record *ringbuf.Record) error {
 	for ctx.Err() == nil {
 		ring.SetDeadline(time.Now().Add(lookAtRing))
@@ -222,24 +228,27 @@ func readRing(ctx context.Context, ring *ringbuf.Reader, record *ringbuf.Record)
 	return ctx.Err()
 }
 
-// decode reads a struct sample of bpf/sample.h. It reports false for one from before.
+// decode decodes a struct sample of bpf/sample.h. It returns false for a sample from before reading started.
 func (s *Samples) decode(record []byte) (Sample, bool) {
 	const header = 32
 	order := binary.NativeEndian
 	at := order.Uint64(record)
-	return Sample{
-		Time:    s.boot.Add(time.Duration(at)),
-		Slot:    order.Uint32(record[8:]),
-		Verdict: uint8(order.Uint32(record[12:])),
-		Device:  int(order.Uint32(record[16:])),
-		Length:  int(order.Uint32(record[20:])),
-		Share:   order.Uint32(record[28:]),
-		Frame:   record[header : header+order.Uint32(record[24:])],
-	}, at >= s.opened
+	out := Sample{
+		Time:   s.boot.Add(time.Duration(at)),
+		Slot:   order.Uint32(record[8:]),
+		Code:   uint8(order.Uint32(record[12:])),
+		Index:  int(order.Uint32(record[16:])),
+		Length: int(order.Uint32(record[20:])),
+		Frame:  record[header : header+order.Uint32(record[24:])],
+	}
+	if share := order.Uint32(record[28:]); share > 0 { // the fraction of packets that are sampled, of 2^32; 0 in samples of rules
+		out.Stands = (1 << 32) / float64(share)
+	}
+	return out, at >= s.opened
 }
 
-// Lost counts the samples since the start that were to be handed out and were not: a CPU hands out 10,000 a second at
-// most, and the reader may be too slow.
+// Lost returns the number of samples lost since reading started. Samples are lost because a CPU writes at most 10,000 a second, or because the reader
+// is too slow.
 func (s *Samples) Lost() (uint64, error) {
 	var lost uint64
 	for direction := range s.samplers.MaxEntries() {
@@ -254,7 +263,7 @@ func (s *Samples) Lost() (uint64, error) {
 	return lost - s.lost, nil
 }
 
-// Close ends the reading.
+// Close closes the reader.
 func (s *Samples) Close() error {
 	err := s.ring.Close()
 	if s.lock != nil {

@@ -17,7 +17,7 @@ import (
 
 const ruleSlot = image.SlotRules + 3
 
-// acting is an image that gives all packets a verdict, and whose slot has an entry in the map of actions.
+// acting returns an image that gives all packets a verdict. Its slot has an entry in the map of actions.
 func acting(verdict uint8, slip, sample uint32) *image.Image {
 	im := always(ruleSlot, verdict|image.Special)
 	im.Slots = ruleSlot + 1
@@ -32,8 +32,8 @@ func acting(verdict uint8, slip, sample uint32) *image.Image {
 	return im
 }
 
-// within reports whether so many of n packets are what a chance of one in so many gives: six standard deviations, which
-// one run in 500 million exceeds.
+// within checks that got of n packets is a plausible result for a probability of 1/oneIn. It allows six standard deviations, which one run in 500
+// million exceeds.
 func within(t *testing.T, got, n uint64, oneIn float64) {
 	t.Helper()
 	mean := float64(n) / oneIn
@@ -42,7 +42,7 @@ func within(t *testing.T, got, n uint64, oneIn float64) {
 	}
 }
 
-// TestSlip has one in three queries answered, and the others dropped.
+// TestSlip answers one in three queries, and drops the others.
 func TestSlip(t *testing.T) {
 	p := load(t, reachedBy(acting(truncate, 3, 0), serverMAC))
 	b := query{msg: ask("www.example.", 1)}.frame(t)
@@ -66,7 +66,7 @@ func TestSlip(t *testing.T) {
 	}
 }
 
-// repeat sends a frame through a program many times, fast.
+// repeat runs a program many times on a frame, as fast as possible.
 func repeat(t *testing.T, p *datapath.Program, b []byte, times uint32) {
 	t.Helper()
 	options := ebpf.RunOptions{Data: b, DataOut: make([]byte, len(b)+256), Repeat: times}
@@ -89,10 +89,10 @@ func samplesOf(t *testing.T, p *datapath.Program) *datapath.Samples {
 	return s
 }
 
-// drain counts the samples that are there, and those that were lost.
+// drain reads all samples in the ring. It returns the numbers of read and of lost samples.
 func drain(t *testing.T, s *datapath.Samples) (read, lost uint64) {
 	t.Helper()
-	for empty := 0; empty < 3; { // a busy machine can let the time of a look go by before it looks
+	for empty := 0; empty < 3; { // on a busy machine the time limit of a read can expire before it reads
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		_, err := s.Read(ctx)
 		cancel()
@@ -117,7 +117,7 @@ func lostOf(t *testing.T, s *datapath.Samples) uint64 {
 	return lost
 }
 
-// TestSamples has all packets handed out, of all sizes and with each verdict, and finds them as they came.
+// TestSamples samples all packets, of all sizes and with each verdict. The samples must equal the packets.
 func TestSamples(t *testing.T) {
 	for _, verdict := range []uint8{0, 1, truncate} {
 		p := load(t, acting(verdict, 0, 1))
@@ -138,8 +138,8 @@ func TestSamples(t *testing.T) {
 			if !bytes.Equal(got.Frame, b[:min(length, 128)]) || got.Length != length {
 				t.Errorf("of %d bytes: %d\n%x, want\n%x", length, got.Length, got.Frame, b[:min(length, 128)])
 			}
-			if got.Slot != ruleSlot || got.Verdict != verdict || got.Device != 1 {
-				t.Errorf("slot %d, verdict %d, device %d, want %d, %d, the loopback device", got.Slot, got.Verdict, got.Device, ruleSlot, verdict)
+			if got.Slot != ruleSlot || got.Code != verdict || got.Index != 1 {
+				t.Errorf("slot %d, verdict %d, device %d, want %d, %d, the loopback device", got.Slot, got.Code, got.Index, ruleSlot, verdict)
 			}
 			if got.Time.Before(before.Add(-time.Millisecond)) || got.Time.After(after.Add(time.Millisecond)) {
 				t.Errorf("at %v, want %v to %v", got.Time, before, after)
@@ -148,7 +148,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestSamplesAtEnd reads with a context that has ended: what was taken before comes, and what is taken from then on does not go on forever.
+// TestSamplesAtEnd reads with a context that has ended. Samples from before the end must be returned. Reading must then end, although new samples
+// arrive.
 func TestSamplesAtEnd(t *testing.T) {
 	p := load(t, acting(0, 0, 1))
 	s := samplesOf(t, p)
@@ -176,7 +177,7 @@ func TestSamplesAtEnd(t *testing.T) {
 	}
 }
 
-// TestSampleChance has one in seven packets handed out, and none of the questions.
+// TestSampleChance takes samples of one in seven packets, and of no question.
 func TestSampleChance(t *testing.T) {
 	p := load(t, acting(1, 0, 7))
 	s := samplesOf(t, p)
@@ -195,7 +196,7 @@ func TestSampleChance(t *testing.T) {
 	within(t, read+lost, n, 7)
 }
 
-// TestSampleRate sends packets faster than samples are handed out: each is read or counted as lost.
+// TestSampleRate sends packets faster than samples are allowed. Each sample must be read or counted as lost.
 func TestSampleRate(t *testing.T) {
 	p := load(t, acting(1, 0, 1))
 	s := samplesOf(t, p)
@@ -212,7 +213,7 @@ func TestSampleRate(t *testing.T) {
 	}
 }
 
-// TestSamplesUnread fills the ring while nobody reads. Who comes then finds what is new, not what is left.
+// TestSamplesUnread fills the ring while no program reads. A reader that starts later must get only new samples.
 func TestSamplesUnread(t *testing.T) {
 	p := load(t, acting(1, 0, 1))
 	early := samplesOf(t, p)
@@ -237,7 +238,7 @@ func TestSamplesUnread(t *testing.T) {
 	}
 }
 
-// TestNoSamples has no ring where no rule hands out samples.
+// TestNoSamples checks that there is no ring if no rule takes samples.
 func TestNoSamples(t *testing.T) {
 	for name, im := range map[string]*image.Image{"plain": always(ruleSlot, 1), "slip": acting(truncate, 2, 0)} {
 		p := load(t, im)

@@ -115,7 +115,7 @@ func openPortFlows(device string, n int) error {
 
 // readSamples reads the samples of all packets until the builder is closed, as the daemon does.
 func readSamples(ctx context.Context, b *rig.Builder, in control.Instance) error {
-	h, err := in.Handout(ctx, true, 0)
+	h, err := in.Handout(ctx, true)
 	if err != nil {
 		return err
 	}
