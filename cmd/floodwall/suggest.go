@@ -55,10 +55,10 @@ func suggestCommand(e *env) *cobra.Command {
 	return c
 }
 
-// suggested is the answer of suggest as JSON.
+// suggested is the output of suggest as JSON.
 type suggested struct {
 	*operate.Suggestion
-	Written string           `json:"written,omitempty"` // the file
+	Written string           `json:"written,omitempty"` // the new policy file
 	Applied *control.Applied `json:"applied,omitempty"`
 }
 
@@ -108,10 +108,10 @@ func (e *env) suggest(c *cobra.Command, file string, f *suggestFlags) error {
 	return nil
 }
 
-// suggestTrial is how long suggested rules are in force unless they are confirmed.
+// suggestTrial is the time after which suggested rules are removed unless they are confirmed.
 const suggestTrial = "10m"
 
-// applySuggestion applies a policy to the target that one runs on, on trial.
+// applySuggestion applies a policy on trial, to the target of the running policy.
 func (e *env) applySuggestion(ctx context.Context, file string) (*control.Applied, error) {
 	h, err := e.Host()
 	if err != nil {
@@ -125,7 +125,7 @@ func (e *env) applySuggestion(ctx context.Context, file string) (*control.Applie
 	return applied, err
 }
 
-// writeSuggestion writes a policy with the rules that it lacks to a new file.
+// writeSuggestion adds the suggested rules to the policy in the file from, and writes the result to the new file to.
 func writeSuggestion(from, to string, s *operate.Suggestion) (err error) {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -145,7 +145,7 @@ func writeSuggestion(from, to string, s *operate.Suggestion) (err error) {
 	return safefile.Create(to, []byte(added), 0o644)
 }
 
-// check reads the flags.
+// check returns a usage error for flags that do not fit together.
 func (f *suggestFlags) check(c *cobra.Command, e *env, file string) error {
 	switch {
 	case f.apply && f.write == "":
@@ -173,7 +173,7 @@ func (f *suggestFlags) check(c *cobra.Command, e *env, file string) error {
 	return nil
 }
 
-// printSuggestion prints the rules as they stand in a policy, with what they do as comments.
+// printSuggestion prints the rules in the notation of a policy, with their effects as comments.
 func (e *env) printSuggestion(s *operate.Suggestion) error {
 	e.Println("# attack: %s", sourceText(s.Attack))
 	for _, d := range s.Dropped {
@@ -190,6 +190,12 @@ func (e *env) printSuggestion(s *operate.Suggestion) error {
 	for _, r := range s.Rules {
 		e.Println("")
 		e.Println("  # matches %s of the attack%s", shareText(r.Coverage), harmText(r.Collateral))
+		if r.Unlike != "" {
+			e.Println("  # the baseline has no packet %s: it says nothing of what this rule harms", r.Unlike)
+		}
+		if r.SYNs {
+			e.Println("  # it matches SYNs, and those of clients can be the same: `syn: protect` of the service tells them apart")
+		}
 		if r.Before != "" {
 			e.Println("  # must stand before rule %s, which passes its packets now", r.Before)
 		}
@@ -201,7 +207,7 @@ func (e *env) printSuggestion(s *operate.Suggestion) error {
 	return nil
 }
 
-// sourceText says where packets are from.
+// sourceText describes the origin of the packets: the capture files, or the devices and the time.
 func sourceText(s operate.Source) string {
 	from, about := strings.Join(s.Files, ", "), ""
 	if s.Devices != nil {
@@ -217,7 +223,7 @@ func sourceText(s operate.Source) string {
 	return text
 }
 
-// shareText is a share in percent with its interval.
+// shareText returns a share in percent with its confidence interval.
 func shareText(s suggest.Share) string {
 	return fmt.Sprintf("%s (%s to %s)", percentText(s.Part()), percentText(s.Low), percentText(s.High))
 }
@@ -234,7 +240,7 @@ func harmText(s *suggest.Harm) string {
 		from, percentText(s.High))
 }
 
-// percentText writes a share in percent, small ones with more digits.
+// percentText returns a share in percent. A small share has more digits.
 func percentText(part float64) string {
 	digits := 1
 	for limit := 0.01; part > 0 && part < limit && digits < 4; limit /= 10 {

@@ -167,7 +167,7 @@ func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[
 		if slices.ContainsFunc(a.rules, same) {
 			continue
 		}
-		signature, err := suggest.ReadSignature(s.Text)
+		signature, _, err := suggest.ReadSignature(s.Text)
 		if err != nil {
 			return err
 		}
@@ -234,7 +234,7 @@ func (r *measured) did(now time.Time, did, why string) {
 // adopt takes up the rules that a daemon before has left in the kernel.
 func (a *automatic) adopt(list []manifest.Temporary, now time.Time) {
 	for _, t := range list {
-		signature, err := suggest.ReadSignature(t.Rule)
+		signature, _, err := suggest.ReadSignature(t.Rule)
 		if t.Owner != Automatic || err != nil {
 			continue
 		}

@@ -169,7 +169,7 @@ func (p *replayer) put(_ context.Context, change func([]manifest.Temporary) ([]m
 	}
 	p.inForce, p.status.Rules = nil, nil
 	for _, t := range list {
-		s, err := suggest.ReadSignature(t.Rule)
+		s, _, err := suggest.ReadSignature(t.Rule)
 		if err != nil {
 			return err
 		}

@@ -107,7 +107,7 @@ func (w *Watcher) found(attack, good []suggest.Sample, collateral float64) ([]su
 		return nil, err
 	}
 	return slices.DeleteFunc(found.Rules, func(r suggest.Rule) bool {
-		s, err := suggest.ReadSignature(r.Text)
+		s, _, err := suggest.ReadSignature(r.Text)
 		return err != nil || s.Vague()
 	}), nil
 }
@@ -115,10 +115,11 @@ func (w *Watcher) found(attack, good []suggest.Sample, collateral float64) ([]su
 // returning are rules of attacks before that match what passes now, and spare what is good.
 func (w *Watcher) returning(attack, good []suggest.Sample) (list []suggest.Rule, err error) {
 	for _, text := range w.earlier {
-		r, err := suggest.Measure(text, attack, good)
+		g, _, err := suggest.ReadSignature(text)
 		if err != nil {
 			return nil, err
 		}
+		r := suggest.Measure(g, fmt.Sprintf("returning-%d", len(list)+1), attack, good)
 		if r.Coverage.Part() >= leastReturns && (r.Collateral == nil || r.Collateral.Packets == 0) {
 			list = append(list, r)
 		}
@@ -141,15 +142,7 @@ func (w *Watcher) remember(text string) {
 // suggest has the report show rules.
 func (w *Watcher) suggest(rules []suggest.Rule, attack, good []suggest.Sample) {
 	r := &w.now.report
-	texts := make([]string, len(rules))
-	for i := range rules {
-		texts[i] = rules[i].Text
-	}
-	coverage, harm, err := suggest.Together(texts, attack, good)
-	if err != nil {
-		w.fail(err)
-		return
-	}
+	coverage, harm := suggest.Together(rules, attack, good)
 	first := r.Suggestion == nil
 	if !first && slices.EqualFunc(r.Suggestion.Rules, rules, func(a, b suggest.Rule) bool { return tests(a.Text) == tests(b.Text) }) {
 		w.proposed = nil // what spoke against one of them may be over

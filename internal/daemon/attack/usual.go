@@ -92,7 +92,7 @@ func (l *load) know(u *usualFor) {
 // readable are those of rules that this version reads.
 func readable(rules []string) []string {
 	rules = slices.DeleteFunc(rules, func(text string) bool {
-		s, err := suggest.ReadSignature(text)
+		s, _, err := suggest.ReadSignature(text)
 		return err != nil || s.Vague()
 	})
 	return rules[:min(len(rules), mostEarlier)]

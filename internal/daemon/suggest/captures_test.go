@@ -10,10 +10,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestCaptures finds rules against real attacks in 5 seconds of their traffic, and judges them by the packets of the whole attack, and
-// by legitimate packets that the search did not see: they must match at least 95% of the former and at most 0.1% of the latter. The
-// legitimate packets are generated, and so are the attacks where their captures are absent. With FLOODWALL_LONG=1 the legitimate packets are
-// those that scripts/traces fetches.
+// TestCaptures finds rules against real attacks in 5 seconds of their traffic. The rules must match at least 95% of the packets of the whole attack,
+// and at most 0.1% of legitimate packets that the search did not get. The legitimate packets are generated, and also the attacks whose captures are
+// missing. With FLOODWALL_LONG=1, the legitimate packets are those that scripts/traces fetches.
 func TestCaptures(t *testing.T) {
 	t.Parallel()
 	r := testutil.Random(t)
@@ -51,7 +50,7 @@ func TestCaptures(t *testing.T) {
 
 func matches(t *testing.T, rule suggest.Rule, samples []suggest.Sample) int {
 	t.Helper()
-	signature, err := suggest.ReadSignature(rule.Text)
+	signature, _, err := suggest.ReadSignature(rule.Text)
 	check(t, err)
 	n := 0
 	for i := range samples {

@@ -2,7 +2,6 @@ package suggest
 
 import (
 	"bytes"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,39 +11,37 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// test is one key of a rule: what it asks for, and whether a packet has it.
+// test is one match key of a rule with its value. It can test whether a packet passes.
 type test struct {
-	key   string // of the policy; "payload.at", "dns.type" and "dns.name" are parts of a key
-	value string // as a policy has it
-	has   func(s *Sample) bool
+	key  string // key of the policy; "payload.at", "dns.type" and "dns.name" are parts of such a key
+	text string // the key in the policy's notation
+	put  func(*policy.Match)
+	has  func(s *Sample) bool
 }
 
-// valuesTest asks for values of a field.
+func newTest(key string, put func(*policy.Match), has func(*Sample) bool) test {
+	var m policy.Match
+	put(&m)
+	return test{key, m.Words()[0], put, has}
+}
+
+// valuesTest returns a test of a field for values.
 func valuesTest(f packet.Field, values []ir.Range) test {
 	m := ir.Match{Field: f, Values: values}
-	return test{key: f.String(), value: valuesText(f, values), has: func(s *Sample) bool { return m.Has(s.Value[f]) }}
+	return newTest(f.String(), func(to *policy.Match) { to.Ask(f, values) }, func(s *Sample) bool { return m.Has(s.Value[f]) })
 }
 
-// exactly asks for one value of a field.
+// exactly returns a test of a field for one value.
 func exactly(f packet.Field, v uint32) test { return valuesTest(f, []ir.Range{{First: v, Last: v}}) }
 
-// valuesText writes values as the policy does: one, or a list.
+// valuesText returns values of a field in the policy's notation: one value, or a list.
 func valuesText(f packet.Field, values []ir.Range) string {
-	words := make([]string, len(values))
-	for i, r := range values {
-		words[i] = valueText(f, r)
-	}
-	return listText(words)
+	var m policy.Match
+	m.Ask(f, values)
+	return strings.TrimPrefix(m.Words()[0], f.String()+": ")
 }
 
-func listText(words []string) string {
-	if len(words) == 1 {
-		return words[0]
-	}
-	return "[" + strings.Join(words, ", ") + "]"
-}
-
-// ValueText writes a value of a field as the policy does; "none" says that a packet does not have the field.
+// ValueText returns a value of a field in the policy's notation. "none" means that a packet does not have the field.
 func ValueText(f packet.Field, v uint32) string {
 	switch {
 	case f == packet.Flags && v == packet.FlagsNone, (f == packet.DPort || f == packet.SPort) && v == packet.PortNone,
@@ -54,56 +51,41 @@ func ValueText(f packet.Field, v uint32) string {
 		value, _, _ := strings.Cut(policy.Flags{Value: uint8(v)}.String(), "/")
 		return value
 	}
-	return valueText(f, ir.Range{First: v, Last: v})
+	return valuesText(f, []ir.Range{{First: v, Last: v}})
 }
 
-func valueText(f packet.Field, r ir.Range) string {
-	switch f {
-	case packet.DPort, packet.SPort:
-		p := policy.Port{Proto: packet.ProtoTCP, First: uint16(r.First), Last: uint16(r.Last)}
-		if r.First >= packet.PortUDP {
-			p = policy.Port{Proto: packet.ProtoUDP, First: uint16(r.First - packet.PortUDP), Last: uint16(r.Last - packet.PortUDP)}
-		}
-		return p.String()
-	case packet.ICMP:
-		return policy.ICMP{V6: r.First >= packet.ICMPv6, Type: uint8(r.First >> 8), Code: int(r.First & 0xff)}.String()
-	case packet.Family:
-		return [...]string{"ipv4", "ipv6"}[r.First]
-	case packet.Fragment:
-		return [...]string{"none", "first", "later"}[r.First]
-	case packet.Proto:
-		return policy.ProtocolName(uint8(r.First))
-	}
-	return policy.Range(r).String()
-}
-
-// flagsMask are the TCP flags that are compared: those of congestion control vary with the path, and iptables has no match for them.
+// flagsMask contains the TCP flags that are compared. The congestion control flags are left out: they vary with the path, and iptables has no match
+// for them.
 const flagsMask = 0x3f
 
-// flagsTest asks for exactly these of the compared flags.
+// flagsTest returns a test that exactly these of the compared flags are set.
 func flagsTest(flags uint32) test {
-	word := policy.Flags{Value: uint8(flags & flagsMask), Mask: flagsMask}.String()
-	return test{"flags", fmt.Sprintf("%q", word), func(s *Sample) bool {
+	put := func(m *policy.Match) { m.Flags = []policy.Flags{{Value: uint8(flags & flagsMask), Mask: flagsMask}} }
+	return newTest("flags", put, func(s *Sample) bool {
 		return s.Value[packet.Flags] != packet.FlagsNone && s.Value[packet.Flags]&flagsMask == flags&flagsMask
-	}}
+	})
 }
 
-// prefixTest asks for a source or destination in any of some prefixes.
+// prefixTest returns a test for a source or destination in any of the prefixes.
 func prefixTest(key string, prefixes []netip.Prefix) test {
-	words := make([]string, len(prefixes))
-	for i, p := range prefixes {
-		words[i] = p.String()
-		if p.IsSingleIP() {
-			words[i] = p.Addr().String()
+	var list []policy.Addr
+	for _, p := range prefixes {
+		list = append(list, policy.AddrOf(p))
+	}
+	put := func(m *policy.Match) {
+		if key == "from" {
+			m.From = list
+		} else {
+			m.To = list
 		}
 	}
-	return test{key, listText(words), func(s *Sample) bool {
+	return newTest(key, put, func(s *Sample) bool {
 		a := s.address(key)
 		return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
-	}}
+	})
 }
 
-// address is the source for the key from, and the destination for to.
+// address returns the source for the key `from`, and the destination for the key `to`.
 func (s *Sample) address(key string) netip.Addr {
 	if key == "to" {
 		return s.Dst
@@ -111,18 +93,19 @@ func (s *Sample) address(key string) netip.Addr {
 	return s.Src
 }
 
-// bytesTest asks for bytes at a place of the payload, or of the L4 header.
+// bytesTest returns a test for bytes at an offset in the payload, or in the L4 header.
 func bytesTest(header bool, offset int, value []byte) test {
-	from := ""
-	if header {
-		from = ", from: header"
+	at := policy.At{Header: header, Offset: uint16(offset), Value: value, Mask: bytes.Repeat([]byte{0xff}, len(value))}
+	put := func(m *policy.Match) {
+		if m.Payload == nil {
+			m.Payload = &policy.Payload{}
+		}
+		m.Payload.At = append(m.Payload.At, at)
 	}
-	return test{"payload.at", fmt.Sprintf("{offset: %d, bytes: %q%s}", offset, packet.ContentText(value), from), func(s *Sample) bool {
-		return bytes.HasPrefix(s.bytes(header, offset), value)
-	}}
+	return newTest("payload.at", put, func(s *Sample) bool { return bytes.HasPrefix(s.bytes(header, offset), value) })
 }
 
-// bytes are those that were captured from a place on.
+// bytes returns the captured bytes from an offset on.
 func (s *Sample) bytes(header bool, offset int) []byte {
 	b := s.L4[:min(s.seen, len(s.L4))]
 	if !header {
@@ -138,18 +121,33 @@ func (s *Sample) bytes(header bool, offset int) []byte {
 	return b[offset:]
 }
 
-// dnsPort is the port of DNS: elsewhere, what looks like a DNS message need not be one.
+// dnsPort is the port of DNS. Names and types are read only on this port, because bytes that look like a DNS message may be something else on other
+// ports.
 const dnsPort = packet.PortUDP + 53
 
-// nameTest asks for a DNS query for a name or one below it.
+// nameTest returns a test for a DNS query for a name or a subdomain of the name.
 func nameTest(name string) test {
 	set := ir.NameSet{Names: []string{name}}
-	return test{"dns.name", fmt.Sprintf("%q", name), func(s *Sample) bool { return isQuery(s) && set.Has(s.name) }}
+	put := func(m *policy.Match) {
+		m.DNS = &policy.DNS{Types: dnsOf(m).Types, Names: []policy.DNSName{{Name: name}}}
+	}
+	return newTest("dns.name", put, func(s *Sample) bool { return isQuery(s) && set.Has(s.name) })
 }
 
-// typeTest asks for a DNS query of a type.
+// typeTest returns a test for a DNS query type.
 func typeTest(kind uint32) test {
-	return test{"dns.type", packet.DNSTypeText(uint16(kind)), func(s *Sample) bool { return isQuery(s) && s.Value[packet.DNS] == kind }}
+	put := func(m *policy.Match) {
+		m.DNS = &policy.DNS{Types: []policy.Range{{First: kind, Last: kind}}, Names: dnsOf(m).Names}
+	}
+	return newTest("dns.type", put, func(s *Sample) bool { return isQuery(s) && s.Value[packet.DNS] == kind })
+}
+
+// dnsOf returns the tests of DNS messages that a match already has.
+func dnsOf(m *policy.Match) policy.DNS {
+	if m.DNS == nil {
+		return policy.DNS{}
+	}
+	return *m.DNS
 }
 
 func isQuery(s *Sample) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// TestKeys compares each key that the search knows with ir.Eval of the rule that it is written as.
+// TestKeys compares each test of the search with ir.Eval of the corresponding rule.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(16, 0))
@@ -23,7 +23,7 @@ func TestKeys(t *testing.T) {
 	for range 3000 {
 		spec := packet.RandomSpec(r, hints)
 		frame := spec.Frame()
-		if s := NewSample(frame, len(frame)); s.Kind == packet.IP && s.Failed == 0 { // checks go before rules
+		if s := NewSample(frame, len(frame)); s.Kind == packet.IP && s.Failed == 0 { // packets that fail a check never reach the rules
 			samples = append(samples, s)
 		}
 	}
@@ -40,13 +40,17 @@ func TestKeys(t *testing.T) {
 	for _, one := range tests {
 		keys[one.key]++
 		c := s.with(s.all(), one)
-		m, err := compiled(c.text("x"))
+		g, err := newSignature(c.match())
 		if err != nil {
-			t.Fatalf("%s: %s: %v", one.key, one.value, err)
+			t.Fatalf("%s: %v", one.text, err)
+		}
+		line := g.As("x", false).Line()
+		if read, _, err := ReadSignature(line); err != nil || !read.Same(g) {
+			t.Fatalf("%s is read as %+v, %v", line, read, err)
 		}
 		for i := range samples {
-			if got := m.has(&samples[i]); got != one.has(&samples[i]) {
-				t.Fatalf("%s: Eval says %t of %+v", c.text("x"), got, samples[i].Packet)
+			if got := g.Has(&samples[i]); got != one.has(&samples[i]) {
+				t.Fatalf("%s: Eval says %t of %+v", line, got, samples[i].Packet)
 			}
 		}
 	}
@@ -57,7 +61,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestShare compares with intervals that R's binom::binom.wilson prints.
+// TestShare compares intervals with those of R's binom::binom.wilson.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -73,7 +77,7 @@ func TestShare(t *testing.T) {
 
 func fourDigits(v float64) string { return fmt.Sprintf("%.4f", v) }
 
-// TestSampleKeeps compares samples of frames, long ones among them, with what the decoder sees: all but the end of long frames is kept.
+// TestSampleKeeps compares samples of frames, including long ones, with the decoder's result. Only the end of long frames may be missing.
 func TestSampleKeeps(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(17, 0))

@@ -10,21 +10,21 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// The bounds of narrowing.
+// Limits of narrowing.
 const (
-	kept      = 0.985 // of a rule's packets of the attack, that all keys together leave it
-	trimmed   = 400   // one in so many packets may lie outside of a range at each of its ends
-	strangers = 100   // one in so many packets may come from elsewhere
-	common    = 0.9   // a key that more of the legitimate packets have is left out
-	telling   = 0.5   // once a rule harms nothing, a key must be one that fewer of them have
-	plenty    = 20    // packets of a kind that are enough to compare with; with fewer, all are taken
-	mostList  = 6     // values that a key lists
+	kept      = 0.985 // least share of a rule's attack packets that must remain with all keys together
+	trimmed   = 400   // one in this many packets may lie outside a range at each end
+	strangers = 100   // one in this many packets may have another source than the source test allows
+	common    = 0.9   // a key is left out if a larger share of the legitimate packets passes it
+	telling   = 0.5   // when a rule does no harm, only keys that a smaller share of the legitimate packets passes are added
+	plenty    = 20    // number of packets of the kind that suffice for the comparison; with fewer, all legitimate packets are compared
+	mostList  = 6     // the most values of a key
 
-	manyEnough = 200 // packets, from which a range of values is taken: the ends that fewer show are theirs, not the attack's
+	manyEnough = 200 // from this many packets on, ends of a range are trimmed; with fewer, the extremes are kept
 )
 
-// narrow adds the keys that almost all packets of a rule share, and that tell them from legitimate ones. kind are the legitimate packets
-// of the same kind: a rule that matches none of them in a small baseline may still be wide.
+// narrow adds the keys that almost all attack packets of a rule pass and that distinguish these from legitimate packets. kind is the set of
+// legitimate packets of the same kind. It is compared because a rule that matches none of them in a small baseline may still be too wide.
 func (s *search) narrow(c conjunction, kind bitset) conjunction {
 	least := int(kept * float64(c.attack.count()))
 	for _, fit := range []func(bitset) []test{s.fitPorts, s.fitDNS, s.fitLength, s.fitBytes, s.fitTTL, s.fitFrom, s.fitTo, s.fitFamily} {
@@ -41,7 +41,8 @@ func (s *search) narrow(c conjunction, kind bitset) conjunction {
 	return c
 }
 
-// narrower is a conjunction without the network that a key lies within, for a search that stopped at a wide one.
+// narrower returns the conjunction without its source network if t tests for the source, because t replaces that network. The search may have stopped
+// at a wide network.
 func narrower(c conjunction, t test) conjunction {
 	if t.key == "from" {
 		c.tests = slices.DeleteFunc(slices.Clone(c.tests), func(other test) bool { return other.key == t.key })
@@ -49,13 +50,14 @@ func narrower(c conjunction, t test) conjunction {
 	return c
 }
 
-// isPort reports whether a key asks for one port: it costs next to nothing, and a baseline may be too small to show what else comes
-// from there.
+// isPort reports whether a key tests for one port. Such a key is always added: it loses hardly any attack packets, and a small baseline may lack
+// other traffic from the port.
 func isPort(t test) bool {
-	return (t.key == "port" || t.key == "sport") && !strings.ContainsAny(t.value, "[-")
+	return (t.key == "port" || t.key == "sport") && !strings.ContainsAny(t.text, "[-")
 }
 
-// tells reports whether a key tells the attack from legitimate packets, of the same kind if there are enough.
+// tells reports whether a key distinguishes the attack from legitimate packets. If there are enough legitimate packets of the same kind, only these
+// are compared.
 func (s *search) tells(c conjunction, t test, kind bitset) bool {
 	if len(s.good) == 0 {
 		return true
@@ -72,7 +74,7 @@ func (s *search) tells(c conjunction, t test, kind bitset) bool {
 	return part < common
 }
 
-// fitPorts are the ports, if they are few, or lie in less than half of all.
+// fitPorts returns tests for the ports, if there are few or if they lie within less than half of all ports.
 func (s *search) fitPorts(in bitset) (list []test) {
 	for _, f := range []packet.Field{packet.SPort, packet.DPort} {
 		if r, ok := s.fit(in, f); ok && r[len(r)-1].Last < packet.PortNone && r[len(r)-1].Last-r[0].First < 1<<15 {
@@ -90,7 +92,7 @@ func (s *search) fitLength(in bitset) []test {
 	return []test{valuesTest(packet.Length, r)}
 }
 
-// fitTTL is the TTL, if the attack comes from places at few distances.
+// fitTTL returns a test for the TTL, if the senders are at few distances.
 func (s *search) fitTTL(in bitset) []test {
 	r, ok := s.fit(in, packet.TTL)
 	if !ok || r[len(r)-1].Last-r[0].First > 32 && len(r) == 1 {
@@ -107,8 +109,8 @@ func (s *search) fitFamily(in bitset) []test {
 	return []test{valuesTest(packet.Family, r)}
 }
 
-// fit are the values of a field that almost all packets have: a few, or the range that they are in. The range is never wider than what
-// was seen.
+// fit returns the values of a field that almost all packets have: a few values, or the range that contains them. The range contains only values
+// between the smallest and the largest observed value.
 func (s *search) fit(in bitset, f packet.Field) ([]ir.Range, bool) {
 	sorted := s.sorted(in, f)
 	if len(sorted) == 0 {
@@ -126,7 +128,8 @@ func (s *search) fit(in bitset, f packet.Field) ([]ir.Range, bool) {
 	return []ir.Range{{First: sorted[cut], Last: sorted[len(sorted)-1-cut]}}, true
 }
 
-// fewest are the most frequent keys, as many as it takes to count least together; nil when that is more than a key lists.
+// fewest returns the most frequent keys, as many as are needed so that their counts add up to `least`. It returns nil when a rule cannot list that
+// many keys.
 func fewest[K comparable](counts map[K]int, least int, compare func(a, b K) int) []K {
 	list, sum := frequentBy(counts, 1, mostList, compare), 0
 	for i, k := range list {
@@ -137,7 +140,7 @@ func fewest[K comparable](counts map[K]int, least int, compare func(a, b K) int)
 	return nil
 }
 
-// joined are ascending values as ranges.
+// joined converts ascending values to ranges. Adjacent values become one range.
 func joined(sorted []uint32) (list []ir.Range) {
 	for _, v := range sorted {
 		if n := len(list); n > 0 && list[n-1].Last+1 == v {
@@ -149,19 +152,19 @@ func joined(sorted []uint32) (list []ir.Range) {
 	return list
 }
 
-// fitDNS is what almost all packets ask a resolver for.
+// fitDNS returns a test for the DNS query that almost all packets contain.
 func (s *search) fitDNS(in bitset) []test {
 	least := max(1, in.count()-2*(in.count()/trimmed))
 	names := s.nameCandidates(in, least)
-	slices.SortStableFunc(names, func(a, b test) int { return cmp.Compare(len(b.value), len(a.value)) }) // the longest says most
+	slices.SortStableFunc(names, func(a, b test) int { return cmp.Compare(len(b.text), len(a.text)) }) // the longest is the most specific
 	types := s.typeCandidates(in, least)
 	return append(types[:min(1, len(types))], names[:min(1, len(names))]...)
 }
 
-// fitFrom are the sources, if they are few, or the network that they are in.
+// fitFrom returns a test for the sources if there are few, or for the network that contains them.
 func (s *search) fitFrom(in bitset) []test { return s.fitAddresses(in, "from") }
 
-// fitTo are the destinations, likewise.
+// fitTo returns such a test for the destinations.
 func (s *search) fitTo(in bitset) []test { return s.fitAddresses(in, "to") }
 
 func (s *search) fitAddresses(in bitset, key string) []test {
@@ -176,18 +179,18 @@ func (s *search) fitAddresses(in bitset, key string) []test {
 	return nil
 }
 
-// The parts of packets in which narrow looks for bytes that do not change. The ports, the flags and the checksum of TCP are not looked
-// at; UDP's header has nothing that other keys do not have.
+// The parts of packets in which narrow searches for constant bytes. It skips the ports, the flags and the checksum of TCP. It skips the header of
+// UDP, because other keys test its fields.
 const (
 	payloadEnd  = 48
 	headerEnd   = 40
-	longestRun  = 16 // bytes that the language compares at a place
+	longestRun  = 16 // the largest number of bytes that a policy can compare at one offset
 	shortestRun = 2
 )
 
 var notCompared = map[int]bool{0: true, 1: true, 2: true, 3: true, 13: true, 16: true, 17: true}
 
-// fitBytes are bytes at places that almost all packets have.
+// fitBytes returns tests for bytes that almost all packets have at the same offset.
 func (s *search) fitBytes(in bitset) []test {
 	list := s.runs(in, false, payloadEnd)
 	if proto := s.attack[in.first()].Value[packet.Proto]; proto == packet.ProtoTCP || proto == packet.ProtoICMP || proto == packet.ProtoICMPv6 {
@@ -196,7 +199,7 @@ func (s *search) fitBytes(in bitset) []test {
 	return list
 }
 
-// runs are the two longest runs of bytes, bytes of 0 not counted, that almost all packets have at the same place.
+// runs returns tests for the two longest byte sequences that almost all packets have at the same offset. Zero bytes do not count.
 func (s *search) runs(in bitset, header bool, end int) []test {
 	type run struct {
 		offset int
@@ -233,7 +236,7 @@ func (s *search) runs(in bitset, header bool, end int) []test {
 	return tests
 }
 
-// constant is the byte that at least so many packets have at a place.
+// constant returns the byte that at least `least` packets have at an offset.
 func (s *search) constant(in bitset, header bool, offset, least int) (value byte, ok bool) {
 	var counts [256]int
 	in.each(func(i int) {

@@ -6,38 +6,39 @@ import (
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy"
 )
 
-// The bounds of the search.
+// Limits of the search.
 const (
-	leastShare = 0.02 // of the attack, that a rule must cover
-	leastCount = 50   // packets of the attack that it must cover: fewer show no signature
+	leastShare = 0.02 // least share of the attack's packets that a rule must match
+	leastCount = 50   // least number of the attack's packets that a rule must match, because fewer show no signature
 	mostRules  = 8
-	mostPorts  = 4    // ports that are looked at by themselves, of each kind
-	perKind    = 6    // rules of the same port
-	mostFlows  = 8    // connections and UDP flows: a rule that matches no more of them, which may be somebody's downloads,
-	leastFlow  = 0.2  // must cover so much of the attack
-	smallGood  = 1000 // legitimate packets: with fewer, a rule must have several keys
+	mostPorts  = 4    // number of ports of each kind that are searched separately
+	perKind    = 6    // number of rules for the same port
+	mostFlows  = 8    // connections and UDP flows: a rule that matches only this many flows may match a user's downloads,
+	leastFlow  = 0.2  // so it must match this share of the attack
+	smallGood  = 1000 // number of legitimate packets; with fewer, a rule must have several keys
 	beamWidth  = 8
-	beamDepth  = 4 // keys that are added
+	beamDepth  = 4 // number of keys that the beam search adds
 )
 
-// search is the samples, and what is left of the attack.
+// search contains the samples, and the set of attack packets that no rule matches yet.
 type search struct {
 	attack, good []Sample
-	total        int     // packets of the attack, those that the policy drops already included
-	collateral   float64 // the most of the legitimate packets that a rule may match, as a share
-	left         bitset  // of the attack: what no rule covers
+	total        int     // packets of the attack, including those that the policy drops already
+	collateral   float64 // the largest share of the legitimate packets that a rule may match
+	left         bitset  // packets of the attack that no rule matches yet
 	rules        []conjunction
 }
 
-// conjunction is the keys of a rule, and the samples that have all of them.
+// conjunction contains the keys of a rule, and the samples that pass all keys.
 type conjunction struct {
 	tests        []test
 	attack, good bitset
 }
 
-// run finds rules until nothing is left that could have one.
+// run adds rules until no rule is found for the remaining packets.
 func (s *search) run() {
 	s.left = fullBitset(len(s.attack))
 	for _, k := range kinds(s.attack, max(leastCount, int(leastShare*float64(s.total)))) {
@@ -48,7 +49,11 @@ func (s *search) run() {
 		if !s.worthwhile(c) {
 			continue
 		}
-		for _, port := range s.ports(c) {
+		ports := s.ports(c)
+		if k.proto == packet.ProtoTCP && len(ports) > 1 { // reflectors of TCP differ only in their port, so one rule covers all of them
+			s.cover(s.with(c, anyOf(ports)), c.good)
+		}
+		for _, port := range ports {
 			s.cover(s.with(c, port), c.good)
 		}
 		s.cover(c, c.good)
@@ -58,7 +63,7 @@ func (s *search) run() {
 	s.rules = s.rules[:min(len(s.rules), mostRules)]
 }
 
-// needed are the rules without those whose packets others cover, too.
+// needed removes a rule if other rules cover all of its packets.
 func (s *search) needed(rules []conjunction) []conjunction {
 	for i := 0; i < len(rules); {
 		alone := rules[i].attack
@@ -76,15 +81,15 @@ func (s *search) needed(rules []conjunction) []conjunction {
 	return rules
 }
 
-// all is the conjunction of no key: it has all samples.
+// all returns the empty conjunction, which all samples pass.
 func (s *search) all() conjunction {
 	return conjunction{nil, fullBitset(len(s.attack)), fullBitset(len(s.good))}
 }
 
-// plain is a conjunction with all samples that have its keys, and without `fragment: none` where that says nothing.
+// plain removes `fragment: none` from a conjunction if the key has no effect. It returns the conjunction with all samples that pass.
 func (s *search) plain(c conjunction) conjunction {
 	out := s.whole(c)
-	at := slices.IndexFunc(c.tests, func(t test) bool { return t.key == "fragment" && t.value == "none" })
+	at := slices.IndexFunc(c.tests, func(t test) bool { return t.text == "fragment: none" })
 	if at >= 0 {
 		less := s.whole(conjunction{tests: slices.Delete(slices.Clone(c.tests), at, at+1)})
 		if slices.Equal(less.attack, out.attack) && slices.Equal(less.good, out.good) {
@@ -94,7 +99,7 @@ func (s *search) plain(c conjunction) conjunction {
 	return out
 }
 
-// whole is a conjunction with all samples that have its keys.
+// whole returns a conjunction with all samples that pass its keys.
 func (s *search) whole(c conjunction) conjunction {
 	out := s.all()
 	for _, t := range c.tests {
@@ -103,13 +108,13 @@ func (s *search) whole(c conjunction) conjunction {
 	return out
 }
 
-// with is a conjunction with one key more.
+// with returns a conjunction with one more key.
 func (s *search) with(c conjunction, t test) conjunction {
 	attack, good := s.matching(c, t)
 	return conjunction{append(slices.Clone(c.tests), t), attack, good}
 }
 
-// matching are the samples of a conjunction that have a key.
+// matching returns the samples of a conjunction that also pass a key.
 func (s *search) matching(c conjunction, t test) (attack, good bitset) {
 	attack, good = newBitset(len(s.attack)), newBitset(len(s.good))
 	c.attack.each(func(i int) {
@@ -125,12 +130,12 @@ func (s *search) matching(c conjunction, t test) (attack, good bitset) {
 	return attack, good
 }
 
-// covered is the share of the attack that no other rule and not the policy covers, and c does.
+// covered returns the share of the attack that only c covers. It does not count packets that other rules or the policy cover.
 func (s *search) covered(c conjunction) float64 {
 	return ratio(c.attack.common(s.left), s.total)
 }
 
-// harm is the share of the legitimate packets that c matches.
+// harm returns the share of the legitimate packets that c matches.
 func (s *search) harm(c conjunction) float64 { return ratio(c.good.count(), len(s.good)) }
 
 // worthwhile reports whether c covers enough of the attack.
@@ -145,8 +150,7 @@ func ratio(n, of int) float64 {
 	return float64(n) / float64(of)
 }
 
-// ports are keys for the ports, of one of the two sides, from or to which much of what is left of a kind goes, and few of the
-// legitimate packets of that kind.
+// ports returns tests for source or destination ports that many uncovered packets of a kind have, and few legitimate packets of that kind have.
 func (s *search) ports(c conjunction) (best []test) {
 	most := 0
 	for _, f := range []packet.Field{packet.SPort, packet.DPort} {
@@ -167,7 +171,25 @@ func (s *search) ports(c conjunction) (best []test) {
 	return best
 }
 
-// cover finds rules for what is left within a conjunction. kind are the legitimate packets of the same kind.
+// anyOf returns a test for any of the ports.
+func anyOf(ports []test) test {
+	var list []policy.Port
+	for _, p := range ports {
+		var one policy.Match
+		p.put(&one)
+		list = slices.Concat(list, one.SPort, one.Port)
+	}
+	put := func(m *policy.Match) {
+		if ports[0].key == "sport" {
+			m.SPort = list
+		} else {
+			m.Port = list
+		}
+	}
+	return newTest(ports[0].key, put, func(s *Sample) bool { return slices.ContainsFunc(ports, func(p test) bool { return p.has(s) }) })
+}
+
+// cover finds rules for the uncovered packets within a conjunction. kind is the set of legitimate packets of the same kind.
 func (s *search) cover(within conjunction, kind bitset) {
 	for range perKind {
 		if !s.worthwhile(within) {
@@ -190,7 +212,7 @@ func (s *search) cover(within conjunction, kind bitset) {
 	}
 }
 
-// fewFlows reports whether all packets of the attack that c matches are of a few TCP connections or UDP flows.
+// fewFlows reports whether all attack packets that c matches belong to a few TCP connections or UDP flows.
 func (s *search) fewFlows(c conjunction) bool {
 	type flow struct {
 		src, dst     netip.Addr
@@ -204,8 +226,8 @@ func (s *search) fewFlows(c conjunction) bool {
 	return len(flows) <= mostFlows && s.attack[c.attack.first()].Value[packet.SPort] != packet.PortNone
 }
 
-// narrow reports whether c has keys enough to be tried with no baseline, or a small one: bytes of the payload, a name, or two others that say more
-// than to whom a packet goes, by which protocol.
+// narrow reports whether c has enough keys for a search without a baseline or with a small one. It needs bytes of the payload, a name, or two other
+// keys, not counting the destination and the protocol.
 func (c conjunction) narrow() bool {
 	n := 0
 	for _, t := range c.tests {
@@ -220,8 +242,8 @@ func (c conjunction) narrow() bool {
 	return n >= 2
 }
 
-// beam adds up to so many keys to a conjunction, each time to the best ones so far, and returns the best of all. What a rule may harm is
-// what it must not exceed; below that, it is better the more it covers.
+// beam adds keys to a conjunction, at most beamDepth. In each round it extends the best conjunctions of the round before. It returns the best
+// conjunction of all rounds. The harm of a rule must not exceed its limit. Below the limit, more coverage is better.
 func (s *search) beam(from conjunction) conjunction {
 	best, front := from, []conjunction{from}
 	candidates := s.candidates(from.attack.and(s.left))
@@ -233,7 +255,7 @@ func (s *search) beam(from conjunction) conjunction {
 		var next []conjunction
 		for _, c := range front {
 			for i, t := range candidates {
-				if slices.ContainsFunc(c.tests, func(other test) bool { return other.key == t.key && other.value == t.value }) {
+				if slices.ContainsFunc(c.tests, func(other test) bool { return other.text == t.text }) {
 					continue
 				}
 				longer := conjunction{append(slices.Clone(c.tests), t), c.attack.and(sets[i].attack), c.good.and(sets[i].good)}
@@ -244,7 +266,7 @@ func (s *search) beam(from conjunction) conjunction {
 		}
 		slices.SortStableFunc(next, func(a, b conjunction) int { return cmp.Compare(s.score(b), s.score(a)) })
 		front = nil
-		for _, c := range next { // the same keys in another order, or keys that say the same, have the same samples
+		for _, c := range next { // the same keys in another order and equivalent keys give the same samples
 			if len(front) < beamWidth && !slices.ContainsFunc(front, func(f conjunction) bool {
 				return slices.Equal(f.attack, c.attack) && slices.Equal(f.good, c.good)
 			}) {
@@ -261,10 +283,10 @@ func (s *search) beam(from conjunction) conjunction {
 	return best
 }
 
-// price is how many times worse it is to harm a share of the legitimate packets than to cover a share of the attack less.
+// price is the weight of harm: matching a share of the legitimate packets is this many times worse than losing the same share of coverage.
 const price = 20
 
-// score rates a conjunction.
+// score returns how good a conjunction is.
 func (s *search) score(c conjunction) float64 {
 	return s.covered(c) - price*max(0, s.harm(c)-s.collateral/2)
 }
