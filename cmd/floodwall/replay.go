@@ -93,7 +93,12 @@ func (e *env) printReplayed(r *attack.Replayed) {
 		e.printSteps(report)
 		e.printSuggested(report.Suggestion)
 	}
-	if len(r.Reports) == 0 {
+	switch {
+	case r.Arrived == 0 || r.Left == 0:
+		direction := map[bool]string{true: "arrived at", false: "left"}[r.Arrived == 0]
+		e.Println("nothing that %s %s is in the capture: without both directions an attack cannot be told from a crowd", direction, strings.Join(hosts, ", "))
+		e.Println("record them with `tcpdump -i eth0 -w FILE`, or name the addresses of the host with --host")
+	case len(r.Reports) == 0:
 		e.Println("no attack would have been seen")
 	}
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 )
 
-// newPlayers are clients whom the baseline does not know, with a program that it does not know.
+// newPlayers returns packets of new clients with a new program. The baseline contains neither the clients nor the program.
 func newPlayers(r *rand.Rand) (string, string) {
 	n := r.IntN(40)
 	client, payload := fmt.Sprintf("45.83.0.%d:%d", 1+n, 2000+n), fmt.Sprintf("payload=0xfeed0102%08x", r.Uint32())
 	return fmt.Sprintf("udp %s > 192.0.2.1:27015 ttl=%d %s", client, 50+n%14, payload), fmt.Sprintf("udp 192.0.2.1:27015 > %s %s", client, payload)
 }
 
-// ntpScan is one sender who asks all ports, with what an attack will have.
+// ntpScan returns packets of one sender that tries all ports. Their payload is that of a later attack.
 func ntpScan(r *rand.Rand) (string, string) {
 	return fmt.Sprintf("udp 41.66.6.6:123 > 192.0.2.1:%d len=468 payload=0xd700032a00060048", 1+r.IntN(65000)), ""
 }
 
-// TestForgedClients has an attacker send what new players send, in their names: that takes none of their standing away.
+// TestForgedClients sends forged packets of an attacker with the addresses and payloads of new players. The players must stay known.
 func TestForgedClients(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.play(36*time.Second, usualMix()...)
+	s.play(quietTime, usualMix()...)
 	mix := append(usualMix(), modelled{always(400), true, newPlayers})
 	s.play(5*time.Second, mix...)
 	s.play(16*time.Second, append(mix, modelled{always(4000), false, func(r *rand.Rand) (string, string) {
@@ -38,7 +38,7 @@ func TestForgedClients(t *testing.T) {
 	}
 }
 
-// TestBlind has a crowd where nobody sees what leaves, and where the host forwards between devices of the policy. No rule is added.
+// TestBlind plays a crowd where packets that leave are not seen, and where the host forwards between devices of the policy. No rule must be added.
 func TestBlind(t *testing.T) {
 	t.Parallel()
 	mute := func(list []modelled) (out []modelled) {
@@ -56,7 +56,7 @@ func TestBlind(t *testing.T) {
 		if !forward {
 			crowd, usual = mute(crowd), mute(usual)
 		}
-		s.play(36*time.Second, usual...)
+		s.play(quietTime, usual...)
 		s.play(12*time.Second, append(usual, crowd...)...)
 		s.keep()
 		if s.honestDropped > 0 {
@@ -70,11 +70,11 @@ func TestBlind(t *testing.T) {
 	}
 }
 
-// TestUsualHour has the crowd of each day at this hour: it is usual, though the last minutes were not so.
+// TestUsualHour plays a crowd that comes each day at this hour. It must count as usual, although the rate of the last minutes was lower.
 func TestUsualHour(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.play(36*time.Second, usualMix()...)
+	s.play(quietTime, usualMix()...)
 	for _, l := range s.traffic.loads() {
 		for i := range l.hours {
 			if l == s.traffic.total || l.name == "udp/27015" {
@@ -89,8 +89,8 @@ func TestUsualHour(t *testing.T) {
 	}
 }
 
-// TestPoison has a scan, and a crowd from a pool of addresses, before an attack of the same kind: these teach neither the rate nor the baseline so that the
-// attack is not seen, or has no rule.
+// TestPoison plays a scan, and a crowd from a pool of addresses, before an attack of the same kind. The learned rate and the baseline must not change
+// so much that the attack is missed or gets no rule.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	flood := modelled{always(4000), false, ntpKind}
@@ -103,7 +103,7 @@ func TestPoison(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			s.play(36*time.Second, usualMix()...)
+			s.play(quietTime, usualMix()...)
 			s.play(15*time.Second, append(usualMix(), before)...)
 			if seen := s.Watcher.now != nil; seen != strings.HasSuffix(name, ".") {
 				t.Errorf("called an attack: %v", seen)
@@ -120,24 +120,24 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestBusyService has more packets than the window holds: what passes is counted over the time that it covers.
+// TestBusyService plays more packets than the window holds. The rate of passing packets must be computed over the time that the window covers.
 func TestBusyService(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	mix := append(usualMix(), modelled{always(2000), true, talker(60, "203.0", "27015")})
-	s.play(36*time.Second, mix...)
+	s.play(quietTime, mix...)
 	s.play(8*time.Second, append(mix, modelled{always(12_000), false, kind("udp %s:%d > 192.0.2.1:27015 len=92 payload=0x0001000000000000")})...)
 	if s.share() < 0.7 || s.honestDropped > 0 {
 		t.Errorf("%.1f%% of the attack is dropped, and %d honest packets: %+v", 100*s.share(), s.honestDropped, s.Events)
 	}
 }
 
-// TestParts has a flood that comes again and again beside one that lasts: it is one part. When one of them has lasted for too long, the report goes on
-// with the other.
+// TestParts plays a repeated flood and a lasting flood at the same time. The repeated flood must be one part. When one of the floods has lasted too
+// long, the report must continue with the other flood.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	s.play(36*time.Second, usualMix()...)
+	s.play(quietTime, usualMix()...)
 	small := kind("udp %s:%d > 192.0.2.1:5000 len=92 payload=0x0001000000000000")
 	lasting := modelled{always(1800), false, ntpKind}
 	s.play(50*time.Second, append(usualMix(), lasting, modelled{func(at float64) float64 {
@@ -159,7 +159,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestClockSet has somebody set the clock of the machine: samples have the one of before, and the rate is the same.
+// TestClockSet changes the machine's clock while samples still have times of the earlier clock. The rate must stay the same.
 func TestClockSet(t *testing.T) {
 	for _, by := range []time.Duration{0, time.Second, 27 * time.Second, -27 * time.Second} {
 		l := newLoad("web", 1000, time.Minute)
@@ -170,7 +170,7 @@ func TestClockSet(t *testing.T) {
 		for range 50 {
 			for range 100 {
 				at = at.Add(time.Millisecond)
-				l.arrives(stepped(t, at, by), 5, false)
+				l.arrives(stepped(t, at, by), 5, stranger)
 			}
 			if l.tick(at) {
 				risen++
@@ -182,7 +182,7 @@ func TestClockSet(t *testing.T) {
 	}
 }
 
-// TestDamagedUsual reads what cannot be: it is left out, and what is kept can be written again.
+// TestDamagedUsual reads impossible values. They must be skipped, and writing the remaining values must succeed.
 func TestDamagedUsual(t *testing.T) {
 	hours := strings.Repeat(`,{"mean":5,"seconds":-1}`, hoursOfWeek)[1:]
 	var u usualFor
@@ -200,7 +200,7 @@ func TestDamagedUsual(t *testing.T) {
 	}
 }
 
-// TestGap replays a capture with a packet that is years away: most of that time is left out.
+// TestGap replays a capture with a packet that is years away. Most of that time must be skipped.
 func TestGap(t *testing.T) {
 	s := newStage(t)
 	s.play(time.Second, usualMix()...)

@@ -1,11 +1,11 @@
 package attack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,32 +17,32 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Automatic is the owner of temporary rules that the daemon adds by itself.
+// Automatic is the owner of temporary rules that the daemon adds.
 const Automatic = operate.Automatic
 
-// What an automatic rule is measured by.
+// Limits for the decisions about automatic rules.
 const (
-	observeFor   = 300 * time.Millisecond // for which a rule only counts before it may drop,
-	observeMost  = 10 * time.Second       // and after which it goes when nothing tells for it
-	leastMatched = 0.05                   // share of the samples that a rule must match to drop, and
-	leastLive    = 50                     // so many samples, without which nothing is known
-	leastHarmed  = 3                      // samples of known senders, from which on a rule harms: fewer may be a reflector that was answered
-	leastKnown   = 20                     // samples of known sources, without which only the baseline tells of the harm
-	idleFor      = 5 * time.Second        // without a match, after which a rule makes place for another one
-	extendBefore = 30 * time.Second       // its end a rule is extended that still matches the attack
+	observeFor   = 300 * time.Millisecond // a rule counts for at least this time before it may drop
+	observeMost  = 10 * time.Second       // a rule that only counts is removed after this time
+	leastMatched = 0.05                   // least share of the samples that a rule must match before it may drop
+	leastLive    = 50                     // least samples for that share
+	leastHarmed  = 3                      // samples of known senders from which on a rule does harm: fewer may be replies of a reflector that this host has asked
+	leastKnown   = 20                     // least samples of known senders to measure harm; with fewer, only the baseline shows harm
+	idleFor      = 5 * time.Second        // a rule without a match for this time may be replaced
+	extendBefore = 30 * time.Second       // a rule that still matches the attack is extended this long before the rule's end
 )
 
-// Step is something that was done with an automatic rule, with the figures that it was decided by. Those who may see the packets of a
-// report see it in the report. An event has no more than the rule's name.
+// Step is an action on an automatic rule, with the numbers behind the decision. A report shows steps to users who may see the report's packets. An
+// event contains only the rule's name.
 type Step struct {
 	Time time.Time `json:"time"`
-	Rule string    `json:"rule"`           // its name
-	Did  string    `json:"did"`            // observes, drops, extended or removed
+	Rule string    `json:"rule"`           // the rule's name
+	Did  string    `json:"did"`            // the action: observes, drops, extended or removed
 	Text string    `json:"text,omitempty"` // the rule
 	Why  string    `json:"why"`
 }
 
-// The steps.
+// The actions of steps.
 const (
 	Observes = "observes"
 	Drops    = "drops"
@@ -50,32 +50,33 @@ const (
 	Removed  = "removed"
 )
 
-// automatic is the rules that the daemon has added in this attack.
+// automatic contains the rules that the daemon has added in this attack.
 type automatic struct {
 	rules    []*measured
-	rejected map[string]bool // tests of rules that are not added again in this attack
+	rejected map[string]bool // rules that must not be added again in this attack, by their tests
 	number   int
-	gone     []Step               // of rules that are removed
-	inKernel []manifest.Temporary // the rules that drop, as they were put last
+	gone     []Step               // steps of removed rules
+	inKernel []manifest.Temporary // the rules that drop, as last written to the kernel
 }
 
-// measured is an automatic rule and what live samples say of it.
+// measured is an automatic rule and its measurement by live samples.
 type measured struct {
 	manifest.Temporary
 	*suggest.Signature
-	dropsIt bool      // else it observes
-	since   time.Time // it does so, as far as it is measured
-	put     time.Time // when the kernel was last changed for it
-	matched time.Time // when a sample matched it last
+	dropsIt bool      // the rule drops; otherwise it observes
+	since   time.Time // start of the measurement in the present state (dropsIt)
+	put     time.Time // when the kernel was last changed for this rule
+	matched time.Time // when a sample last matched it
 
-	live tally // since then
-	step *Step // that waits to be told, nil when there is none
+	replaces []string // names of rules that match the same packets, and that are removed when this rule drops
+	live     tally    // counts of samples since `since`
+	step     *Step    // a step that is not reported yet; nil when there is none
 }
 
 // tally counts samples.
 type tally struct{ samples, matched, known, harmed int }
 
-// add takes a sample.
+// add counts a sample.
 func (t *tally) add(matches, known bool) {
 	t.samples++
 	if matches {
@@ -89,7 +90,7 @@ func (t *tally) add(matches, known bool) {
 	}
 }
 
-// judgement is what becomes of a rule.
+// judgement is the decision about a rule.
 type judgement int
 
 const (
@@ -98,8 +99,8 @@ const (
 	goes
 )
 
-// judge decides about a rule by what was counted for it since it observes or drops. A rule that harms goes at once: better none than one
-// that drops clients. It may drop only when enough live samples tell that it matches the attack.
+// judge decides about a rule by its counts since it observes or drops. A rule that does harm is removed at once: no rule is better than a rule that
+// drops clients' packets. A rule may drop only when enough live samples show that it matches the attack.
 func (t *tally) judge(drops bool, lasted time.Duration, most float64) (judgement, string) {
 	harm := suggest.ShareOf(t.harmed, t.known)
 	switch {
@@ -118,13 +119,16 @@ func (t *tally) judge(drops bool, lasted time.Duration, most float64) (judgement
 
 func newAutomatic() *automatic { return &automatic{rejected: map[string]bool{}} }
 
-// see takes a sample of the attack, whatever became of it.
+// see counts a sample of the attack for each rule. The sample's own verdict does not matter.
 func (a *automatic) see(s *seen) {
 	if a == nil {
 		return
 	}
 	for _, r := range a.rules {
 		if s.at.Before(r.since) {
+			continue
+		}
+		if s.standing == replied { // a reply to this host passes before temporary rules are evaluated
 			continue
 		}
 		matches := r.Has(&s.Sample)
@@ -135,7 +139,7 @@ func (a *automatic) see(s *seen) {
 	}
 }
 
-// makeRoom removes a rule that nothing matches any more, where there are as many as may be: the attack has changed.
+// makeRoom reports whether another rule may be added. At the maximum, it first removes a rule that no longer matches, because the attack has changed.
 func (a *automatic) makeRoom(now time.Time, bounds policy.Auto) bool {
 	if len(a.rules) < bounds.Max {
 		return true
@@ -150,101 +154,85 @@ func (a *automatic) makeRoom(now time.Time, bounds policy.Auto) bool {
 	return true
 }
 
-// tests is what a line asks for, without the name and what it does: by that a rule is known that was rejected.
-func tests(line string) string {
-	_, rest, _ := strings.Cut(line, ",")
-	return strings.ReplaceAll(rest, ", observe: true", "")
+// conditions are the conditions for adding a suggested rule.
+type conditions struct {
+	bounds policy.Auto
+	taken  map[string]bool                               // names of the existing rules
+	unfit  func(*suggest.Signature) string               // returns why a rule must not be added, "" when it may
+	bound  func(*suggest.Signature) string               // returns, as text, an upper limit of the harm to traffic that the baseline lacks; "" when unknown
+	fits   func(*suggest.Signature) (suggest.Rule, bool) // measures a rule that was not found by a search, and reports whether the rule may be added
+	proven func(*suggest.Signature) bool                 // reports whether the rule has dropped in an earlier attack
 }
 
-// propose takes suggested rules up, as far as the bounds allow. A rule of which it is not sure, by the baseline, that it spares legitimate
-// traffic is not taken. Nor is one that a crowd of newcomers could match, a connection that the kernel has, or what this host answers.
-func (a *automatic) propose(rules []suggest.Rule, bounds policy.Auto, taken map[string]bool, now time.Time, open connections, answered func(*suggest.Signature) float64, proven func(text string) bool) error {
+// propose adds suggested rules within the limits of the policy. It skips a rule unless the baseline proves, with enough confidence, that the rule
+// does not match legitimate traffic.
+func (a *automatic) propose(rules []suggest.Rule, c conditions, now time.Time) {
 	for _, s := range rules {
-		if a.rejected[tests(s.Text)] || s.Collateral == nil || s.Collateral.High > bounds.Collateral {
+		if a.rejected[s.Tests()] || s.Collateral == nil || s.Collateral.High > c.bounds.Collateral || s.Collateral.Cut > 0 {
 			continue
 		}
-		same := func(r *measured) bool { return tests(r.Rule) == tests(s.Text) }
-		if slices.ContainsFunc(a.rules, same) {
+		same := func(r *measured) bool { return r.Same(s.Signature) }
+		if slices.ContainsFunc(a.rules, same) || c.unfit(s.Signature) != "" {
 			continue
 		}
-		signature, _, err := suggest.ReadSignature(s.Text)
-		if err != nil {
-			return err
-		}
-		if signature.Vague() || open.cuts(signature) != "" || answered(signature) > fewAnswered || !a.makeRoom(now, bounds) {
+		var replaces []string
+		if m, name := a.merged(s, c); name != "" {
+			if slices.ContainsFunc(a.rules, func(r *measured) bool { return r.Same(m.Signature) || slices.Contains(r.replaces, name) }) {
+				continue
+			}
+			s, replaces = m, []string{name}
+		} else if !a.makeRoom(now, c.bounds) {
 			continue
 		}
-		for a.number++; taken[fmt.Sprintf("%s-%d", Automatic, a.number)]; a.number++ {
+		for a.number++; c.taken[fmt.Sprintf("%s-%d", Automatic, a.number)]; a.number++ {
 			continue
 		}
-		why := fmt.Sprintf("it matches %.1f%% of what passes, and %d of %d legitimate samples (at most %.3f%% of such traffic), of %d of %d senders",
-			100*s.Coverage.Part(), s.Collateral.Packets, s.Collateral.Of, 100*s.Collateral.High, s.Collateral.Senders, s.Collateral.OfSenders)
-		r := &measured{Signature: signature, since: now, Temporary: manifest.Temporary{
-			Name: fmt.Sprintf("%s-%d", Automatic, a.number), Owner: Automatic, Rule: observing(s.Text), Began: now.UTC(), Why: why,
+		harm := s.Collateral
+		why := fmt.Sprintf("it matches %.1f%% of what passes, and %d of %d legitimate samples (at most %.3f%% of such traffic), of %d of %d senders (at most %.1f%%)",
+			100*s.Coverage.Part(), harm.Packets, harm.Of, 100*harm.High, harm.Senders, harm.OfSenders, 100*suggest.ShareOf(harm.Senders, harm.OfSenders).High)
+		if more := c.bound(s.Signature); more != "" {
+			why += "; " + more
+		}
+		r := &measured{Signature: s.Signature, replaces: replaces, since: now, Temporary: manifest.Temporary{
+			Name: fmt.Sprintf("%s-%d", Automatic, a.number), Owner: Automatic, Began: now.UTC(), Why: why,
 		}}
-		r.Last(now, bounds.For)
-		if proven(s.Text) { // it has observed before
-			r.Rule, r.dropsIt = dropping(s.Text), true
+		r.Last(now, c.bounds.For)
+		if r.acts(c.proven(s.Signature)); r.dropsIt {
 			r.did(now, Drops, why)
 		} else {
 			r.did(now, Observes, why)
 		}
 		a.rules = append(a.rules, r)
 	}
-	return nil
 }
 
-// dropping is a rule that drops.
-func dropping(text string) string { return strings.ReplaceAll(text, ", observe: true", "") }
-
-// observing is a rule that observes.
-func observing(text string) string {
-	if strings.Contains(text, ", observe: true") {
-		return text
-	}
-	return strings.Replace(text, ", then: drop", ", observe: true, then: drop", 1)
+// acts makes a rule drop if drops is true, and observe otherwise.
+func (r *measured) acts(drops bool) {
+	r.Set(r.As(r.Name, !drops))
+	r.dropsIt = drops
 }
 
-// connections lists the TCP connections that the kernel has. A list of many takes a while, so it is asked for only when a rule needs it.
-type connections func() ([]datapath.Connection, error)
-
-// cuts says why a rule could drop segments of an open TCP connection, "" when it cannot.
-func (open connections) cuts(s *suggest.Signature) string {
-	if !s.TCP() {
-		return ""
-	}
-	list, err := open()
-	if err != nil {
-		return fmt.Sprintf("nobody knows which TCP connections are open: %v", err)
-	}
-	if slices.ContainsFunc(list, func(c datapath.Connection) bool {
-		return s.MayMatch(c.Client, c.Server) || s.MayMatch(c.Server, c.Client)
-	}) {
-		return "it can match segments of an open TCP connection"
-	}
-	return ""
-}
-
-// did notes a step, to be told once it is in the kernel.
+// did records a step. The step is reported when the change is in the kernel.
 func (r *measured) did(now time.Time, did, why string) {
 	r.step = &Step{now.UTC(), r.Name, did, r.Rule, why}
 	r.Why, r.since, r.live, r.put = why, now, tally{}, now
 }
 
-// adopt takes up the rules that a daemon before has left in the kernel.
+// adopt takes over the rules that a previous daemon left in the kernel.
 func (a *automatic) adopt(list []manifest.Temporary, now time.Time) {
 	for _, t := range list {
-		signature, _, err := suggest.ReadSignature(t.Rule)
+		signature, observes, err := suggest.ReadSignature(t.Rule)
 		if t.Owner != Automatic || err != nil {
 			continue
 		}
 		a.number++
+		t.Value = signature.As(t.Name, observes)
 		a.inKernel = append(a.inKernel, t)
-		a.rules = append(a.rules, &measured{Temporary: t, Signature: signature, dropsIt: !strings.Contains(t.Rule, ", observe: true"), since: now})
+		a.rules = append(a.rules, &measured{Temporary: t, Signature: signature, dropsIt: !observes, since: now})
 	}
 }
 
-// review judges the rules by what was counted, and by the connections that are open. there are those rules that the kernel had when that was
+// review judges the rules by their counts and by the open connections. there contains the names of the rules that were in the kernel at the time
 // read.
 func (a *automatic) review(now, read time.Time, bounds policy.Auto, there map[string]bool, open connections) {
 	left := a.rules[:0]
@@ -254,21 +242,24 @@ func (a *automatic) review(now, read time.Time, bounds policy.Auto, there map[st
 		if cuts := open.cuts(r.Signature); cuts != "" {
 			verdict, why = goes, cuts
 		}
+		if r.MatchesSYN() { // such a rule comes from an earlier version of Floodwall
+			verdict, why = goes, "it matches SYNs"
+		}
 		switch {
 		case !now.Before(r.Until):
 			verdict, why = goes, "its time is over"
 		case r.dropsIt && r.step == nil && r.put.Before(read) && !there[r.Name]:
 			verdict, why = goes, "somebody has removed it"
-			a.rejected[tests(r.Rule)] = true
+			a.rejected[r.Tests()] = true
 		case verdict == goes:
-			a.rejected[tests(r.Rule)] = true
+			a.rejected[r.Tests()] = true
 		}
 		switch {
 		case verdict == goes:
 			a.gone = append(a.gone, Step{now.UTC(), r.Name, Removed, r.Rule, why})
 			continue
 		case verdict == promoted:
-			r.Rule, r.dropsIt = dropping(r.Rule), true
+			r.acts(true)
 			r.Last(now, bounds.For)
 			r.did(now, Drops, why)
 		case r.dropsIt && r.Until.Sub(now) < min(extendBefore, bounds.For/2) && r.live.samples >= leastLive && float64(r.live.matched) >= leastMatched*float64(r.live.samples):
@@ -277,11 +268,11 @@ func (a *automatic) review(now, read time.Time, bounds policy.Auto, there map[st
 		}
 		left = append(left, r)
 	}
-	a.rules = left
+	a.rules = a.withoutReplaced(left, now)
 }
 
-// automate adds, promotes and removes rules by itself, within the bounds of the policy, once a second. What cannot be done now, as during a
-// trial, is done in a later second.
+// automate adds, promotes and removes rules within the limits of the policy. An action that fails, for example during a trial, is tried again in a
+// later second.
 func (w *Watcher) automate(ctx context.Context) {
 	mine := w.mine()
 	switch {
@@ -303,15 +294,21 @@ func (w *Watcher) automate(ctx context.Context) {
 	a.review(w.at, w.read, w.settings.Auto, there, open)
 	if s := w.now.report.Suggestion; s != nil && s != w.proposed && w.now.attacked() {
 		w.proposed = s
-		answered := func(s *suggest.Signature) float64 { return w.traffic.answeredShare(s, w.at) }
-		if err := a.propose(s.Rules, w.settings.Auto, w.taken(), w.at, open, answered, w.proven); err != nil {
-			w.fail(err)
+		unfit := func(s *suggest.Signature) string {
+			if why := cmp.Or(w.unfit(s), open.cuts(s)); why != "" {
+				return why
+			}
+			if w.traffic.answeredShare(s, w.at) > fewAnswered {
+				return "this host answers what it matches"
+			}
+			return ""
 		}
+		a.propose(s.Rules, conditions{w.settings.Auto, w.taken(), unfit, w.bound, w.fits(unfit), w.proven}, w.at)
 	}
 	w.carryOut(ctx, a)
 }
 
-// carryOut brings the kernel to what was decided, in one transaction, and tells of it. When that is not possible now, all of it waits.
+// carryOut writes the decisions to the kernel in one transaction, and reports them. If the transaction fails, all decisions wait.
 func (w *Watcher) carryOut(ctx context.Context, a *automatic) {
 	steps := slices.Clone(a.gone)
 	for _, r := range a.rules {
@@ -329,24 +326,31 @@ func (w *Watcher) carryOut(ctx context.Context, a *automatic) {
 		return
 	}
 	a.gone = nil
+	put := w.clock().Add(w.delay)
+	for i := range steps {
+		if steps[i].Did == Drops {
+			steps[i].Time = put.UTC()
+		}
+	}
 	for _, r := range a.rules {
 		if r.step != nil {
-			r.put = w.clock()
+			r.put = put
 		}
 		if r.step != nil && r.step.Did == Drops {
-			w.now.again() // what others pass
+			w.now.again() // other packets pass now, so rules are searched again soon
 			w.now.searched = w.at
-			w.remember(r.Rule)
+			w.remember(r.Signature)
 			if t := &w.now.report.Times; t.Dropped == 0 {
 				t.Dropped = r.put.Sub(w.now.report.Started).Seconds()
 			}
+			w.now.report.Advice = w.advice(nil)
 		}
 		r.step = nil
 	}
 	w.tellSteps(steps)
 }
 
-// taken are the names that rules have.
+// taken returns the names of the existing rules.
 func (w *Watcher) taken() map[string]bool {
 	taken := map[string]bool{}
 	for _, r := range w.before.Rules {
@@ -355,7 +359,7 @@ func (w *Watcher) taken() map[string]bool {
 	return taken
 }
 
-// mine are the automatic rules that are in the kernel.
+// mine returns the automatic rules that are in the kernel.
 func (w *Watcher) mine() (list []manifest.Temporary) {
 	if w.before == nil {
 		return nil
@@ -368,8 +372,8 @@ func (w *Watcher) mine() (list []manifest.Temporary) {
 	return manifest.InForce(list, w.at)
 }
 
-// putAutomatic has the kernel hold the rules that drop. One that observes is counted by samples alone: to have the kernel count it takes as long
-// as to have it drop.
+// putAutomatic writes the rules that drop to the kernel. Rules that only observe are not written: samples suffice to count their matches, and a rule
+// that counts in the kernel takes as long to load as a rule that drops.
 func (w *Watcher) putAutomatic(ctx context.Context, a *automatic) error {
 	var list []manifest.Temporary
 	for _, r := range a.rules {
@@ -397,21 +401,21 @@ func (w *Watcher) removeAutomatic(ctx context.Context, why string) {
 		return nil, nil
 	})
 	if err != nil {
-		return // a trial, or nothing runs: the next second tries again, and the kernel ends them in any case
+		return // there is a trial or no policy runs: the next second tries again, and the kernel removes the rules at their end in any case
 	}
 	w.tellSteps(gone)
 }
 
-// mostSteps is how many steps a report has.
+// mostSteps is the most steps of a report.
 const mostSteps = 100
 
-// tellSteps tells what was done, and notes it in the report of the attack.
+// tellSteps reports steps, and adds them to the report of the attack.
 func (w *Watcher) tellSteps(steps []Step) {
 	for _, s := range steps {
 		turn := &Turn{State: s.Did, Rule: s.Rule, Why: s.Why}
 		if w.now != nil {
 			w.now.report.Steps = append(w.now.report.Steps, s)
-			if list := w.now.report.Steps; len(list) > mostSteps { // those of the beginning tell most, and the latest
+			if list := w.now.report.Steps; len(list) > mostSteps { // keep the first and the latest steps, which matter most
 				w.now.report.Steps = slices.Concat(list[:mostSteps/2], list[len(list)-mostSteps/2:])
 			}
 			turn.Attack = w.now.report.Summary()
@@ -425,20 +429,4 @@ func (w *Watcher) tellSteps(steps []Step) {
 	if w.now != nil {
 		w.keep()
 	}
-}
-
-// Times between two lists of the TCP connections that the kernel has: a list of many takes long.
-const (
-	openEvery = time.Second
-	listShare = 10 // of the time, one part in so many is for lists
-)
-
-// open lists the TCP connections that the kernel has, as they were a moment ago.
-func (w *Watcher) open() ([]datapath.Connection, error) {
-	if !w.at.Before(w.listed) {
-		begin := time.Now()
-		w.connections, w.listErr = w.list()
-		w.listed = w.at.Add(max(openEvery, listShare*time.Since(begin)))
-	}
-	return w.connections, w.listErr
 }

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -26,8 +27,8 @@ func sampleOf(t *testing.T, text string) suggest.Sample {
 	return suggest.NewSample(frame, len(frame))
 }
 
-// autoTest is automatic rules with a baseline of clients, and a clock. As the kernel's clock does not go on with that one, the rules have no end by
-// the kernel's.
+// autoTest contains automatic rules, with a baseline of clients and with a simulated clock. The kernel's clock does not advance with that clock, so
+// the rules do not end by the kernel's clock.
 type autoTest struct {
 	*testing.T
 	*automatic
@@ -45,19 +46,41 @@ func newAutoTest(t *testing.T) *autoTest {
 	return &autoTest{t, newAutomatic(), time.Now(), policy.Auto{Collateral: 0.001, For: time.Minute, Max: 2}, nil, known}
 }
 
-// rule is a suggestion that matches so many of 5000 legitimate samples.
+// rule returns a suggested rule that matches harmed of 5000 legitimate samples.
 func rule(port, harmed int) suggest.Rule {
-	harm := suggest.ShareOf(harmed, 5000)
-	return suggest.Rule{Text: fmt.Sprintf("{name: suggested-1, sport: udp/%d, observe: true, then: drop}", port), Coverage: suggest.ShareOf(90, 100), Collateral: &suggest.Harm{Share: harm}}
+	return ruleOf(fmt.Sprintf("sport: udp/%d", port), harmed)
+}
+
+// ruleOf returns a suggested rule with keys in the policy's notation.
+func ruleOf(keys string, harmed int) suggest.Rule {
+	signature, _, err := suggest.ReadSignature("{name: suggested-1, " + keys + ", observe: true, then: drop}")
+	if err != nil {
+		panic(err)
+	}
+	return suggest.Rule{Signature: signature, Coverage: suggest.ShareOf(90, 100), Collateral: &suggest.Harm{Share: suggest.ShareOf(harmed, 5000)}}
 }
 
 func (a *autoTest) connections() ([]datapath.Connection, error) { return a.open, nil }
 
+// unfit calls the method unfit of a Watcher that knows no service.
+func (a *autoTest) unfit(s *suggest.Signature) string {
+	w := &Watcher{traffic: newTraffic(0, 0)}
+	return cmp.Or(w.unfit(s), connections(a.connections).cuts(s))
+}
+
+// conditions returns the conditions of a Watcher that knows nothing more about a rule.
+func (a *autoTest) conditions() conditions {
+	return conditions{
+		bounds: a.bounds, unfit: a.unfit,
+		bound:  func(*suggest.Signature) string { return "" },
+		fits:   func(*suggest.Signature) (suggest.Rule, bool) { return suggest.Rule{}, false },
+		proven: func(*suggest.Signature) bool { return false },
+	}
+}
+
 func (a *autoTest) propose(rules ...suggest.Rule) (names []string) {
 	a.Helper()
-	if err := a.automatic.propose(rules, a.bounds, map[string]bool{}, a.now, a.connections, func(*suggest.Signature) float64 { return 0 }, func(string) bool { return false }); err != nil {
-		a.Fatal(err)
-	}
+	a.automatic.propose(rules, a.conditions(), a.now)
 	for _, r := range a.rules {
 		names = append(names, r.Name)
 		r.step, r.Ends = nil, 0
@@ -65,7 +88,7 @@ func (a *autoTest) propose(rules ...suggest.Rule) (names []string) {
 	return names
 }
 
-// second has samples come in a second, after which the rules are judged. It returns what was done.
+// second plays the samples of a second, and then judges the rules. It returns the actions on the rules.
 func (a *autoTest) second(there map[string]bool, packets ...string) (did []string) {
 	a.Helper()
 	for _, p := range packets {
@@ -102,12 +125,12 @@ const (
 	client = "udp 203.0.113.7:4000 > 192.0.2.1:53 len=80"
 )
 
-// TestAutomaticBounds proposes rules: more than the bound, without a baseline, or that are not surely harmless, are not taken.
+// TestAutomaticBounds proposes rules. Rules above the maximum number, without a baseline, or with uncertain harm must not be added.
 func TestAutomaticBounds(t *testing.T) {
 	a := newAutoTest(t)
 	unknown := rule(4, 0)
 	unknown.Collateral = nil
-	if got := a.propose(unknown, rule(4000, 5), rule(5, 2)); got != nil { // 2 of 5000 are 0.04%, and at most 0.15% of all such traffic
+	if got := a.propose(unknown, rule(4000, 5), rule(5, 2)); got != nil { // 2 of 5000 are 0.04%, but up to 0.15% of all such traffic
 		t.Errorf("taken: %v", got)
 	}
 	if got := a.propose(rule(123, 0), rule(123, 0), rule(19, 0), rule(17, 0)); !slices.Equal(got, []string{"auto-1", "auto-2"}) {
@@ -115,7 +138,7 @@ func TestAutomaticBounds(t *testing.T) {
 	}
 }
 
-// TestAutomaticLife has rules observe, drop, be extended and removed, by what live samples say.
+// TestAutomaticLife checks that rules observe, drop, are extended and are removed, according to live samples.
 func TestAutomaticLife(t *testing.T) {
 	many := func(n int, packets ...string) []string { return slices.Repeat(packets, n) }
 	steps := func(a *autoTest, seconds int, packets ...string) (did []string) {
@@ -132,10 +155,10 @@ func TestAutomaticLife(t *testing.T) {
 	if got := steps(a, 50, many(20, flood, client)...); !slices.Equal(got, []string{Drops, Extended}) {
 		t.Errorf("the attack goes on: %v", got)
 	}
-	if got := steps(a, 140, client); !slices.Equal(got, []string{Extended, Removed}) { // it matched when it was extended last
+	if got := steps(a, 140, client); !slices.Equal(got, []string{Extended, Removed}) { // the rule still matched when it was last extended
 		t.Errorf("it matches nothing any more: %v", got)
 	}
-	// The packets of clients begin to look like the attack: the rule goes, and does not come again.
+	// Clients' packets begin to look like the attack: the rule must be removed, and must not be added again.
 	a = newAutoTest(t)
 	a.propose(rule(123, 0))
 	steps(a, 6, many(20, flood, client)...)
@@ -145,7 +168,7 @@ func TestAutomaticLife(t *testing.T) {
 	if got := a.propose(rule(123, 0)); got != nil {
 		t.Errorf("it comes again: %v", got)
 	}
-	// It never drops when it matches clients while it observes, or hardly anything.
+	// A rule must never drop when it matches clients while it observes, or when it matches hardly anything.
 	for _, packets := range [][]string{many(20, flood, "udp 203.0.113.9:123 > 192.0.2.1:9 len=468"), many(30, client)} {
 		a = newAutoTest(t)
 		a.propose(rule(123, 0))
@@ -153,7 +176,7 @@ func TestAutomaticLife(t *testing.T) {
 			t.Errorf("with %s: %v", packets[0], got)
 		}
 	}
-	// A person removes it.
+	// A person removes the rule.
 	a = newAutoTest(t)
 	a.propose(rule(123, 0))
 	steps(a, 2, many(30, flood, client)...)
@@ -162,15 +185,16 @@ func TestAutomaticLife(t *testing.T) {
 	}
 }
 
-// TestAutomaticRestart has another daemon take up a rule that observes, as after a kill. It drops once live samples of the new daemon tell
-// for it, and else it goes, at the latest at the end that the kernel knows. A rule that drops goes on to drop.
+// TestAutomaticRestart starts another daemon with a rule that observes, as after a kill. The rule must drop only when the new daemon's live samples
+// show that it matches. Otherwise the rule must be removed, at the latest at the end that the kernel has stored. A rule that drops must continue to
+// drop.
 func TestAutomaticRestart(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		seconds int // that the daemon before ran
+		seconds int // for which the earlier daemon ran
 		packets []string
-		want    []string // steps of the next one, in 31 s
-		drops   bool     // at its start
+		want    []string // the actions of the next daemon within 31 s
+		drops   bool     // whether the rule drops when the next daemon starts
 	}{
 		{"the attack goes on", 0, slices.Repeat([]string{flood, client}, 20), []string{Drops}, false},
 		{"other traffic", 0, slices.Repeat([]string{client}, 30), []string{Removed}, false},
@@ -203,14 +227,10 @@ func TestAutomaticRestart(t *testing.T) {
 	}
 }
 
-// TestAutomaticSparesTheUnproved has rules that honest packets may match too, though the baseline shows none of them: what a crowd of
-// newcomers shares, and what the segments of an open connection can be. A rule that stands goes when a connection begins that it can match.
+// TestAutomaticSparesTheUnproved proposes rules that may match honest packets, although the baseline contains no such packets: packets that a crowd
+// of newcomers has in common, and possible segments of an open connection. An existing rule must be removed when a connection begins whose segments
+// the rule can match.
 func TestAutomaticSparesTheUnproved(t *testing.T) {
-	text := func(keys string) suggest.Rule {
-		r := rule(0, 0)
-		r.Text = "{name: suggested-1, " + keys + ", observe: true, then: drop}"
-		return r
-	}
 	open := func(client, server string) []datapath.Connection {
 		return []datapath.Connection{{Client: netip.MustParseAddrPort(client), Server: netip.MustParseAddrPort(server)}}
 	}
@@ -220,32 +240,34 @@ func TestAutomaticSparesTheUnproved(t *testing.T) {
 		open  []datapath.Connection
 		taken bool
 	}{
-		{"from: 198.19.2.0/24, proto: udp", nil, false}, // newcomers of a network
-		{"proto: udp, ttl: 116", nil, false},            // that are as far away
+		{"from: 198.19.2.0/24, proto: udp", nil, false}, // newcomers of one network
+		{"proto: udp, ttl: 116", nil, false},            // newcomers at the same distance
 		{"proto: udp, ttl: 83-136, length: 60-80", nil, false},
 		{"to: 192.0.2.1, port: udp/30120", nil, false}, // all clients of a service
 		{`port: tcp/443, flags: "syn", ttl: 64`, nil, false},
 		{`port: udp/30120, payload: {at: {offset: 0, bytes: "|de ad|"}}`, nil, true},
 		{`port: udp/30120, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
-		{`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, nil, true},
-		{`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, false}, // its bytes move on
+		{`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, nil, false}, // a SYN can have data
+		{`port: tcp/443, flags: "psh,ack/syn,psh,ack", payload: {at: {offset: 0, bytes: "|de ad|"}}`, nil, true},
+		{`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, false}, // other bytes of the connection may match later
 		{`port: tcp/443, flags: "ack", payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, false},
-		{`port: tcp/443, flags: "syn", payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
-		{`port: tcp/80, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
-		{`from: 198.51.100.0/24, port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
-		{"sport: tcp/443, length: 1500", open("192.0.2.1:40000", "203.0.113.7:443"), false}, // what this host fetches
+		{`port: tcp/443, flags: "syn", payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, false}, // a SYN, with any payload
+		{`port: tcp/80, flags: "ack/syn,ack", payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
+		{`from: 198.51.100.0/24, flags: "ack/syn,ack", port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`, upload, true},
+		{"sport: tcp/443, length: 1500", open("192.0.2.1:40000", "203.0.113.7:443"), false}, // a download of this host
 		{"sport: udp/123", upload, true},
-		{"icmp: echo-request", upload, true},
+		{"icmp: echo-request", upload, false}, // nothing is known about senders of echo requests
+		{"icmp: timestamp-request", upload, true},
 		{"sport: tcp/443, ttl: 60", open("[2001:db8::1]:40000", "[2001:db8::2]:443"), false},
 	} {
 		a := newAutoTest(t)
 		a.open = tt.open
-		if got := a.propose(text(tt.keys)); (len(got) > 0) != tt.taken {
+		if got := a.propose(ruleOf(tt.keys, 0)); (len(got) > 0) != tt.taken {
 			t.Errorf("%s beside %v: taken %v, want %v", tt.keys, tt.open, got, tt.taken)
 		}
 	}
 	a := newAutoTest(t)
-	line := text(`port: tcp/443, payload: {at: {offset: 0, bytes: "|de ad|"}}`)
+	line := ruleOf(`port: tcp/443, flags: "ack/syn,ack", payload: {at: {offset: 0, bytes: "|de ad|"}}`, 0)
 	a.propose(line)
 	if got := a.second(nil, flood); got != nil {
 		t.Fatalf("without a connection: %v", got)
@@ -259,10 +281,10 @@ func TestAutomaticSparesTheUnproved(t *testing.T) {
 	}
 }
 
-// stepped is a time as time.Now returns it once somebody has set the machine's clock by whole seconds: only its wall clock differs.
+// stepped returns the result of time.Now after the machine's clock was changed by whole seconds: only the wall clock reading differs.
 func stepped(t *testing.T, at time.Time, by time.Duration) time.Time {
 	t.Helper()
-	const nanoseconds = 30 // bits of the first word of a time that stand below its seconds
+	const nanoseconds = 30 // bits of the first word of a time below its seconds
 	after := at
 	*(*uint64)(unsafe.Pointer(&after)) += uint64(by/time.Second) << nanoseconds
 	if after.Sub(at) != 0 || after.Round(0).Sub(at.Round(0)) != by {
@@ -271,8 +293,8 @@ func stepped(t *testing.T, at time.Time, by time.Duration) time.Time {
 	return after
 }
 
-// TestAutomaticClock sets the machine's clock by a day under rules of this daemon and of the one before. They stay, and the kernel is told of
-// the same end as before. Once that has come they go as rules do whose time is over, not as rules that somebody has removed.
+// TestAutomaticClock changes the machine's clock by a day while there are rules of this daemon and of the previous one. The rules must stay, and the
+// kernel must get the same end as before. At their end the rules must be removed as expired, and not as removed by a person.
 func TestAutomaticClock(t *testing.T) {
 	const left = 40 * time.Second
 	for _, by := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
@@ -280,9 +302,7 @@ func TestAutomaticClock(t *testing.T) {
 			t.Run(fmt.Sprintf("by %v, adopted %t", by, adopted), func(t *testing.T) {
 				a := newAutoTest(t)
 				a.bounds.For = left
-				if err := a.automatic.propose([]suggest.Rule{rule(123, 0)}, a.bounds, map[string]bool{}, a.now, a.connections, func(*suggest.Signature) float64 { return 0 }, func(string) bool { return false }); err != nil {
-					t.Fatal(err)
-				}
+				a.automatic.propose([]suggest.Rule{rule(123, 0)}, a.conditions(), a.now)
 				a.rules[0].step = nil
 				if adopted {
 					kept := manifest.Timed([]manifest.Temporary{a.rules[0].Temporary}, a.now)
@@ -302,7 +322,7 @@ func TestAutomaticClock(t *testing.T) {
 				if lasts := told.Ends - image.Monotonic(); lasts <= 0 || lasts > left {
 					t.Errorf("XDP is told to end it after %v", lasts)
 				}
-				a.rules[0].Ends -= left // it has passed
+				a.rules[0].Ends -= left // its end has passed
 				a.review(after, after, a.bounds, nil, a.connections)
 				if len(a.rules) != 0 || len(a.gone) != 1 || a.gone[0].Why != "its time is over" || len(a.rejected) != 0 {
 					t.Errorf("at its end %d rules stay, gone are %+v, rejected %v", len(a.rules), a.gone, a.rejected)

@@ -8,49 +8,50 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 )
 
-// The bounds of what is learned.
+// Limits of the baseline.
 const (
 	mostLearned = 5000             // samples, about 200 bytes each
-	learnDelay  = 30 * time.Second // for which no attack may begin before a sample counts as legitimate
-	renewal     = 20 * mostLearned // samples of which each has the same chance to stay; later ones replace those before bit by bit
-	mostPending = 20 * mostLearned // that wait for it
-	saveEvery   = 10 * time.Minute // at least between two times that the baseline is written
+	learnDelay  = 30 * time.Second // a sample counts as legitimate only if no attack begins for this time after it
+	renewal     = 20 * mostLearned // the draw counts at most this many samples as seen, so that later samples gradually replace older ones
+	mostPending = 20 * mostLearned // the most samples in pending
+	saveEvery   = 10 * time.Minute // least time between two writes of the baseline
 )
 
-// baseline is a random draw of what came in quiet times and passed.
+// baseline is a random selection (a reservoir sample) of the packets that passed in quiet times.
 type baseline struct {
 	samples []sample.Sample
 	seen    int
-	pending []sample.Sample // of the last learnDelay
+	pending []sample.Sample // samples of the last learnDelay, which are not in the draw yet
 }
 
-// add notes a sample of a quiet time.
+// add adds a sample of a quiet time to the pending samples.
 func (b *baseline) add(s sample.Sample) {
 	if len(b.pending) < mostPending {
 		b.pending = append(b.pending, s)
 	}
 }
 
-// learn takes over what is older than learnDelay: no attack has started since.
-func (b *baseline) learn(now time.Time) {
-	n := 0
+// learn moves the pending samples that are older than learnDelay into the reservoir. No attack has started since they arrived. It returns their
+// number.
+func (b *baseline) learn(now time.Time) (n int) {
 	for n < len(b.pending) && now.Sub(b.pending[n].Time) > learnDelay {
 		b.take(b.pending[n])
 		n++
 	}
 	b.pending = append(b.pending[:0], b.pending[n:]...)
+	return n
 }
 
-// take draws with a bound on the number of samples that were seen, so that it goes on to forget.
+// take adds a sample to the reservoir. The number of seen samples is capped, so that new samples continue to replace old ones.
 func (b *baseline) take(s sample.Sample) {
 	b.seen = min(b.seen+1, renewal)
 	b.samples = draw(b.samples, s, b.seen, mostLearned)
 }
 
-// forget drops what waits: an attack has started.
+// forget drops the pending samples, because an attack has started.
 func (b *baseline) forget() { b.pending = b.pending[:0] }
 
-// checkBaseline warns of a baseline that cannot be read before it is asked for, when an attack goes on.
+// checkBaseline warns early of a baseline file that cannot be read, before rules against an attack need the file.
 func (w *Watcher) checkBaseline(file string) {
 	if file == "" {
 		return
@@ -62,13 +63,13 @@ func (w *Watcher) checkBaseline(file string) {
 	}
 }
 
-// A file with the baseline is read at most so often, and drawn from.
+// How often the baseline file is read at most, and how many packets are drawn from the file.
 const (
 	readEvery  = time.Minute
-	mostOfFile = 10_000 // packets of it that rules are held against
+	mostOfFile = 10_000 // number of packets from the file that rules are tested against
 )
 
-// good are legitimate samples: those of the file that the policy names, or those that were learned.
+// good returns legitimate samples: those of the policy's baseline file if there is one, otherwise the learned samples.
 func (w *Watcher) good() ([]suggest.Sample, error) {
 	if file := w.settings.Baseline; file != "" {
 		if w.filed == nil || w.at.Sub(w.fileRead) >= readEvery {
@@ -83,9 +84,5 @@ func (w *Watcher) good() ([]suggest.Sample, error) {
 	if len(w.learned.samples) < leastBaseline {
 		return nil, nil
 	}
-	list := make([]suggest.Sample, len(w.learned.samples))
-	for i, s := range w.learned.samples {
-		list[i] = suggest.NewSample(s.Frame, s.Length)
-	}
-	return list, nil
+	return samplesOf(w.learned.samples), nil
 }

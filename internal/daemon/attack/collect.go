@@ -13,45 +13,47 @@ import (
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
-// The bounds of what is kept of one attack.
+// Limits of the data that is kept of an attack.
 const (
 	mostCaptured = 2000      // packets of the capture
-	mostPassed   = 4000      // samples of the moment before an attack
-	suggestedFor = time.Hour // for which a suggestion is to be taken for right
+	mostPassed   = 4000      // samples of the time just before an attack
+	suggestedFor = time.Hour // how long a suggestion is valid
 
-	leastVector = 0.05 // share of the samples that a kind must have,
-	leastGrowth = 2    // and so many times its usual rate
+	leastVector = 0.05 // least share of the samples from which on a kind of packets is listed
+	leastGrowth = 2    // a kind of packets is listed only if its rate is at least this many times its usual rate
 	mostVectors = 8
 )
 
-// collecting is an attack that goes on.
+// collecting is the data of the current attack.
 type collecting struct {
 	report   Report
 	views    *operate.Views
 	vectors  map[string]int
-	usual    map[string]float64 // share of each kind of packets in quiet times; nil: not known
-	seconds  float64            // in which samples were counted
+	usual    map[string]float64 // share of each kind of packets in quiet times; nil: unknown
+	seconds  float64            // seconds in which samples were counted
 	samples  int
 	oneIn    uint32
 	captured []sample.Sample
 	joined   []*joined
-	lost     uint64 // samples
+	lost     uint64 // number of lost samples
+	refused  string // why the found rule must not be added automatically; "": no rule was found
 	searching
 
-	auto *automatic // nil while there is nothing that the daemon does by itself
+	auto *automatic // nil until the daemon adds or adopts an automatic rule
 }
 
 func newCollecting(report Report, databases geo.Databases) *collecting {
 	return &collecting{report: report, views: operate.NewViews(databases), vectors: map[string]int{}}
 }
 
-// count takes the counters of a second of the attack, which ended at a time.
+// count adds the counters of one second of the attack. The second ended at end.
 func (c *collecting) count(t *operate.Top, end time.Time) {
 	c.report.add(t, end)
 	c.seconds += t.Seconds
 }
 
-// see takes a sample, and what is known of it. In a calm second it tells of the harm that automatic rules do, and nothing of the attack.
+// see adds a sample and the facts about its sender. In a calm second the sample only shows the harm of automatic rules, because it is no part of the
+// attack.
 func (c *collecting) see(p sample.Sample, of *seen, calm bool) {
 	if of != nil {
 		c.auto.see(of)
@@ -71,13 +73,13 @@ func (c *collecting) see(p sample.Sample, of *seen, calm bool) {
 	c.captured = draw(c.captured, p, c.samples, mostCaptured)
 }
 
-// joined is a load that is a part of the attack.
+// joined is a load that is part of the attack.
 type joined struct {
 	load *load
 	Part
 }
 
-// join has a load be a part of the attack.
+// join makes a load a part of the attack.
 func (c *collecting) join(l *load, v Verdict, f Facts) {
 	part := Part{f, v, l.rate.bound}
 	if i := slices.IndexFunc(c.joined, func(j *joined) bool { return j.load == l }); i >= 0 {
@@ -89,7 +91,7 @@ func (c *collecting) join(l *load, v Verdict, f Facts) {
 	c.parts()
 }
 
-// judge judges a part anew, while it is above its bound.
+// judge judges a part again while the part is above its bound.
 func (j *joined) judge(t *traffic, now time.Time) {
 	f := t.facts(j.load, now)
 	if f.Packets <= j.Bound {
@@ -100,7 +102,7 @@ func (j *joined) judge(t *traffic, now time.Time) {
 	}
 }
 
-// parts has the report show them.
+// parts writes the facts of each joined load into the report.
 func (c *collecting) parts() {
 	c.report.Parts = nil
 	for _, j := range c.joined {
@@ -109,7 +111,8 @@ func (c *collecting) parts() {
 	}
 }
 
-// peak raises the peak to a rate that samples tell. An attack is told of within tenths of a second, before the counters of its first second are read.
+// peak raises the report's peak rate to a rate from samples. It exists because an attack is reported within tenths of a second, before the counters
+// of the first second are read.
 func (c *collecting) peak(packets float64) {
 	if packets <= c.report.Peak.Packets {
 		return
@@ -124,22 +127,22 @@ func (c *collecting) peak(packets float64) {
 	}
 }
 
-// attacked reports whether any part is an attack for certain.
+// attacked reports whether any part has the verdict Attack.
 func (c *collecting) attacked() bool {
 	return slices.ContainsFunc(c.joined, func(j *joined) bool { return j.Verdict == Attack })
 }
 
-// calm reports whether the last second was a quiet one, which is none of the attack's own: a pause, or the time after it.
+// calm reports whether the last second was quiet: in a pause of the attack or after it.
 func (c *collecting) calm() bool {
 	return len(c.joined) > 0 && !slices.ContainsFunc(c.joined, func(j *joined) bool { return j.load.rate.bound > 0 && !j.load.rate.calm() })
 }
 
-// ended reports whether all parts are over.
+// ended reports whether all parts of the attack are over.
 func (c *collecting) ended() bool {
 	return len(c.joined) > 0 && !slices.ContainsFunc(c.joined, func(j *joined) bool { return j.load.rate.bound > 0 })
 }
 
-// resume takes up the samples that a daemon before has kept of the attack. What became of them is not known, so sources are counted anew.
+// resume takes over the samples that an earlier daemon kept of the attack. The verdicts on these samples are unknown, so sources are counted anew.
 func (c *collecting) resume(before []sample.Sample) {
 	c.searched = time.Now()
 	c.report.Note = "the daemon was started again during the attack: sources are of the time since"
@@ -151,7 +154,7 @@ func (c *collecting) resume(before []sample.Sample) {
 	}
 }
 
-// draw is algorithm R (Vitter, "Random Sampling with a Reservoir", 1985), for the nth item.
+// draw is algorithm R (Vitter, "Random Sampling with a Reservoir", 1985) for the nth item of a stream. most is the size of the reservoir.
 func draw[T any](list []T, item T, nth, most int) []T {
 	if len(list) < most {
 		return append(list, item)
@@ -162,10 +165,10 @@ func draw[T any](list []T, item T, nth, most int) []T {
 	return list
 }
 
-// noSamples is the note of a report without any.
+// noSamples is the note of a report without samples.
 const noSamples = "there are no samples: only the counters are known"
 
-// shares are the shares of the kinds of packets among samples.
+// shares returns the share of each kind of packets among samples.
 func shares(of []suggest.Sample) map[string]float64 {
 	counts := map[string]float64{}
 	for i := range of {
@@ -174,7 +177,7 @@ func shares(of []suggest.Sample) map[string]float64 {
 	return counts
 }
 
-// renew brings the report up to date with the samples, which stand for so many packets a second now.
+// renew updates the report with the samples. The samples stand for the given number of packets a second at present.
 func (c *collecting) renew(now time.Time, lost uint64, packets float64) {
 	r := &c.report
 	r.Updated = now
@@ -186,7 +189,8 @@ func (c *collecting) renew(now time.Time, lost uint64, packets float64) {
 	if r.Note == noSamples {
 		r.Note = ""
 	}
-	all := max(packets, float64(r.Passed.Packets+r.Dropped.Packets)/max(1, r.Active)) // the counters come once a second
+	c.peak(packets)
+	all := max(packets, float64(r.Passed.Packets+r.Dropped.Packets)/max(1, r.Active)) // the samples are newer than the counters, which are read only once a second
 	r.Vectors = nil
 	for name, n := range c.vectors {
 		share := float64(n) / float64(c.samples)

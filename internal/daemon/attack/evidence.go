@@ -11,34 +11,36 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// standing is what is known of the sender of a packet.
+// standing is how well the sender of a packet is known.
 type standing uint8
 
 const (
 	stranger standing = iota
-	asked             // this host has answered it a moment ago: whether it gets the answers is not known yet
-	known             // it was here in quiet times
-	proved            // this host answers it, and it went on half a second later or more: it gets the answers
+	asked             // this host has answered it, but it is not known yet whether it receives the answers
+	replied           // it answers a question of this host
+	known             // it sent packets in quiet times
+	returned          // this host answers its datagrams, and it continued half a second later or more: it receives the answers, or is a forged source of a list that repeats
+	proved            // it completed a TCP handshake, or continued in a connection: it receives the answers
 	open              // the kernel has this TCP connection
 )
 
-// The bounds of what is known of conversations.
+// The bounds of the tables of conversations.
 const (
-	comesBack    = 500 * time.Millisecond // after an answer: who goes on then gets it. A forged sender does so by chance
+	comesBack    = 500 * time.Millisecond // a sender that continues this long after an answer receives answers; a forged source does so only by chance
 	mostAnswered = 1 << 15                // senders of each of two generations
-	answeredFor  = time.Minute            // at least, unless there are more of them
-	heldFor      = 5 * time.Second        // after the last answer that was sampled
-	leastAnswers = 0.2                    // packets that leave for one that comes: a reflector that hits the port of a service is answered now and then
+	answeredFor  = time.Minute            // least time that a sender is kept, unless there are more than mostAnswered
+	heldFor      = 5 * time.Second        // how long a sender stays proved after the last sampled answer
+	leastAnswers = 0.2                    // packets that leave for each that arrives; with fewer, a sender is not proved: a reflector's packets to the port of a service also get an answer now and then
 )
 
-// end is a sender and the port of this host that it talks to: who is answered at one port is no less a stranger at others.
+// end is a sender and the port of this host that the sender uses. A sender that is answered at one port is still a stranger at other ports.
 type end struct {
 	addr netip.Addr
 	port port
 }
 
-// conversations knows whom this host answers, and who of them went on after that. It is written to by what leaves alone: forged packets
-// that this host does not answer add nothing, and those that it answers do not make their senders proved.
+// conversations contains the senders that this host answers, and records which of them continued after an answer. Only packets that leave add
+// entries. Forged packets that this host does not answer add nothing, and an answer to a forged packet does not prove the sender.
 type conversations struct {
 	now, before map[end]*answered
 	turned      time.Time
@@ -46,14 +48,14 @@ type conversations struct {
 
 type answered struct {
 	first   time.Time
-	last    time.Time // answer
+	last    time.Time // time of the last answer
 	back    bool
-	held    bool    // it was proved
-	in, out float32 // packets since then
+	held    bool    // whether it was proved before
+	in, out float32 // packets since `first`
 }
 
-// proved reports whether a sender gets the answers, and whether these are for most of what it sends. Who has proved that stays proved while the answers
-// go on: forged packets in its name are not answered, and must not take its standing away.
+// proved reports whether a sender receives the answers, and whether this host answers most of the sender's packets. A proved sender stays proved
+// while the answers continue: forged packets in the sender's name are not answered, and must not make the sender a stranger.
 func (a *answered) proved(at time.Time) bool {
 	if !a.back {
 		return false
@@ -65,7 +67,7 @@ func (a *answered) proved(at time.Time) bool {
 	return a.held && at.Sub(a.last) < heldFor
 }
 
-// answers notes that packets left for an address.
+// answers records packets that this host sent to an address.
 func (c *conversations) answers(to end, at time.Time, packets float64) {
 	if c.now == nil || at.Sub(c.turned) > answeredFor || len(c.now) >= mostAnswered {
 		c.now, c.before, c.turned = make(map[end]*answered), c.now, at
@@ -79,7 +81,16 @@ func (c *conversations) answers(to end, at time.Time, packets float64) {
 	s.last = at
 }
 
-// find finds a sender, and keeps it.
+// completes records that a sender has acknowledged a SYN-ACK.
+func (c *conversations) completes(from end, at time.Time) {
+	if _, ok := c.find(from); !ok {
+		c.answers(from, at, 0)
+	}
+	s, _ := c.find(from)
+	s.back, s.last = true, at
+}
+
+// find returns a sender, and moves the sender to the present generation.
 func (c *conversations) find(a end) (*answered, bool) {
 	if s, ok := c.now[a]; ok {
 		return s, true
@@ -91,7 +102,7 @@ func (c *conversations) find(a end) (*answered, bool) {
 	return s, ok
 }
 
-// arrives notes that packets came from an address, and reports whether this host has answered it before, and whether it is proved.
+// arrives records packets from an address. It reports whether this host has answered the sender before, and whether the sender is proved.
 func (c *conversations) arrives(from end, at time.Time, packets float64) (answered, proved bool) {
 	s, ok := c.find(from)
 	if !ok {
@@ -102,8 +113,14 @@ func (c *conversations) arrives(from end, at time.Time, packets float64) (answer
 	return true, s.proved(at)
 }
 
-// isAnswer reports whether a packet that leaves tells that this host takes its receiver for a partner: no SYN-ACK, which every SYN gets, no
-// reset, and nothing without ports.
+// partner reports whether a sender has a conversation with this host, or had one recently.
+func (c *conversations) partner(a end) bool {
+	_, ok := c.find(a)
+	return ok
+}
+
+// isAnswer reports whether an outgoing packet shows that its receiver has a conversation with this host. It is false for a SYN-ACK, because every SYN
+// gets one, for a reset, and for packets without ports.
 func isAnswer(s *suggest.Sample) bool {
 	switch s.Value[packet.Proto] {
 	case packet.ProtoTCP:
@@ -111,27 +128,27 @@ func isAnswer(s *suggest.Sample) bool {
 	case packet.ProtoUDP:
 		return s.Value[packet.Fragment] != packet.FragmentLater
 	}
-	return false // without ports, who pings would be no stranger in tunnels and fragments
+	return false // otherwise a sender of pings would count as known in tunnels and fragments, which have no ports
 }
 
-// seen is a packet that came in the last moments.
+// seen is a packet that arrived within the last windowTime.
 type seen struct {
 	suggest.Sample
 	at       time.Time
 	passed   bool
-	packets  float64 // that it stands for
+	packets  float64 // packets that the sample stands for
 	standing standing
-	place    *load // the service that it went to, or other
+	place    *load // the service that the packet went to, or traffic.other
 }
 
-// The bounds of what is kept of the last moments.
+// Limits of the window.
 const (
 	windowTime   = 2 * time.Second
 	mostSeen     = 8000
-	mostSearched = 2000 // samples that rules are searched in: as many tell a kind that is a fortieth of them
+	mostSearched = 2000 // samples in which rules are searched: enough to find a kind of packets with a share of 1/40
 )
 
-// window is what came in the last moments, the oldest first.
+// window contains the packets that arrived within the last windowTime, the oldest first.
 type window struct{ list []seen }
 
 func (w *window) add(s seen) {
@@ -141,20 +158,20 @@ func (w *window) add(s seen) {
 	w.list = append(w.list, s)
 }
 
-// since are the packets from a time on.
+// since returns the packets from a time on.
 func (w *window) since(at time.Time) []seen {
 	i, _ := slices.BinarySearchFunc(w.list, at, func(s seen, at time.Time) int { return s.at.Compare(at) })
 	return w.list[i:]
 }
 
-// forget drops what is older than windowTime.
+// forget drops packets older than windowTime.
 func (w *window) forget(now time.Time) {
 	if n := len(w.list) - len(w.since(now.Add(-windowTime))); n > 0 {
 		w.list = slices.Delete(w.list, 0, n)
 	}
 }
 
-// covers is how much of a span up to now the list has: less when more came than it holds.
+// covers returns the part of a time span up to now that the window covers. It is shorter than span when more packets came than the window holds.
 func (w *window) covers(now time.Time, span time.Duration) time.Duration {
 	if len(w.list) < mostSeen/2 {
 		return span
@@ -162,7 +179,7 @@ func (w *window) covers(now time.Time, span time.Duration) time.Duration {
 	return min(span, max(tenth, now.Sub(w.list[0].at)))
 }
 
-// passing are the samples of a moment that passed.
+// passing returns the samples that passed within a time span up to now.
 func (w *window) passing(now time.Time, span time.Duration) []suggest.Sample {
 	var list []*seen
 	recent := w.since(now.Add(-span))
@@ -174,18 +191,18 @@ func (w *window) passing(now time.Time, span time.Duration) []suggest.Sample {
 	return evenly(list, mostSearched)
 }
 
-// familiar are the samples of senders that are no strangers, drawn evenly.
+// familiar returns samples of senders that are no strangers, evenly spaced. most is the largest number of returned samples.
 func (w *window) familiar(most int) []suggest.Sample {
 	var list []*seen
 	for i := range w.list {
-		if w.list[i].standing >= proved {
+		if w.list[i].standing >= returned {
 			list = append(list, &w.list[i])
 		}
 	}
 	return evenly(list, most)
 }
 
-// evenly copies so many of a list at most.
+// evenly copies items of a list, evenly spaced. most is the largest number of copied items.
 func evenly(list []*seen, most int) []suggest.Sample {
 	drawn := make([]suggest.Sample, min(len(list), most))
 	for i := range drawn {
@@ -194,24 +211,25 @@ func evenly(list []*seen, most int) []suggest.Sample {
 	return drawn
 }
 
-// sockets are the TCP connections that the kernel has, by both ends. They are listed again while something has risen.
+// sockets contains the TCP connections of the kernel, by both endpoints. They are listed again while a load rises.
 type sockets struct {
 	list map[datapath.Connection]bool
 	of   []datapath.Connection
 }
 
-// renew takes a list of the connections over.
-func (o *sockets) renew(connections []datapath.Connection) {
+// renew replaces the list of connections. It returns false if the list is the same.
+func (o *sockets) renew(connections []datapath.Connection) (fresh bool) {
 	if len(connections) > 0 && len(o.of) > 0 && &connections[0] == &o.of[0] {
-		return
+		return false
 	}
 	o.of, o.list = connections, make(map[datapath.Connection]bool, len(connections))
 	for _, c := range connections {
 		o.list[c] = true
 	}
+	return true
 }
 
-// has reports whether a packet is of one of them.
+// has reports whether a packet belongs to one of the connections.
 func (o *sockets) has(s *suggest.Sample) bool {
 	if len(o.list) == 0 || s.Value[packet.Proto] != packet.ProtoTCP || s.Value[packet.SPort] >= packet.PortUDP || s.Value[packet.DPort] >= packet.PortUDP {
 		return false
@@ -221,7 +239,7 @@ func (o *sockets) has(s *suggest.Sample) bool {
 	return o.list[datapath.Connection{Client: from, Server: to}] || o.list[datapath.Connection{Client: to, Server: from}]
 }
 
-// standsFor is how many packets a sample stands for.
+// standsFor returns how many packets a sample stands for.
 func standsFor(s *sample.Sample, oneIn uint32) float64 {
 	if s.Stands > 0 {
 		return s.Stands

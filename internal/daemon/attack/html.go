@@ -15,10 +15,10 @@ import (
 //go:embed report.css
 var style string
 
-// page is a report as one page, which loads nothing. It is no html/template: see usage in cmd/internal/cli.
+// page is a report as one HTML page without external resources. It does not use html/template: see usage in cmd/internal/cli.
 type page struct{ strings.Builder }
 
-// add writes markup, which is constant. Each value stands between tags, and is escaped.
+// add writes constant markup. Each value is escaped, and replaces a verb in the markup.
 func (p *page) add(markup string, values ...any) {
 	for i, v := range values {
 		values[i] = html.EscapeString(fmt.Sprint(v))
@@ -26,7 +26,7 @@ func (p *page) add(markup string, values ...any) {
 	fmt.Fprintf(p, markup+"\n", values...)
 }
 
-// table writes a table. A column whose title begins with > has numbers.
+// table writes a table. A title that begins with > is the title of a column of numbers.
 func (p *page) table(columns []string, rows [][]any) {
 	cell := func(tag string, i int, v any) {
 		class := ""
@@ -50,7 +50,7 @@ func (p *page) table(columns []string, rows [][]any) {
 	p.add("</table></div>")
 }
 
-// WriteHTML writes the report as one page that needs nothing else.
+// WriteHTML writes the report as one HTML page without external resources.
 func (r *Report) WriteHTML(out io.Writer) error {
 	p := &page{}
 	p.add(`<!DOCTYPE html>
@@ -76,7 +76,7 @@ func (r *Report) WriteHTML(out io.Writer) error {
 	return err
 }
 
-// facts are what the attack was.
+// facts writes the facts of the attack.
 func (r *Report) facts(p *page) {
 	var kinds []string
 	for _, v := range r.Vectors {
@@ -98,7 +98,7 @@ func (r *Report) facts(p *page) {
 	for _, row := range [][2]string{
 		{"Began", when(r.Started)}, {"Ended", ended},
 		{"Peak", fmt.Sprintf("%s packets/s, %s", wording.Rate(r.Peak.Packets), strings.TrimSuffix(wording.Bytes(uint64(r.Peak.Bits)), "B")+"bit/s")},
-		{"Usual", fmt.Sprintf("%s packets/s; more than %s is an attack", wording.Rate(r.Usual), wording.Rate(r.Bound))},
+		{"Usual", fmt.Sprintf("%s packets/s; more than %s %s is an attack", wording.Rate(r.Usual), wording.Rate(r.Bound), r.Place())},
 		{"Dropped", amounts(r.Dropped)}, {"Passed", amounts(r.Passed) + ", legitimate ones included"},
 		{"Policy", fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, " "))},
 	} {
@@ -118,7 +118,7 @@ func (r *Report) facts(p *page) {
 	p.table([]string{"Kind", ">Share", ">Error"}, rows)
 }
 
-// judged is where the attack is, and by which facts that is one.
+// judged writes the attacked services, and the facts for the verdict on each.
 func (r *Report) judged(p *page) {
 	if len(r.Parts) > 0 {
 		p.add("<h2>Why it is an attack</h2>")
@@ -135,12 +135,15 @@ func (r *Report) judged(p *page) {
 	if t := r.Times.Text(); t != "" {
 		p.add("<p>After its first packet: %s.</p>", t)
 	}
+	if r.NoRule != "" {
+		p.add("<p><strong>No rule is added:</strong> %s.</p>", r.NoRule)
+	}
 	for _, a := range r.Advice {
 		p.add("<p><strong>Advice:</strong> %s.</p>", a)
 	}
 }
 
-// decided is which rules decided, and which were added.
+// decided writes the decisions of each rule, and the rules that were added.
 func (r *Report) decided(p *page) {
 	reasons := func(first string, list []Reason) {
 		var rows [][]any
@@ -171,7 +174,7 @@ func (r *Report) decided(p *page) {
 	p.add("</table></div>")
 }
 
-// sources is who and what was in the samples.
+// sources writes the most frequent sources and field values of the samples.
 func sources(p *page, s *operate.Samples) {
 	p.add("<h2>Sources</h2>\n<p>From %s samples, 1 in %s. Addresses may be forged.</p>", wording.Count(s.Packets), wording.Count(int(s.OneIn)))
 	rows := func(list []operate.Talker, dropped bool) (rows [][]any) {
@@ -193,7 +196,7 @@ func sources(p *page, s *operate.Samples) {
 	p.table([]string{"To", ">Packets/s", ">Share", ">Error"}, rows(s.Destinations, false))
 }
 
-// proposed is which rules are suggested.
+// proposed writes the suggested rules.
 func (s *Suggestion) proposed(p *page) {
 	known := "No legitimate traffic was known: look at each rule."
 	if s.Baseline > 0 {
@@ -218,10 +221,10 @@ func amounts(a operate.Amount) string {
 	return wording.Count(a.Packets) + " packets, " + wording.Bytes(a.Bytes)
 }
 
-// deviation writes an error in percent of the figure.
+// deviation returns the text of an error, which is in percent of the figure.
 func deviation(v float64) string { return fmt.Sprintf("±%.0f%%", min(v, 100)) }
 
-// percent writes a share in percent, small ones with more digits.
+// percent returns the text of a share in percent. Small shares get more digits.
 func percent(share float64) string {
 	if share > 0 && share < 0.001 {
 		return fmt.Sprintf("%.3f%%", 100*share)

@@ -7,46 +7,47 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Verdict is what a load is that has risen.
+// Verdict is the verdict about a load that has risen.
 type Verdict string
 
-// The verdicts. Only an Attack is acted on.
+// The verdicts. Only Attack leads to rules.
 const (
-	Attack  Verdict = "attack"  // it is not answered, and its senders are strangers
-	Crowd   Verdict = "crowd"   // more of what is usual: this host answers it, and its senders go on
-	Scan    Verdict = "scan"    // one sender asks one port after the other
-	Unclear Verdict = "unclear" // this host answers it, or a part, and few of its senders go on: it may be either
+	Attack  Verdict = "attack"  // this host does not answer the load, and the senders are strangers
+	Crowd   Verdict = "crowd"   // more traffic of the usual kind: this host answers the load, and the senders continue
+	Scan    Verdict = "scan"    // one sender tries many ports
+	Unclear Verdict = "unclear" // this host answers the load or a part of it, and few senders continue: it may be an attack or a crowd
 )
 
-// The bounds of the verdicts, as shares of what comes beside the usual.
+// Limits of the verdicts, as shares of the traffic above the usual rate.
 const (
-	fewAnswered   = 0.25 // of an attack
-	leastAnswered = 0.5  // of a crowd
-	leastBack     = 0.2  // of a crowd that is answered, from senders that are no strangers
-	mostBack      = 0.25 // of an attack
-	oneWay        = 0.1  // packets that leave for each that arrives: a service that answers less tells nothing by that
+	fewAnswered   = 0.25 // an attack has at most this share of answers
+	leastAnswered = 0.5  // a crowd has at least this share of answers
+	leastBack     = 0.2  // in an answered crowd, least share of packets from senders that are no strangers
+	mostBack      = 0.25 // in an attack, largest share of packets from senders that are no strangers
+	oneWay        = 0.1  // packets that leave for each that arrives; a service with fewer answers gives no evidence by answers
 
-	unclearFor  = 3 * time.Second  // for which newcomers may take to go on; after that the load is told of as it is
-	goOnFor     = 10 * time.Second // for which they may where most is answered: some ask only now and then
-	scanShare   = 0.8              // of the strangers' packets come from one sender
-	scanPorts   = 0.3              // and so many ports to a packet
-	mostScan    = 10_000           // packets a second: more is a flood, whatever it asks
-	leastOfScan = 50               // packets
+	unclearFor  = 3 * time.Second  // how long newcomers may take to continue; after that the verdict is given
+	goOnFor     = 10 * time.Second // the same if most packets are answered, because some clients send only now and then
+	scanShare   = 0.8              // in a scan, least share of the strangers' packets that are from one sender
+	scanPorts   = 0.3              // in a scan, least number of different ports for each packet
+	mostScan    = 10_000           // packets a second; a faster sender counts as a flood, with any number of ports
+	leastOfScan = 50               // least number of packets of a scan
 )
 
-// Facts are what a verdict rests on.
+// Facts are the facts behind a verdict.
 type Facts struct {
-	At       string   `json:"at"`                 // the service, or this host
-	Packets  float64  `json:"packets"`            // a second
-	Usual    float64  `json:"usual"`              // in quiet times
-	Answered *float64 `json:"answered,omitempty"` // the share of what is more than that which is answered as usual; nil: not known
-	Familiar float64  `json:"familiar"`           // the share of it from senders that are no strangers
-	Asked    float64  `json:"asked,omitempty"`    // the share of all from senders that were answered a moment ago
-	Scan     bool     `json:"scan,omitempty"`     // one sender sends most of it to many ports
-	Blind    bool     `json:"blind,omitempty"`    // nothing that leaves is seen, or too few samples: what is answered is not known
+	At       string   `json:"at"`                 // the name of the service, or "this host"
+	Packets  float64  `json:"packets"`            // packets a second
+	Usual    float64  `json:"usual"`              // packets a second in quiet times
+	Answered *float64 `json:"answered,omitempty"` // the share of the traffic above the usual that gets its usual answers; nil: not known
+	Familiar float64  `json:"familiar"`           // the share of the traffic above the usual that is from senders that are no strangers
+	Asked    float64  `json:"asked,omitempty"`    // the share of all traffic that is from senders that were answered a moment ago
+	Scan     bool     `json:"scan,omitempty"`     // one sender sends most of the strangers' packets, to many ports
+	Scatters bool     `json:"scatters,omitempty"` // far more senders than usual, and each sends far less: then senders that come again are forged, not genuine
+	Blind    bool     `json:"blind,omitempty"`    // outgoing packets are not seen, or there are too few samples: answers are unknown
 }
 
-// facts are those of a load now.
+// facts returns the facts about a load at present.
 func (t *traffic) facts(l *load, now time.Time) Facts {
 	l.move(now)
 	usual, _ := l.level(now)
@@ -58,15 +59,25 @@ func (t *traffic) facts(l *load, now time.Time) Facts {
 	f.Blind = t.blind(now) || last(l, &l.samples, riseTenths) < riseLeast
 	more := max(1, in-usual)
 	ratio, familiar := l.ratios()
-	f.Familiar = share01((l.perSecond(&l.familiar, riseTenths) - usual*familiar) / more)
 	if !f.Blind && ratio >= oneWay {
 		answered := share01((out - usual*ratio) / (ratio * more))
 		f.Answered = &answered
 	}
+	vouched, returned := l.perSecond(&l.familiar, riseTenths), l.perSecond(&l.returned, riseTenths)
+	if returned > 0 || f.Answered != nil && *f.Answered >= leastAnswered {
+		f.Scatters = t.scatters(l, now)
+	}
+	if f.Scatters {
+		vouched -= returned
+	}
+	if l == t.other || l == t.total {
+		vouched += t.unseen(now)
+	}
+	f.Familiar = share01((vouched - usual*familiar) / more)
 	return f
 }
 
-// asked is the share of what comes to a load from senders that were answered a moment ago.
+// asked returns the share of a load's packets that are from senders that were answered a moment ago.
 func (t *traffic) asked(l *load, now time.Time) float64 {
 	all, asks := 0.0, 0.0
 	list := t.window.since(now.Add(-riseTenths * tenth))
@@ -85,7 +96,7 @@ func (t *traffic) asked(l *load, now time.Time) float64 {
 
 func share01(v float64) float64 { return min(1, max(0, v)) }
 
-// scans reports whether one sender sends most of what strangers send to a load, to many ports.
+// scans reports whether one sender sends most of the strangers' packets of a load, to many ports.
 func (t *traffic) scans(l *load, now time.Time) bool {
 	if l != t.other && l != t.total {
 		return false
@@ -116,7 +127,7 @@ func (t *traffic) scans(l *load, now time.Time) bool {
 	return all >= leastOfScan && float64(most.packets) >= scanShare*float64(all) && float64(len(most.ports)) >= scanPorts*float64(most.packets)
 }
 
-// verdict judges a load that has risen for so long. It is "" while that is too early to say.
+// verdict judges a load. risen is the time since the load rose. The verdict is "" while it is too early to judge.
 func (f *Facts) verdict(risen time.Duration) Verdict {
 	answered := 0.0
 	if f.Answered != nil {
@@ -133,17 +144,20 @@ func (f *Facts) verdict(risen time.Duration) Verdict {
 		return Unclear
 	case answered <= fewAnswered && f.Familiar <= mostBack:
 		return Attack
-	case risen < unclearFor, answered >= leastAnswered && risen < goOnFor:
+	case risen < unclearFor, answered >= leastAnswered && risen < goOnFor && !f.Scatters:
 		return ""
 	}
 	return Unclear
 }
 
-// Text says what decided.
+// Text returns the facts behind the verdict as text.
 func (f *Facts) Text() string {
 	answered := "it is not known whether it is answered"
 	if f.Answered != nil {
 		answered = fmt.Sprintf("%.0f%% of it is answered as usual", 100**f.Answered)
+	}
+	if f.Scatters {
+		answered += ", and its senders do not go on as usual ones do"
 	}
 	if f.Scan {
 		answered += ", and most of it is one sender's, to many ports"

@@ -21,36 +21,36 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Replay is a recorded attack, for which detection is to run as it would on a host: by the times of its packets, with each of them a sample,
-// and with rules in force ReplayDelay after they were decided.
+// Replay runs detection on a recorded attack as on a host. The clock is the time of the packets. Each packet counts as a sample. Rules take effect
+// ReplayDelay after the decision.
 type Replay struct {
 	Attack   string        // a capture
-	Baseline string        // a capture of quiet times; "": the attack's own begins with them
-	Hosts    []netip.Addr  // this host's addresses; none: the one that most packets are to or from
-	Detect   policy.Detect // settings
+	Baseline string        // a capture of quiet times; "": the attack's own capture begins with quiet times
+	Hosts    []netip.Addr  // this host's addresses; none: the address that is most often the source or destination
+	Detect   policy.Detect // the settings of detection
 }
 
-// ReplayDelay is how long a rule takes to be in the kernel.
+// ReplayDelay is the time that passes until a rule is in the kernel.
 const ReplayDelay = 200 * time.Millisecond
 
-// Replayed is what detection would have done.
+// Replayed is the result of a replay.
 type Replayed struct {
 	Hosts   []netip.Addr `json:"hosts"`
-	Seconds float64      `json:"seconds"` // of the attack's capture
-	Arrived uint64       `json:"arrived"` // packets of it
-	Dropped uint64       `json:"dropped"` // by automatic rules
+	Seconds float64      `json:"seconds"` // length of the attack's capture
+	Arrived uint64       `json:"arrived"` // packets that arrived in the attack's capture
+	Dropped uint64       `json:"dropped"` // packets that automatic rules dropped
 	Left    uint64       `json:"left"`    // packets that this host sent
 	Events  []Turned     `json:"events"`
-	Reports []*Report    `json:"reports"` // of the attacks that it would have seen
+	Reports []*Report    `json:"reports"` // reports of the detected attacks
 }
 
-// Turned is an event at a time after the capture's first packet.
+// Turned is an event, with its time after the capture's first packet.
 type Turned struct {
 	Seconds float64 `json:"seconds"`
 	Text    string  `json:"text"`
 }
 
-// shortBaseline is an error.
+// shortBaseline is the error for a baseline that is too short.
 type shortBaseline struct {
 	file string
 	span time.Duration
@@ -60,12 +60,12 @@ func (e *shortBaseline) Error() string {
 	return fmt.Sprintf("%s spans %.1f s: what is usual is not known by so little", e.file, e.span.Seconds())
 }
 
-// Hint is the remedy.
+// Hint returns the remedy.
 func (e *shortBaseline) Hint() string {
 	return fmt.Sprintf("give a capture of at least %d s of quiet times with --baseline", leastSeconds+2)
 }
 
-// Run runs detection. It is an error when a file cannot be read, or when the baseline is too short.
+// Run runs the replay. It returns an error when a file cannot be read, or when the baseline is too short.
 func (r *Replay) Run(ctx context.Context) (*Replayed, error) {
 	out := &Replayed{Hosts: r.Hosts, Events: []Turned{}, Reports: []*Report{}}
 	if len(out.Hosts) == 0 {
@@ -97,7 +97,7 @@ func (r *Replay) Run(ctx context.Context) (*Replayed, error) {
 	return out, nil
 }
 
-// busiest is the address that most packets of a capture are to or from.
+// busiest returns the address that is most often the source or destination in a capture.
 func busiest(file string) (netip.Addr, error) {
 	list, _, packets, err := suggest.ReadFile(file, suggest.MostAttack, 0)
 	if err != nil {
@@ -114,18 +114,19 @@ func busiest(file string) (netip.Addr, error) {
 	return counter.Top(1)[0].Key, nil
 }
 
-// replayer plays packets to a Watcher.
+// replayer passes packets to a Watcher.
 type replayer struct {
 	*Watcher
 	out    *Replayed
-	counts bool // the attack's capture is played
+	counts bool // whether the attack's capture is playing
 	begin  time.Time
-	now    time.Time // of the packet
-	next   time.Time // when the second ends
-	start  time.Time // of the clock of the Watcher
+	now    time.Time // time of the packet
+	next   time.Time // when the current second ends
+	start  time.Time // start of the Watcher's clock
 
-	passed, dropped operate.Amount // in this second
+	passed, dropped operate.Amount // in the current second
 	inForce         []ruleOfReplay
+	inside          recent[flow, struct{}] // flows that this host began: the replies pass before temporary rules are evaluated
 	status          *control.Status
 }
 
@@ -147,6 +148,7 @@ func newReplayer(r *Replay, out *Replayed) *replayer {
 		out.Events = append(out.Events, Turned{p.now.Sub(p.begin).Seconds(), text})
 	})
 	p.clock = func() time.Time { return p.now }
+	p.delay = ReplayDelay
 	p.list = func() ([]datapath.Connection, error) { return nil, nil }
 	p.change = p.put
 	p.settings = r.Detect
@@ -157,7 +159,7 @@ func newReplayer(r *Replay, out *Replayed) *replayer {
 	return p
 }
 
-// put has rules be in force after ReplayDelay.
+// put makes rules take effect after ReplayDelay.
 func (p *replayer) put(_ context.Context, change func([]manifest.Temporary) ([]manifest.Temporary, error)) error {
 	var own []manifest.Temporary
 	for _, r := range p.inForce {
@@ -169,21 +171,21 @@ func (p *replayer) put(_ context.Context, change func([]manifest.Temporary) ([]m
 	}
 	p.inForce, p.status.Rules = nil, nil
 	for _, t := range list {
-		s, _, err := suggest.ReadSignature(t.Rule)
+		s, err := suggest.SignatureOf(t.Value)
 		if err != nil {
 			return err
 		}
 		t.Ends = 0
-		p.inForce = append(p.inForce, ruleOfReplay{t, s, p.now.Add(ReplayDelay), t.Rule != observing(t.Rule)})
+		p.inForce = append(p.inForce, ruleOfReplay{t, s, p.now.Add(ReplayDelay), !t.Value.Observe})
 		p.status.Rules = append(p.status.Rules, control.RuleStatus{Name: t.Name, Temporary: &t})
 	}
 	return nil
 }
 
-// longestGap is how much of a time without packets is played.
+// longestGap is the longest time without packets that is played in full.
 const longestGap = 2 * time.Minute
 
-// play plays a capture from the present on, and returns the time that it spans.
+// play plays a capture from the present time on, and returns its time span.
 func (p *replayer) play(ctx context.Context, file string) (time.Duration, error) {
 	in, err := sample.OpenFile(file)
 	if err != nil {
@@ -204,10 +206,10 @@ func (p *replayer) play(ctx context.Context, file string) (time.Duration, error)
 			first = f.Time
 		}
 		at := begin.Add(f.Time.Sub(first))
-		if gap := at.Sub(p.now) - longestGap; gap > 0 { // nothing happens in the rest of it
+		if gap := at.Sub(p.now) - longestGap; gap > 0 { // skip the rest of the gap
 			begin, at = begin.Add(-gap), at.Add(-gap)
 		}
-		if at.After(p.now) { // packets of several devices are not in order
+		if at.After(p.now) { // packets of several devices may be out of order
 			p.until(ctx, at)
 		}
 		p.packet(&f)
@@ -215,7 +217,7 @@ func (p *replayer) play(ctx context.Context, file string) (time.Duration, error)
 	return 0, ctx.Err()
 }
 
-// until has the time go on.
+// until advances the time.
 func (p *replayer) until(ctx context.Context, at time.Time) {
 	for !p.next.After(at) && ctx.Err() == nil {
 		p.now = p.next
@@ -230,7 +232,7 @@ func (p *replayer) until(ctx context.Context, at time.Time) {
 	}
 }
 
-// endless leaves the end of rules by the kernel's clock out: it does not go on with this one.
+// endless removes the rules' end by the kernel's clock, because that clock does not advance with the replay.
 func (p *replayer) endless() {
 	if p.Watcher.now == nil || p.Watcher.now.auto == nil {
 		return
@@ -240,15 +242,19 @@ func (p *replayer) endless() {
 	}
 }
 
-// packet has one arrive or leave.
+// packet plays an incoming or outgoing packet.
 func (p *replayer) packet(f *sample.Sample) {
 	s := suggest.NewSample(f.Frame, f.Length)
 	if s.Kind != packet.IP {
 		return
 	}
-	out := sample.Sample{Length: f.Length, Frame: f.Frame, Time: p.now, Stands: 1, Verdict: ir.Pass.String()}
+	out := *f
+	out.Time, out.Stands, out.Verdict = p.now, 1, ir.Pass.String()
 	if slices.Contains(p.out.Hosts, s.Src) && !slices.Contains(p.out.Hosts, s.Dst) {
 		out.Verdict = sample.Leaves
+		if f := s.Value[packet.Flags]; p.traffic.asks(&s) || f != packet.FlagsNone && f&(syn|ack) == syn {
+			p.inside.put(left(&s), struct{}{}, p.now)
+		}
 		if p.counts {
 			p.out.Left++
 		}
@@ -256,7 +262,8 @@ func (p *replayer) packet(f *sample.Sample) {
 		return
 	}
 	one := operate.Amount{Packets: 1, Bytes: uint64(f.Length)}
-	if slices.ContainsFunc(p.inForce, func(r ruleOfReplay) bool { return r.drops && !p.now.Before(r.from) && r.Has(&s) }) {
+	_, reply := p.inside.get(arrived(&s))
+	if !reply && slices.ContainsFunc(p.inForce, func(r ruleOfReplay) bool { return r.drops && !p.now.Before(r.from) && r.Has(&s) }) {
 		out.Verdict = ir.Drop.String()
 		p.dropped.Add(one)
 	} else {
@@ -271,7 +278,7 @@ func (p *replayer) packet(f *sample.Sample) {
 	p.sample(out)
 }
 
-// second ends a second.
+// second ends a second of the replay: the Watcher gets its counters.
 func (p *replayer) second(ctx context.Context) {
 	p.at, p.read = p.now, p.now
 	t := &operate.Top{Policy: "replay", Seconds: 1, Reasons: []operate.ReasonRate{}}
@@ -287,7 +294,7 @@ func (p *replayer) second(ctx context.Context) {
 	p.endless()
 }
 
-// keep keeps the report of an attack that has no end in the capture.
+// keep keeps the report of an attack that does not end in the capture.
 func (p *replayer) keep() {
 	if p.Watcher.now != nil {
 		p.renew()

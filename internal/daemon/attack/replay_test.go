@@ -16,17 +16,26 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// modelled is packets a second of one kind, and whether they are honest. Each call returns what arrives, and what this host answers; "" is
-// nothing.
+// modelled is a model of one kind of packets: the rate in each second, and whether the packets are honest. Each call of next returns an incoming
+// packet, and the answer of this host; "" means no packet.
 type modelled struct {
 	rate   func(second float64) float64
 	honest bool
 	next   func(r *rand.Rand) (arrives, answer string)
 }
 
+// exchange is a sequence of packets. A packet whose text begins with `leaves` is sent by this host. When a packet does not arrive, the rest is not
+// sent.
+type exchange struct {
+	rate float64 // a second
+	next func(r *rand.Rand) []string
+}
+
+const leaves = "< "
+
 func always(rate float64) func(float64) float64 { return func(float64) float64 { return rate } }
 
-// talker is a client of a UDP service who is answered.
+// talker returns packets of a random client of a UDP service, with the answers of the service.
 func talker(clients int, network, port string) func(*rand.Rand) (string, string) {
 	return func(r *rand.Rand) (string, string) {
 		n := r.IntN(clients)
@@ -40,47 +49,65 @@ func anybody(r *rand.Rand) string {
 	return fmt.Sprintf("%d.%d.%d.%d", 100+r.IntN(80), r.IntN(256), r.IntN(256), 1+r.IntN(254))
 }
 
-// kind is a packet of an attack from anybody, which gets no answer: verbs are the source, and its port.
+// kind returns packets of an attack from random sources, without answers. The verbs in format are for the source address and its port.
 func kind(format string) func(*rand.Rand) (string, string) {
 	return func(r *rand.Rand) (string, string) { return fmt.Sprintf(format, anybody(r), 1024+r.IntN(60000)), "" }
 }
 
 var (
-	ntpKind   = kind("udp %[1]s:123 > 192.0.2.1:%[2]d len=468 payload=0xd700032a00060048")
-	cldapKind = kind("udp %[1]s:389 > 192.0.2.1:%[2]d len=1400 payload=0x3084000005")
-	synKind   = kind("tcp %s:%d > 192.0.2.1:443 S ttl=61 len=60")
-	dnsKind   = kind("udp %[1]s:53 > 192.0.2.1:%[2]d len=1200 payload=0x123481800001001400000001")
+	ntpKind    = kind("udp %[1]s:123 > 192.0.2.1:%[2]d len=468 payload=0xd700032a00060048")
+	cldapKind  = kind("udp %[1]s:389 > 192.0.2.1:%[2]d len=1400 payload=0x3084000005")
+	bacnetKind = kind("udp %[1]s:47808 > 192.0.2.1:%[2]d len=80 payload=0x810a003401003001")
+	synKind    = kind("tcp %s:%d > 192.0.2.1:443 S ttl=61 len=60")
+	dnsKind    = kind("udp %[1]s:53 > 192.0.2.1:%[2]d len=1200 payload=0x123481800001001400000001")
 )
 
-// usualMix is what always comes: two services, and a connection.
+// visitors is like talker, but after every `each` packets a new client replaces an old one.
+func visitors(clients, each int, network, port string) func(*rand.Rand) (string, string) {
+	sent := 0
+	return func(r *rand.Rand) (string, string) {
+		sent++
+		n := sent/each + r.IntN(clients)
+		client := fmt.Sprintf("%s.%d.%d:%d", network, n/250, 1+n%250, 2000+n%60000)
+		payload := fmt.Sprintf("payload=0x%08x%08x", r.Uint32(), r.Uint32())
+		return fmt.Sprintf("udp %s > 192.0.2.1:%s ttl=%d %s", client, port, 50+n%14, payload), fmt.Sprintf("udp 192.0.2.1:%s > %s %s", port, client, payload)
+	}
+}
+
+// quietTime is the time for which only the usual mix is played at first. Samples within learnDelay of an attack are not learned.
+const quietTime = learnDelay + settling + 11*time.Second
+
+// usualMix returns the traffic of quiet times: two services with changing clients, and a connection.
 func usualMix() []modelled {
 	return []modelled{
-		{always(600), true, talker(60, "203.0", "27015")}, {always(150), true, talker(20, "198.18", "5000")},
+		{always(600), true, visitors(60, 150, "203.0", "27015")}, {always(150), true, visitors(20, 40, "198.18", "5000")},
 		{always(100), true, func(r *rand.Rand) (string, string) {
 			return "tcp 203.0.113.9:40000 > 192.0.2.1:443 A len=600", "tcp 192.0.2.1:443 > 203.0.113.9:40000 A len=1200"
 		}},
 	}
 }
 
-// outcome is what a replay of models did.
+// outcome is the result of a replay of models.
 type outcome struct {
 	*Replayed
 	attack, attackDropped, honest, honestDropped int
 }
 
-// stage is where models are played, in times of their own.
+// stage plays models, with a simulated clock.
 type stage struct {
 	*testing.T
 	*replayer
 	outcome
 	draw    *rand.Rand
 	frames  map[string][]byte
-	forward bool // what arrives is forwarded between devices of the policy, too
+	cut     map[netip.Addr]bool // honest senders that lost a packet
+	stopped time.Time           // when a packet was first dropped
+	forward bool                // packets that arrive are also forwarded between devices of the policy
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s := &stage{T: t, draw: rand.New(rand.NewPCG(1, 2)), frames: map[string][]byte{}}
+	s := &stage{T: t, draw: rand.New(rand.NewPCG(1, 2)), frames: map[string][]byte{}, cut: map[netip.Addr]bool{}}
 	s.outcome.Replayed = &Replayed{Hosts: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}
 	s.replayer = newReplayer(&Replay{Detect: policy.UsualDetect()}, s.outcome.Replayed)
 	s.begin, s.counts = s.replayer.now, true
@@ -102,7 +129,7 @@ func (s *stage) frame(text string) []byte {
 	return s.frames[text]
 }
 
-// play plays models for a time, and counts anew what becomes of their packets.
+// play plays models for a time, and counts the verdicts of their packets from zero.
 func (s *stage) play(span time.Duration, list ...modelled) {
 	s.Helper()
 	const step = 10 * time.Millisecond
@@ -118,16 +145,39 @@ func (s *stage) play(span time.Duration, list ...modelled) {
 	}
 }
 
-// one plays a packet, and its answer.
-func (s *stage) one(m modelled) {
-	arrives, answer := m.next(s.draw)
+// exchanges repeats an exchange at its rate for a time. It plays the models in list at the same time.
+func (s *stage) exchanges(span time.Duration, of *exchange, list ...modelled) {
+	due := 0.0
+	s.play(span, append(list, modelled{always(1 / 0.01), true, func(r *rand.Rand) (string, string) {
+		for due += of.rate * 0.01; due >= 1; due-- {
+			for _, text := range of.next(r) {
+				if answer, ok := strings.CutPrefix(text, leaves); ok {
+					b := s.frame(answer)
+					s.packet(&sample.Sample{Length: len(b), Frame: b})
+				} else if !s.arrive(text, true) {
+					break
+				}
+			}
+		}
+		return "", ""
+	}})...)
+}
+
+// arrive plays a packet, and reports whether it passes.
+func (s *stage) arrive(text string, honest bool) bool {
 	before := s.dropped.Packets
-	b := s.frame(arrives)
+	b := s.frame(text)
 	s.packet(&sample.Sample{Length: len(b), Frame: b})
 	dropped := int(s.dropped.Packets - before)
-	if m.honest {
+	if dropped > 0 && s.stopped.IsZero() {
+		s.stopped = s.replayer.now
+	}
+	if honest {
 		s.honest++
 		s.honestDropped += dropped
+		if dropped > 0 {
+			s.cut[packet.Decode(b).Src] = true
+		}
 	} else {
 		s.attack++
 		s.attackDropped += dropped
@@ -135,26 +185,33 @@ func (s *stage) one(m modelled) {
 	if s.forward && dropped == 0 {
 		s.sample(sample.Sample{Length: len(b), Frame: b, Time: s.replayer.now, Stands: 1, Verdict: sample.Forwarded})
 	}
-	if answer != "" && dropped == 0 {
+	return dropped == 0
+}
+
+// one plays one packet of a model, and the answer to it.
+func (s *stage) one(m modelled) {
+	arrives, answer := m.next(s.draw)
+	if arrives != "" && s.arrive(arrives, m.honest) && answer != "" {
 		b := s.frame(answer)
 		s.packet(&sample.Sample{Length: len(b), Frame: b})
 	}
 }
 
-// replayed plays models after 36 s of the usual mix.
+// replayed plays models after the usual mix.
 func replayed(t *testing.T, lasts time.Duration, models ...modelled) outcome {
 	t.Helper()
 	s := newStage(t)
-	s.play(36*time.Second, usualMix()...)
+	usual := usualMix()
+	s.play(quietTime, usual...)
 	s.begin = s.replayer.now
-	s.play(lasts, append(usualMix(), models...)...)
+	s.play(lasts, append(usual, models...)...)
 	s.keep()
 	return s.outcome
 }
 
 func (o *outcome) share() float64 { return float64(o.attackDropped) / float64(max(1, o.attack)) }
 
-// TestReplayAttacks plays attacks: each is named and dropped soon, and no honest packet is.
+// TestReplayAttacks plays attacks. Each attack must be named and dropped soon, and no honest packet may be dropped.
 func TestReplayAttacks(t *testing.T) {
 	t.Parallel()
 	turns := func(kinds ...func(*rand.Rand) (string, string)) (list []modelled) {
@@ -171,22 +228,21 @@ func TestReplayAttacks(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		lasts   time.Duration
-		least   float64 // share of the attack that is dropped
-		named   float64 // seconds, at most
+		least   float64 // least share of the attack's packets that must be dropped
+		named   float64 // the latest time at which the attack must be named, in seconds
 		dropped float64
 		at      string // the service
 		models  []modelled
 	}{
 		{"NTP", 16 * time.Second, 0.85, 1, 2.5, "", []modelled{{always(3000), false, ntpKind}}},
-		{"SYN", 16 * time.Second, 0.85, 1, 2.5, "", []modelled{{always(3000), false, synKind}}},
-		{"turns", 40 * time.Second, 0.75, 1, 2.5, "", turns(ntpKind, cldapKind, dnsKind, synKind)},
+		{"turns", 40 * time.Second, 0.75, 1, 2.5, "", turns(ntpKind, cldapKind, dnsKind, bacnetKind)},
 		{"pulses", 55 * time.Second, 0.9, 1, 2.5, "", []modelled{{func(s float64) float64 {
 			if int(s)%25 < 5 {
 				return 3000
 			}
 			return 0
 		}, false, ntpKind}}},
-		// some of it hits the port of a service by chance, which answers what it takes for its own
+		// some packets hit the port of a service by chance, which answers them
 		{"reflections to any port", 16 * time.Second, 0.85, 1, 2.5, "", []modelled{{always(3000), false, func(r *rand.Rand) (string, string) {
 			from := fmt.Sprintf("110.0.%d.%d", r.IntN(8), 1+r.IntN(250))
 			if r.IntN(400) == 0 {
@@ -220,7 +276,7 @@ func TestReplayAttacks(t *testing.T) {
 	}
 }
 
-// TestReplayCrowds plays honest traffic that is much more than usual: none is called an attack, and nothing is dropped.
+// TestReplayCrowds plays honest traffic far above the usual rate. None of it may be called an attack, and nothing may be dropped.
 func TestReplayCrowds(t *testing.T) {
 	t.Parallel()
 	upload := func(r *rand.Rand) (string, string) {
@@ -246,10 +302,10 @@ func TestReplayCrowds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			s.play(36*time.Second, usualMix()...)
+			s.play(quietTime, usualMix()...)
 			s.play(20*time.Second+300*time.Millisecond, append(usualMix(), models...)...)
 			out := s.outcome
-			s.play(3*time.Second, usualMix()...) // its end, within a second that is counted, is no attack either
+			s.play(3*time.Second, usualMix()...) // the end of the crowd, within a counted second, must not count as an attack
 			s.keep()
 			if len(out.Reports) > 0 || out.honestDropped > 0 {
 				for _, r := range out.Reports {
@@ -261,8 +317,8 @@ func TestReplayCrowds(t *testing.T) {
 	}
 }
 
-// TestReplayUnclear plays floods for which no rule is safe: what is random, and what looks like the clients and is answered. No honest packet
-// is dropped, and the report says what helps.
+// TestReplayUnclear plays floods against which no rule is safe: random packets, and packets that look like the clients' and are answered. No honest
+// packet may be dropped, and the report must name remedies.
 func TestReplayUnclear(t *testing.T) {
 	t.Parallel()
 	mimic := talker(60, "203.0", "27015")
@@ -297,7 +353,7 @@ func TestReplayUnclear(t *testing.T) {
 	}
 }
 
-// TestReplayFiles replays captures, and says what is wrong with one.
+// TestReplayFiles replays captures, and checks the errors for bad ones.
 func TestReplayFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, seconds float64, every time.Duration, next func(*rand.Rand) (string, string)) string {

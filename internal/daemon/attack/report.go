@@ -12,55 +12,56 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// Report is what is known of an attack.
+// Report is the report of an attack.
 type Report struct {
-	ID         string     `json:"id"` // its beginning, as 20260102-150405 in UTC
+	ID         string     `json:"id"` // the start in UTC, such as 20260102-150405
 	Started    time.Time  `json:"started"`
-	Ended      *time.Time `json:"ended,omitempty"` // the end of its last second; nil while it goes on
-	Active     float64    `json:"active"`          // seconds of the attack that were counted: those without the pauses of the attacker
-	Last       time.Time  `json:"last"`            // the end of the last of them
+	Ended      *time.Time `json:"ended,omitempty"` // the end of the attack's last second; nil while the attack continues
+	Active     float64    `json:"active"`          // counted seconds of the attack, without its pauses
+	Last       time.Time  `json:"last"`            // the end of the last counted second
 	Updated    time.Time  `json:"updated"`
 	Policy     string     `json:"policy"`
 	Generation int        `json:"generation"`
 	Target     string     `json:"target"`
 	Devices    []string   `json:"devices"`
 
-	Usual   float64        `json:"usual"` // packets a second in quiet times
-	Bound   float64        `json:"bound"` // that was exceeded
-	Peak    operate.Rate   `json:"peak"`  // of a second
+	Usual   float64        `json:"usual"` // packets a second of the whole host in quiet times
+	Bound   float64        `json:"bound"` // the bound that the first part exceeded
+	Peak    operate.Rate   `json:"peak"`  // the highest rate in any second
 	Passed  operate.Amount `json:"passed"`
 	Dropped operate.Amount `json:"dropped"`
-	Reasons []Reason       `json:"reasons"` // rules, checks and the default, with what each decided, the most first
+	Reasons []Reason       `json:"reasons"` // decisions of each rule, check and default, the most frequent first
 
-	Outcomes []Reason `json:"outcomes,omitempty"` // what became of packets of protected services, which a rule counts too
+	Outcomes []Reason `json:"outcomes,omitempty"` // results of packets to protected services; a rule counts these packets also
 
 	Vectors    []Vector         `json:"vectors"`              // kinds of packets, the most frequent first
-	Samples    *operate.Samples `json:"samples,omitempty"`    // nil when none were taken
-	Captured   int              `json:"captured"`             // packets of the capture
-	Suggestion *Suggestion      `json:"suggestion,omitempty"` // nil while nothing was found
-	Steps      []Step           `json:"steps,omitempty"`      // with automatic rules
-	Advice     []string         `json:"advice,omitempty"`     // where no rule is safe: what helps instead
-	Times      Times            `json:"times,omitzero"`       // of the steps
-	Note       string           `json:"note,omitempty"`       // why something is missing
+	Samples    *operate.Samples `json:"samples,omitempty"`    // nil when there are no samples
+	Captured   int              `json:"captured"`             // packets in the capture
+	Suggestion *Suggestion      `json:"suggestion,omitempty"` // nil while no rule was found
+	Steps      []Step           `json:"steps,omitempty"`      // actions on automatic rules
+	Advice     []string         `json:"advice,omitempty"`     // remedies where no rule is safe
+	Times      Times            `json:"times,omitzero"`       // times of the steps of the reaction
+	NoRule     string           `json:"no_rule,omitempty"`    // why `auto` adds no rule
+	Note       string           `json:"note,omitempty"`       // why data is missing
 
-	Parts []Part `json:"parts,omitempty"` // the services that it is at, or this host; those that joined first are first
+	Parts []Part `json:"parts,omitempty"` // the attacked services, or this host, in the order in which they joined
 }
 
-// Part is a service, or this host, that the attack is at.
+// Part is an attacked service, or this host.
 type Part struct {
 	Facts
 	Verdict Verdict `json:"verdict"`
-	Bound   float64 `json:"bound"` // packets a second that were exceeded
+	Bound   float64 `json:"bound"` // the bound that was exceeded, in packets a second
 }
 
-// Times are when something was done first, in seconds after the first packet above the usual; 0: never.
+// Times contains when steps of the reaction first happened, in seconds after the first packet above the usual rate; 0: never.
 type Times struct {
 	Named     float64 `json:"named,omitempty"`
 	Suggested float64 `json:"suggested,omitempty"`
-	Dropped   float64 `json:"dropped,omitempty"` // by an automatic rule
+	Dropped   float64 `json:"dropped,omitempty"` // when an automatic rule first dropped a packet
 }
 
-// Reason is what a rule, a check or the default decided during the attack.
+// Reason is the number of packets about which a rule, a check or the default decided during the attack.
 type Reason struct {
 	Name    string `json:"name"`
 	Verdict string `json:"verdict"`
@@ -68,25 +69,25 @@ type Reason struct {
 	operate.Amount
 }
 
-// Vector is a kind of packets of the attack, by their fields.
+// Vector is a kind of packets of the attack. Fields of the packets distinguish the kinds.
 type Vector struct {
-	Name  string  `json:"name"`  // as "NTP amplification" or "SYN flood"
+	Name  string  `json:"name"`  // such as "NTP amplification" or "SYN flood"
 	Share float64 `json:"share"` // of the samples
-	Error float64 `json:"error"` // of the share, in percent of it, with 95% confidence
+	Error float64 `json:"error"` // in percent of the share, with 95% confidence
 }
 
-// Suggestion is rules against what passes, which nobody has applied.
+// Suggestion contains rules against the packets that pass. The rules are not applied.
 type Suggestion struct {
 	Found    time.Time      `json:"found"`
-	Expires  time.Time      `json:"expires"`  // until when they are to be taken for right: the attack changes
-	Baseline int            `json:"baseline"` // samples of legitimate traffic that they were held against; 0: nothing is known of the harm
+	Expires  time.Time      `json:"expires"`  // the end of the rules' validity, because attacks change
+	Baseline int            `json:"baseline"` // number of legitimate samples on which the rules were tested; 0: the harm is unknown
 	Rules    []suggest.Rule `json:"rules"`
 
-	Coverage   suggest.Share `json:"coverage"`             // of what passed
-	Collateral *suggest.Harm `json:"collateral,omitempty"` // of the baseline
+	Coverage   suggest.Share `json:"coverage"`             // the share of the passing packets that the rules match
+	Collateral *suggest.Harm `json:"collateral,omitempty"` // the share of the baseline that the rules match
 }
 
-// Text lists them; "" when there are none.
+// Text returns the times as text; "" when there are none.
 func (t Times) Text() string {
 	var list []string
 	for _, step := range []struct {
@@ -100,7 +101,7 @@ func (t Times) Text() string {
 	return strings.Join(list, ", ")
 }
 
-// Summary is a report in a list.
+// Summary is a report's entry in a list.
 type Summary struct {
 	ID      string         `json:"id"`
 	Started time.Time      `json:"started"`
@@ -109,11 +110,11 @@ type Summary struct {
 	Passed  operate.Amount `json:"passed"`
 	Dropped operate.Amount `json:"dropped"`
 	Vectors []string       `json:"vectors"`
-	At      []string       `json:"at,omitempty"`      // the services that it is at, or this host
-	Verdict Verdict        `json:"verdict,omitempty"` // of the first of them
+	At      []string       `json:"at,omitempty"`      // the attacked services, or this host
+	Verdict Verdict        `json:"verdict,omitempty"` // the verdict about the first of them
 }
 
-// Summary is the report in short.
+// Summary returns the report's entry in a list.
 func (r *Report) Summary() Summary {
 	s := Summary{ID: r.ID, Started: r.Started, Ended: r.Ended, Peak: r.Peak, Passed: r.Passed, Dropped: r.Dropped, Vectors: []string{}}
 	for _, p := range r.Parts {
@@ -126,10 +127,10 @@ func (r *Report) Summary() Summary {
 	return s
 }
 
-// Lasted is how long the attack went on, or goes on, to the second. Every view shows this time.
+// Lasted returns the duration of the attack until now or until its end, as text. Every view shows this duration.
 func (r *Report) Lasted() string { return lasted(r.Started, r.last()) }
 
-// Lasted is how long the attack went on.
+// Lasted returns the duration of the attack as text.
 func (s *Summary) Lasted() string {
 	if s.Ended == nil {
 		return "goes on"
@@ -139,7 +140,7 @@ func (s *Summary) Lasted() string {
 
 func lasted(begin, end time.Time) string { return wording.Span(end.Sub(begin).Round(time.Second)) }
 
-// last is the end of the last second of the attack. Reports of Floodwall before 1.0 lack it.
+// last returns the end of the last second of the attack. Reports of Floodwall before 1.0 lack the field Last.
 func (r *Report) last() time.Time {
 	switch {
 	case !r.Last.IsZero():
@@ -150,7 +151,15 @@ func (r *Report) last() time.Time {
 	return r.Updated
 }
 
-// Headline is the attack in one line.
+// Place returns where the bound was exceeded, as text.
+func (r *Report) Place() string {
+	if len(r.Parts) == 0 {
+		return "at this host"
+	}
+	return "at " + r.Parts[0].At
+}
+
+// Headline returns the attack as one line.
 func (r *Report) Headline() string {
 	var names []string
 	for _, v := range r.Vectors {
@@ -168,13 +177,13 @@ func (r *Report) Headline() string {
 		}
 	}
 	text := fmt.Sprintf("attack %s: %s%s", r.ID, what, at)
-	if r.Peak.Packets > 0 { // of an attack that ended with its daemon nobody may have counted a second
+	if r.Peak.Packets > 0 { // 0 when the daemon ended before it counted a second of the attack
 		text += fmt.Sprintf(", peak %.0f packets/s and %.1f Mbit/s", r.Peak.Packets, r.Peak.Bits/1e6)
 	}
 	return text
 }
 
-// add adds a second of counters, which ended at a time.
+// add adds the counters of one second. The second ended at end.
 func (r *Report) add(t *operate.Top, end time.Time) {
 	r.Active += t.Seconds
 	r.Last = end.UTC()
@@ -187,13 +196,13 @@ func (r *Report) add(t *operate.Top, end time.Time) {
 			r.Reasons = more.addTo(r.Reasons)
 		}
 	}
-	r.Passed.Add(amount(t.Passed, t.Seconds)) // not the sum of the reasons: several may count the same packet
+	r.Passed.Add(amount(t.Passed, t.Seconds)) // the sum of the reasons would be wrong: several reasons may count the same packet
 	r.Dropped.Add(amount(t.Dropped, t.Seconds))
 	all := operate.Rate{Packets: t.Passed.Packets + t.Dropped.Packets, Bits: t.Passed.Bits + t.Dropped.Bits}
 	r.Peak = operate.Rate{Packets: max(r.Peak.Packets, all.Packets), Bits: max(r.Peak.Bits, all.Bits)}
 }
 
-// addTo adds what a reason decided to a list, which has the most first.
+// addTo adds the packets of a reason to a list. It returns the list, sorted with the most frequent reason first.
 func (r Reason) addTo(list []Reason) []Reason {
 	same := func(o Reason) bool { return o.Name == r.Name && o.Verdict == r.Verdict && o.Stage == r.Stage }
 	if i := slices.IndexFunc(list, same); i >= 0 {
@@ -205,7 +214,7 @@ func (r Reason) addTo(list []Reason) []Reason {
 	return list
 }
 
-// amount is what came at a rate in some seconds.
+// amount returns the number of packets and bytes that a rate gives in this many seconds.
 func amount(r operate.Rate, seconds float64) operate.Amount {
 	return operate.Amount{Packets: uint64(r.Packets*seconds + 0.5), Bytes: uint64(r.Bits/8*seconds + 0.5)}
 }

@@ -17,36 +17,38 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// The bounds of what is kept.
+// The limits of the store.
 const (
 	mostReports = 100
-	mostBytes   = 64 << 20 // of reports and captures together
+	mostBytes   = 64 << 20 // the largest size of reports and captures together
 )
 
-// ErrUnknown is returned for an attack of which there is no report.
+// ErrUnknown is the error for an attack without a report.
 var ErrUnknown = errors.New("there is no report of this attack")
 
 // Store is a directory with the reports of one instance.
 type Store struct{ dir string }
 
-// InState is the Store of an instance below the directory for state.
+// InState returns the Store of an instance in the state directory.
 func InState(state, bpffs, standard string) Store {
 	return Store{filepath.Join(state, instance.With("attacks", bpffs, standard))}
 }
 
-// Kinds of files, by the end of their names behind the ID.
+// Kinds of files, by the suffix after the ID.
 const (
 	reportFile  = ".json"
 	captureFile = ".pcapng"
 )
 
-// Names of files that are of no attack.
+// Names of files that belong to no attack.
 const (
 	usualName    = "usual.json"
 	baselineName = "baseline.pcapng"
+	openingsName = "openings.pcapng"
+	learningName = "learning.json"
 )
 
-// id is what IDs look like. Nothing else becomes a part of a path.
+// id is the pattern of IDs. A text becomes part of a path only if it matches.
 var id = wording.Regexp(`^[0-9]{8}-[0-9]{6}$`)
 
 // Report reads the report of an attack. It returns ErrUnknown when there is none.
@@ -79,7 +81,7 @@ func (s Store) readJSON(name string, to any) error {
 	return nil
 }
 
-// List lists the attacks, the latest first. A report that cannot be read is left out.
+// List returns the attacks, the latest first. It skips reports that cannot be read.
 func (s Store) List() ([]Summary, error) {
 	ids, err := s.ids()
 	if err != nil {
@@ -94,7 +96,7 @@ func (s Store) List() ([]Summary, error) {
 	return list, nil
 }
 
-// ids are those of all reports, the latest first.
+// ids returns the IDs of all reports, the latest first.
 func (s Store) ids() (ids []string, err error) {
 	entries, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +130,7 @@ func (s Store) Capture(of string) (*os.File, error) {
 	return f, err
 }
 
-// save writes a report, and its capture unless there are no packets. The capture comes first: a report that is there has one.
+// save writes a report and, if there are packets, its capture. It writes the capture first, so that a report never lacks its capture.
 func (s Store) save(r *Report, packets []sample.Sample) error {
 	if len(packets) > 0 {
 		if err := s.writePackets(r.ID+captureFile, packets); err != nil {
@@ -150,14 +152,13 @@ func (s Store) writePackets(name string, packets []sample.Sample) error {
 	return s.replace(name, func(f *os.File) error {
 		w, err := sample.NewFileWriter(f, sample.FrameBytes, packets[0].Device)
 		for i := 0; err == nil && i < len(packets); i++ {
-			p := packets[i]
-			err = w.Write(p, fmt.Sprintf("%s: %s", p.Reason, p.Verdict))
+			err = w.Write(packets[i], packets[i].Reason+": "+packets[i].Verdict)
 		}
 		return err
 	})
 }
 
-// replace writes a file in whole, or leaves the one before.
+// replace replaces a file in one step: after an error the old file remains.
 func (s Store) replace(name string, write func(*os.File) error) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("attacks: %w", err)
@@ -171,7 +172,7 @@ func (s Store) replace(name string, write func(*os.File) error) error {
 	return nil
 }
 
-// check makes sure that nobody else can have put a file or a link into the directory. One that is not there is well.
+// check returns an error when another user could have put a file or link into the directory. A missing directory is no error.
 func (s Store) check() error {
 	if err := safefile.Ours(s.dir); err != nil {
 		return fmt.Errorf("attacks: %w", err)
@@ -179,11 +180,11 @@ func (s Store) check() error {
 	return nil
 }
 
-// Teach notes the packets a second of quiet times that a Watcher which begins later is to take for usual, in place of what it would learn
-// itself. It needs leastSeconds of them.
+// Teach writes the packet rates of quiet seconds. The next Watcher takes these as the usual rates instead of learning them. It needs at least
+// leastSeconds rates.
 func (s Store) Teach(seconds []float64) error { return s.writeJSON(usualName, usual{Seconds: seconds}) }
 
-// clean removes what a killed daemon was about to write, and a capture whose report it did not come to.
+// clean removes the unfinished files of a killed daemon, and a capture without its report.
 func (s Store) clean() {
 	if s.check() != nil {
 		return
@@ -198,7 +199,7 @@ func (s Store) clean() {
 	}
 }
 
-// prune removes the oldest reports that are too many or too large. The latest stays.
+// prune removes the oldest reports when there are too many or they are too large. It keeps the latest.
 func (s Store) prune() error {
 	ids, err := s.ids()
 	if err != nil {
@@ -221,7 +222,7 @@ func (s Store) prune() error {
 	return err
 }
 
-// packets reads a capture that was written, as much of it as can be read. What became of the packets is not known any more.
+// packets returns the packets of a written capture up to the first error. The verdicts of the packets are lost.
 func (s Store) packets(name string) (list []sample.Sample) {
 	if s.check() != nil {
 		return nil
@@ -236,7 +237,8 @@ func (s Store) packets(name string) (list []sample.Sample) {
 		if err != nil {
 			return list
 		}
-		list = append(list, sample.Sample{Time: p.Time, Device: p.Device, Length: p.Length, Frame: bytes.Clone(p.Frame)})
+		p.Frame = bytes.Clone(p.Frame)
+		list = append(list, p)
 	}
 	return list
 }

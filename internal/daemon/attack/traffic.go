@@ -12,40 +12,50 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// The bounds of the services that are known by their traffic.
+// Limits for services that are recognized by their traffic.
 const (
 	mostServices = 64
-	newServices  = 64    // ports that are counted at a time, to find those that are services
-	serviceShare = 0.005 // of what leaves in quiet times leaves from a port that counts as a service,
-	serviceLeast = 2.0   // and so many packets a second
+	newServices  = 64    // number of ports that are counted at the same time, to find services among them
+	serviceShare = 0.005 // a port counts as a service if at least this share of the quiet outgoing packets is from the port
+	serviceLeast = 2.0   // and at least this many packets a second
 	findServices = 5 * time.Second
-	mostFamiliar = 1000  // samples of proved senders, which rules are held against beside the baseline
-	firstClient  = 32768 // ports from here on are those of clients (net.ipv4.ip_local_port_range)
+	mostFamiliar = 1000  // samples of proved senders, against which rules are tested in addition to the baseline
+	firstClient  = 32768 // ports from here on are for clients (net.ipv4.ip_local_port_range)
 )
 
-// port is where a service is: a value of packet.DPort.
+// port is the port of a service: a value of packet.DPort.
 type port uint32
 
-func (p port) String() string { return suggest.ValueText(packet.DPort, uint32(p)) }
+func (p port) String() string {
+	if p == echoPort {
+		return "echo requests"
+	}
+	return suggest.ValueText(packet.DPort, uint32(p))
+}
 
-// traffic is what comes to this host and leaves it, by samples: how much at each service, in the last moments and in quiet times, and who
-// of the senders is no stranger.
+// traffic is the sampled traffic of this host: the rates of each service, in the last seconds and in quiet times, and the senders that are no
+// strangers.
 type traffic struct {
 	total    *load
-	other    *load // what goes to no known service
+	other    *load // packets to no known service
 	services map[port]*load
 
-	leaving *sample.Counter[port] // quiet packets that leave, by the port that they leave from
-	found   time.Time             // when services were looked for last
-	weight  float64               // packets that they stand for
+	leaving *sample.Counter[port] // outgoing packets of quiet times, by source port
+	found   time.Time             // when services were last discovered
+	weight  float64               // number of packets that the samples in `leaving` stand for
 
 	conversations conversations
+	handshakes    handshakes
+	questions     questions
+	openings      openings
+	sent          map[*load]*sending // samples of each load by sender, as of sentAt
+	sentAt        time.Time
 	sockets       sockets
 	window        window
 	known         map[netip.Addr]bool // senders of the baseline
-	egress        bool                // the program at egress samples what leaves; where that is not known, saw tells
-	saw           time.Time           // when this host sent something last, by samples,
-	forwarded     time.Time           // and when it forwarded something between devices of the policy
+	egress        bool                // the program at egress samples outgoing packets; if false, `saw` shows whether outgoing packets are sampled
+	saw           time.Time           // time of the last sample that left this host
+	forwarded     time.Time           // time of the last sample that was forwarded between devices of the policy
 }
 
 func newTraffic(least uint64, quiet time.Duration) *traffic {
@@ -57,14 +67,14 @@ func newLoad(name string, least uint64, quiet time.Duration) *load {
 	return &load{name: name, rate: rate{least: float64(least), quiet: quiet}}
 }
 
-// set has other bounds hold from now on.
+// set changes the limits of all loads from now on.
 func (t *traffic) set(least uint64, quiet time.Duration) {
 	for _, l := range t.loads() {
 		l.rate.least, l.rate.quiet = float64(least), quiet
 	}
 }
 
-// loads are all of them, those of services first, in the order of their ports.
+// loads returns all loads: first the loads of services, in the order of their ports.
 func (t *traffic) loads() (list []*load) {
 	for _, p := range t.ports() {
 		list = append(list, t.services[p])
@@ -72,7 +82,7 @@ func (t *traffic) loads() (list []*load) {
 	return append(list, t.other, t.total)
 }
 
-// ports are those of the services.
+// ports returns the ports of the services.
 func (t *traffic) ports() (list []port) {
 	for p := range t.services {
 		list = append(list, p)
@@ -81,7 +91,7 @@ func (t *traffic) ports() (list []port) {
 	return list
 }
 
-// place is the service that a packet goes to, or other.
+// place returns the load of the service that a packet goes to, or `other`.
 func (t *traffic) place(s *suggest.Sample) *load {
 	if l := t.services[port(s.Value[packet.DPort])]; l != nil && s.Value[packet.Fragment] != packet.FragmentLater {
 		return l
@@ -89,7 +99,8 @@ func (t *traffic) place(s *suggest.Sample) *load {
 	return t.other
 }
 
-// sample takes a sample. It returns what it has read of one that arrived, until the next sample; nil of one that left, or that is not IP.
+// sample processes a sample. For an incoming packet it returns the parsed sample, which is valid until the next call. It returns nil for an outgoing
+// packet, and for a packet that is not IP.
 func (t *traffic) sample(p *sample.Sample, oneIn uint32) *seen {
 	s := suggest.NewSample(p.Frame, p.Length)
 	if s.Kind != packet.IP {
@@ -97,7 +108,7 @@ func (t *traffic) sample(p *sample.Sample, oneIn uint32) *seen {
 	}
 	packets, now := standsFor(p, oneIn), p.Time
 	switch p.Verdict {
-	case sample.Forwarded: // the same packet is a sample of what arrived: its answers look alike
+	case sample.Forwarded: // the same packet was sampled on arrival, and the answers to it have the same form
 		t.forwarded = now
 		return nil
 	case sample.Leaves:
@@ -107,31 +118,49 @@ func (t *traffic) sample(p *sample.Sample, oneIn uint32) *seen {
 	e := seen{Sample: s, at: now, passed: p.Verdict == ir.Pass.String(), packets: packets, place: t.place(&s), standing: t.standing(&s, now, packets)}
 	t.window.add(e)
 	for _, l := range []*load{e.place, t.total} {
-		l.arrives(now, packets, e.standing >= known)
+		l.arrives(now, packets, e.standing)
+	}
+	if e.standing <= asked && e.passed && (s.Value[packet.Proto] == packet.ProtoUDP || isEcho(&s, false)) {
+		if from := (end{s.Sender(), here(&s, false)}); !t.conversations.partner(from) {
+			t.openings.arrives(from, p)
+		}
 	}
 	if e.place != t.other && p.Reason != "" && e.place.name == port(s.Value[packet.DPort]).String() && e.passed && p.Reason != "default" {
-		e.place.name = p.Reason // the service or rule of the policy that passes it
+		e.place.name = p.Reason // the policy's service or rule that passes the packet
 	}
 	return &t.window.list[len(t.window.list)-1]
 }
 
-// blindFor is for how long what was seen to leave tells that the program at egress works, and what was forwarded that answers cannot be told.
+// blindFor is how long one sampled outgoing packet proves that outgoing packets are sampled. For the same time, one forwarded packet makes answers
+// unreliable.
 const blindFor = 10 * time.Minute
 
-// blind reports whether nobody sees what this host answers.
+// blind reports whether the answers of this host cannot be observed.
 func (t *traffic) blind(now time.Time) bool {
 	seen := func(at time.Time) bool { return !at.IsZero() && now.Sub(at) < blindFor }
 	return !t.egress && !seen(t.saw) || seen(t.forwarded)
 }
 
-// leaves takes a packet that left.
+// leaves processes an outgoing packet.
 func (t *traffic) leaves(s *suggest.Sample, packets float64, now time.Time) {
 	t.saw = now
-	if !isAnswer(s) {
+	t.handshakes.leaves(s, now)
+	from := here(s, true)
+	to := end{suggest.HostOf(s.Dst), from}
+	_, waits := t.openings.waiting.get(to)
+	switch partner := t.conversations.partner(to); {
+	case t.asks(s) && !waits && !partner:
+		t.questions.leaves(s, now, packets)
+	case from == echoPort: // the kernel answers every echo request: an answer proves nothing before the sender continues
+		t.begins(to, partner, now, packets)
+		return
+	case isAnswer(s):
+		t.begins(to, partner, now, packets)
+	case partner && s.Value[packet.Proto] == packet.ProtoTCP && s.Value[packet.Flags]&rst == 0: // a SYN-ACK to a sender that completed an earlier handshake
+		t.conversations.answers(to, now, packets)
+	default:
 		return
 	}
-	from := port(s.Value[packet.SPort])
-	t.conversations.answers(end{suggest.HostOf(s.Dst), from}, now, packets)
 	l := t.services[from]
 	if l == nil {
 		l = t.other
@@ -142,24 +171,40 @@ func (t *traffic) leaves(s *suggest.Sample, packets float64, now time.Time) {
 	t.total.leaves(now, packets)
 }
 
-// standing is what is known of the sender of a packet that arrived.
+// begins records an answer. A conversation may begin with it.
+func (t *traffic) begins(to end, partner bool, now time.Time, packets float64) {
+	if !partner {
+		t.openings.answers(to, now)
+	}
+	t.conversations.answers(to, now, packets)
+}
+
+// standing returns how well the sender of an incoming packet is known.
 func (t *traffic) standing(s *suggest.Sample, now time.Time, packets float64) standing {
 	from := s.Sender()
-	answered, back := t.conversations.arrives(end{from, port(s.Value[packet.DPort])}, now, packets)
+	to := end{from, here(s, false)}
+	if t.handshakes.completed(s) {
+		t.conversations.completes(to, now)
+	}
+	answered, back := t.conversations.arrives(to, now, packets)
 	switch {
 	case t.sockets.has(s):
 		return open
-	case back:
+	case back && s.Value[packet.Proto] == packet.ProtoTCP:
 		return proved
 	case t.known[from]:
 		return known
+	case back:
+		return returned
+	case t.questions.answered(s):
+		return replied
 	case answered:
 		return asked
 	}
 	return stranger
 }
 
-// discover looks for services in what leaves, now and then, in a quiet second.
+// discover searches for services in the outgoing packets. It runs at intervals, in a quiet second.
 func (t *traffic) discover(now time.Time) {
 	span := now.Sub(t.found)
 	if span < findServices {
@@ -170,7 +215,7 @@ func (t *traffic) discover(now time.Time) {
 		for _, c := range t.leaving.Top(mostServices) {
 			perSecond := float64(c.Least()) * t.weight / max(1, all) / span.Seconds()
 			if isService(c.Key) && perSecond >= serviceLeast && float64(c.Least()) >= serviceShare*all && t.mayAdd() {
-				t.other = newLoad(t.other.name, uint64(t.other.rate.least), t.other.rate.quiet) // it had the packets of the service
+				t.other = newLoad(t.other.name, uint64(t.other.rate.least), t.other.rate.quiet) // until now, `other` has counted the packets of the new service
 				t.services[c.Key] = newLoad(c.Key.String(), uint64(t.total.rate.least), t.total.rate.quiet)
 			}
 		}
@@ -178,7 +223,7 @@ func (t *traffic) discover(now time.Time) {
 	t.leaving, t.weight, t.found = sample.NewCounter[port](newServices), 0, now
 }
 
-// mayAdd reports whether there is a place for one service more. One that nothing has come to for most of the last minutes makes it.
+// mayAdd reports whether another service may be added. If there are too many, it removes a service that got no packets in most of the last minutes.
 func (t *traffic) mayAdd() bool {
 	if len(t.services) < mostServices {
 		return true
@@ -192,7 +237,7 @@ func (t *traffic) mayAdd() bool {
 	return false
 }
 
-// isService reports whether a port can be one of a service: of the others this host is a client.
+// isService reports whether a port can be a service's. On higher ports this host is a client.
 func isService(p port) bool {
 	number := p
 	if p >= packet.PortUDP {
@@ -201,7 +246,7 @@ func isService(p port) bool {
 	return p < packet.PortNone && number > 0 && number < firstClient
 }
 
-// tick looks which loads have risen.
+// tick returns the loads that have risen. Before a load can be an attack, connections as young as its rise must be listed.
 func (t *traffic) tick(now time.Time, connections func() ([]datapath.Connection, error)) (risen []*load) {
 	t.window.forget(now)
 	rising := false
@@ -212,14 +257,37 @@ func (t *traffic) tick(now time.Time, connections func() ([]datapath.Connection,
 		rising = rising || l.high > 0
 	}
 	if rising {
-		if list, err := connections(); err == nil { // who asks for a rule is told of the error
-			t.sockets.renew(list)
+		if list, err := connections(); err == nil { // the code that needs the list for a rule reports the error
+			if t.sockets.renew(list) {
+				t.recognize(now)
+			}
 		}
 	}
 	return risen
 }
 
-// second takes a second, in which the counters have so many packets in all. It returns what each load does that does anything.
+// young reports whether a load is rising whose rise began after a time, or at most a tenth of a second before that time.
+func (t *traffic) young(at time.Time) bool {
+	return slices.ContainsFunc(t.loads(), func(l *load) bool { return l.high > 0 && l.began.Add(tenth).After(at) })
+}
+
+// recognize counts packets of the last tenths as known if their connection was listed later. It is needed because a list is some tenths old, and an
+// upload may have started after the list.
+func (t *traffic) recognize(now time.Time) {
+	list := t.window.since(now.Add(-riseTenths * tenth))
+	for i := range list {
+		s := &list[i]
+		if s.standing >= replied || !t.sockets.has(&s.Sample) {
+			continue
+		}
+		s.standing = open
+		for _, l := range []*load{s.place, t.total} {
+			l.vouch(l.tenthOf(s.at), s.packets, open)
+		}
+	}
+}
+
+// second ends a second. all is the number of packets by the counters. It returns the loads whose state changes.
 func (t *traffic) second(now time.Time, all float64) map[*load]change {
 	turns := map[*load]change{}
 	for _, l := range t.loads() {
@@ -230,6 +298,8 @@ func (t *traffic) second(now time.Time, all float64) map[*load]change {
 		}
 		if turn := l.second(now, packets); turn != nothing {
 			turns[l] = turn
+		} else if s := t.bySender(now)[l]; s != nil && l.rate.bound == 0 && l.rate.above == 0 {
+			l.sends(s.each)
 		}
 	}
 	return turns
@@ -240,12 +310,12 @@ func (t *traffic) above() bool {
 	return slices.ContainsFunc(t.loads(), func(l *load) bool { return l.rate.above > 0 })
 }
 
-// good are samples that rules must spare: those of quiet times, and of senders that have proved themselves in the last moments.
+// good returns samples that rules must not match: those of quiet times, and recent samples of proved senders.
 func (t *traffic) good(quiet []suggest.Sample) []suggest.Sample {
 	return slices.Concat(quiet, t.window.familiar(mostFamiliar))
 }
 
-// knows takes over who was here in quiet times.
+// knows sets the known senders, which are the senders of the samples of quiet times.
 func (t *traffic) knows(quiet []suggest.Sample) {
 	t.known = make(map[netip.Addr]bool, len(quiet))
 	for i := range quiet {
@@ -253,7 +323,7 @@ func (t *traffic) knows(quiet []suggest.Sample) {
 	}
 }
 
-// portOf is the port of a service; false where the load is of none.
+// portOf returns the port of a service; false when the load is not a service's.
 func (t *traffic) portOf(l *load) (port, bool) {
 	for p, service := range t.services {
 		if service == l {
@@ -263,8 +333,8 @@ func (t *traffic) portOf(l *load) (port, bool) {
 	return 0, false
 }
 
-// answeredShare is how much of what a signature matches goes to services that answer what they get now, as far as that is known: the
-// answers of each service are shared out evenly among what comes to it beside the usual.
+// answeredShare estimates a share of the packets that a signature matches: those to services that answer now. It assumes that the answers of each
+// service are spread evenly over the service's traffic above the usual rate.
 func (t *traffic) answeredShare(of *suggest.Signature, now time.Time) float64 {
 	if t.blind(now) {
 		return 1

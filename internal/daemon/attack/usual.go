@@ -3,6 +3,7 @@ package attack
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -13,18 +14,18 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// This file keeps what quiet times are like, for the daemon that starts next.
+// This file keeps the rates of quiet times for the next start of the daemon.
 
-// usual is what a daemon that starts knows of the times before.
+// usual is the stored data of quiet times, which a daemon reads at its start.
 type usual struct {
-	Seconds  []float64           `json:"seconds"`            // packets of quiet ones
+	Seconds  []float64           `json:"seconds"`            // packets of each quiet second
 	Hours    []mean              `json:"hours,omitempty"`    // packets a second, by the hour of the week, from Sunday on
-	Other    usualFor            `json:"other"`              // what goes to no known service
-	Services map[string]usualFor `json:"services,omitempty"` // by the port, as packet.DPort has it
-	Rules    []string            `json:"rules,omitempty"`    // automatic ones of attacks before, the latest first
+	Other    usualFor            `json:"other"`              // packets to no known service
+	Services map[string]usualFor `json:"services,omitempty"` // by the port, a value of packet.DPort
+	Rules    []string            `json:"rules,omitempty"`    // automatic rules of earlier attacks, the latest first
 }
 
-// usualFor is that of a service.
+// usualFor is the usual traffic of a service.
 type usualFor struct {
 	Name     string    `json:"name"`
 	Seconds  []float64 `json:"seconds"`
@@ -32,6 +33,7 @@ type usualFor struct {
 	In       float64   `json:"in"`
 	Out      float64   `json:"out"`
 	Familiar float64   `json:"familiar"`
+	Each     float64   `json:"each,omitempty"` // packets a second of each sender
 }
 
 func rounded(list []float64) []float64 {
@@ -42,16 +44,16 @@ func rounded(list []float64) []float64 {
 	return out
 }
 
-// usualOf is what is known of a load.
+// usualOf returns the usual traffic of a load.
 func usualOf(l *load) usualFor {
-	return usualFor{l.name, rounded(l.rate.usual), l.hours[:], l.usualIn, l.usualOut, l.usualOld}
+	return usualFor{l.name, rounded(l.rate.usual), l.hours[:], l.usualIn, l.usualOut, l.usualOld, l.usualEach}
 }
 
-// keepUsual writes what quiet times are like.
+// keepUsual writes the rates of quiet times.
 func (w *Watcher) keepUsual() {
 	w.kept = w.at
 	total := w.traffic.total
-	u := usual{Seconds: total.rate.usual, Hours: total.hours[:], Other: usualOf(w.traffic.other), Services: map[string]usualFor{}, Rules: w.earlier}
+	u := usual{Seconds: total.rate.usual, Hours: total.hours[:], Other: usualOf(w.traffic.other), Services: map[string]usualFor{}, Rules: linesOf(w.earlier)}
 	for p, l := range w.traffic.services {
 		u.Services[strconv.Itoa(int(p))] = usualOf(l)
 	}
@@ -59,12 +61,15 @@ func (w *Watcher) keepUsual() {
 	if len(w.learned.samples) >= leastBaseline {
 		err = errors.Join(err, w.store.writePackets(baselineName, w.learned.samples))
 	}
+	if len(w.openings.samples) > 0 {
+		err = errors.Join(err, w.store.writePackets(openingsName, w.openings.samples))
+	}
 	if err != nil {
 		w.fail(err)
 	}
 }
 
-// take has a load know the times before. What a file has that cannot be is left out.
+// take sets the learned rates of a load. It skips impossible values.
 func (l *load) take(seconds []float64, hours []mean) {
 	seconds = slices.DeleteFunc(seconds, func(v float64) bool { return !isRate(v) })
 	l.rate.usual = seconds[max(0, len(seconds)-usualSeconds):]
@@ -78,32 +83,44 @@ func (l *load) take(seconds []float64, hours []mean) {
 	}
 }
 
-// isRate reports whether a number can be packets a second.
+// isRate reports whether a number is a possible rate in packets a second.
 func isRate(v float64) bool { return v >= 0 && v < 1e12 }
 
-// know has a load know the times before.
+// know sets the usual traffic of a load.
 func (l *load) know(u *usualFor) {
 	l.take(u.Seconds, u.Hours)
 	if isRate(u.In) && isRate(u.Out) && isRate(u.Familiar) {
 		l.usualIn, l.usualOut, l.usualOld = u.In, u.Out, u.Familiar
+		if isRate(u.Each) {
+			l.usualEach = u.Each
+		}
 	}
 }
 
-// readable are those of rules that this version reads.
-func readable(rules []string) []string {
-	rules = slices.DeleteFunc(rules, func(text string) bool {
-		s, _, err := suggest.ReadSignature(text)
-		return err != nil || s.Vague()
-	})
-	return rules[:min(len(rules), mostEarlier)]
+// linesOf returns the text of each rule as a line.
+func linesOf(rules []*suggest.Signature) (lines []string) {
+	for i, g := range rules {
+		lines = append(lines, g.As(fmt.Sprintf("earlier-%d", i+1), false).Line())
+	}
+	return lines
 }
 
-// begin takes up what the daemon before has written: the usual rates, the baseline, and an attack that went on a moment ago.
+// readable returns the parsed rules. It skips a rule that this version cannot parse or would not add.
+func readable(rules []string) (list []*suggest.Signature) {
+	for _, text := range rules {
+		if s, _, err := suggest.ReadSignature(text); err == nil && !s.Vague() && !s.MatchesSYN() && len(list) < mostEarlier {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// begin reads the files of the previous daemon: the usual rates, the baseline, and a recent attack that had not ended.
 func (w *Watcher) begin(d policy.Detect) {
 	w.kept = time.Now()
 	w.store.clean()
 	w.traffic = newTraffic(d.Least, d.Quiet)
-	w.traffic.egress = features.Egress() == nil // where the kernel can, a policy with detect has it sampled
+	w.traffic.egress = features.Egress() == nil // where the kernel supports it, a policy with detect samples packets at egress
 	var before usual
 	if err := w.store.readJSON(usualName, &before); err == nil {
 		w.traffic.total.take(before.Seconds, before.Hours)
@@ -121,13 +138,27 @@ func (w *Watcher) begin(d policy.Detect) {
 	}
 	w.learned.samples = w.store.packets(baselineName)
 	w.learned.seen = len(w.learned.samples)
+	w.openings.samples = w.store.packets(openingsName)
+	w.openings.seen = len(w.openings.samples)
+	w.firsts = samplesOf(w.openings.samples)
 	if good, err := w.good(); err == nil {
 		w.traffic.knows(good)
 	}
 	w.resume()
 }
 
-// resume takes up the latest attack when it had not ended, or ends it when that is too long ago.
+// signed parses the rules of a report. A report in a file has only the rules' lines. It skips rules that this version cannot parse.
+func signed(rules []suggest.Rule) (list []suggest.Rule) {
+	for _, r := range rules {
+		if g, _, err := suggest.ReadSignature(r.Text); err == nil {
+			r.Signature = g
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// resume continues the latest attack if that attack had not ended and is recent. Otherwise it ends the attack.
 func (w *Watcher) resume() {
 	list, err := w.store.List()
 	if err != nil {
@@ -140,6 +171,9 @@ func (w *Watcher) resume() {
 			continue
 		}
 		if w.now == nil && time.Since(r.Updated) < resumeWithin && len(w.traffic.total.rate.usual) >= leastSeconds {
+			if r.Suggestion != nil {
+				r.Suggestion.Rules = signed(r.Suggestion.Rules)
+			}
 			c := newCollecting(*r, w.databases)
 			c.resume(w.store.packets(r.ID + captureFile))
 			for _, l := range w.traffic.loads() {
@@ -150,7 +184,7 @@ func (w *Watcher) resume() {
 					}
 				}
 			}
-			if len(c.joined) == 0 { // of a version before, or of a service that is not known any more
+			if len(c.joined) == 0 { // the part is from an earlier version of Floodwall, or its service is no longer known
 				w.traffic.total.rate.begin(r.Bound)
 				c.join(w.traffic.total, Attack, Facts{At: w.traffic.total.name, Usual: r.Usual})
 			}

@@ -17,57 +17,68 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Collateral is the most of the legitimate samples that suggested rules may match, as a share.
+// Collateral is the largest share of the legitimate samples that suggested rules may match.
 const Collateral = 0.001
 
 const (
-	keepEvery     = 5 * time.Second  // at most between two times that the report of an attack that goes on is written
-	resumeWithin  = 10 * time.Minute // in which a daemon that starts takes an attack up that another one saw
-	leastBaseline = 500              // samples without which a learned baseline says nothing
+	keepEvery     = 5 * time.Second  // least time between two writes of the report of the current attack
+	resumeWithin  = 10 * time.Minute // a daemon that starts within this time continues the attack of the previous daemon
+	leastBaseline = 500              // with fewer samples, a learned baseline is not used
 )
 
-// Watcher looks for attacks while the policy that runs says so.
+// Watcher detects attacks while the running policy has `detect`.
 type Watcher struct {
 	host   operate.Host
 	store  Store
 	tell   func(Event)
 	clock  func() time.Time
+	delay  time.Duration // time until a written rule drops; only in a replay
 	list   func() ([]datapath.Connection, error)
-	change func(context.Context, func([]manifest.Temporary) ([]manifest.Temporary, error)) error // of the rules that the daemon has added by itself
+	change func(context.Context, func([]manifest.Temporary) ([]manifest.Temporary, error)) error // changes the automatic rules
 
 	traffic  *traffic
 	learned  baseline
-	recent   []sample.Sample // of the last seconds: they are of an attack that is about to begin
-	latest   []*operate.Top  // the last beginSeconds of them
-	before   *control.Status // the counters of the last second,
-	read     time.Time       // and when they were read
-	scanned  time.Time       // when the last scan was seen
-	knew     time.Time       // when the senders of the baseline were taken over
+	openings baseline         // first packets of conversations that this host answered in quiet times
+	firsts   []suggest.Sample // the openings as they were last decoded
+	recent   []sample.Sample  // samples of the last seconds, which belong to an attack that is about to begin
+	latest   []*operate.Top   // the last beginSeconds seconds
+	before   *control.Status  // the counters at the end of the last second
+	read     time.Time        // when `before` was read
+	scanned  time.Time        // time of the last scan
+	knew     time.Time        // when the known senders were last updated
 	at       time.Time
 	ticked   time.Time
 	oneIn    uint32
 	settings policy.Detect
 	kept     time.Time // when the baseline was written
-	failed   string    // the error that was told last
+	failed   string    // the last reported error
 	lost     uint64
 
-	connections []datapath.Connection // that the kernel has,
+	connections []datapath.Connection // the TCP connections of the kernel
 	listErr     error
-	listed      time.Time // until when they are taken for right
+	listed      time.Time // until when the list of connections is valid
+	listedAt    time.Time // when the connections were listed
 
-	filed    []suggest.Sample // the baseline, of a file
+	filed    []suggest.Sample // the baseline from a file
 	fileRead time.Time
 
-	databases geo.Databases // of countries and autonomous systems
+	databases geo.Databases // databases of countries and autonomous systems
 
-	proposed *Suggestion // the one that automatic rules were taken from last
-	earlier  []string    // automatic rules of attacks before, the latest first: what returns meets them at once
+	proposed *Suggestion          // the last suggestion from which automatic rules were taken
+	earlier  []*suggest.Signature // automatic rules of earlier attacks, the latest first: they are used at once when an attack returns
+
+	learns atomic.Pointer[Learning]
+	noted  time.Time // when the state was last written
+	needed struct {  // number of samples that prove a share
+		share   float64
+		samples int
+	}
 
 	now     *collecting            // nil in quiet times
-	current atomic.Pointer[Report] // of it, as it was a second ago, for others
+	current atomic.Pointer[Report] // the report of `now`, as of a second ago, for other goroutines
 }
 
-// New makes a Watcher that tells what happens. The host must have a Tap.
+// New makes a Watcher that calls tell with events. The host must have a Tap.
 func New(h operate.Host, store Store, tell func(Event)) *Watcher {
 	return &Watcher{
 		host: h, store: store, tell: tell, clock: time.Now, list: datapath.Open, traffic: newTraffic(0, 0),
@@ -77,10 +88,10 @@ func New(h operate.Host, store Store, tell func(Event)) *Watcher {
 	}
 }
 
-// replays reports whether this is a replay, which writes nothing.
+// replays reports whether this Watcher runs in a replay, which writes no files.
 func (w *Watcher) replays() bool { return w.store == (Store{}) }
 
-// Store is where the reports are. That of a nil Watcher has none.
+// Store returns the store of the reports. For a nil Watcher it returns an empty store.
 func (w *Watcher) Store() Store {
 	if w == nil {
 		return Store{}
@@ -88,7 +99,7 @@ func (w *Watcher) Store() Store {
 	return w.store
 }
 
-// Active is how many attacks go on: 1 or 0.
+// Active returns the number of active attacks: 1 or 0.
 func (w *Watcher) Active() int {
 	if w.Current() != nil {
 		return 1
@@ -96,7 +107,7 @@ func (w *Watcher) Active() int {
 	return 0
 }
 
-// Current is the report of the attack that goes on, without its reasons. It is nil in quiet times, and must not be changed.
+// Current returns the report of the current attack, without its reasons. It returns nil in quiet times. The caller must not change the report.
 func (w *Watcher) Current() *Report {
 	if w == nil {
 		return nil
@@ -104,23 +115,23 @@ func (w *Watcher) Current() *Report {
 	return w.current.Load()
 }
 
-// show lets others see the attack that goes on.
+// show publishes the current attack to other goroutines.
 func (w *Watcher) show() {
 	r := w.now.report
-	r.Reasons, r.Outcomes = nil, nil // they are counted further
+	r.Reasons, r.Outcomes = nil, nil // they are still being counted
 	w.current.Store(&r)
 }
 
-// Run looks for attacks until ctx ends. What goes on then is written, for the next daemon to take up.
+// Run detects attacks until ctx ends. It then writes the report of the current attack, so that the next daemon can continue it.
 func (w *Watcher) Run(ctx context.Context) {
 	f := w.host.Tap.FollowBoth()
 	defer f.Close()
 	for next := time.Now(); ctx.Err() == nil; {
 		now := time.Now()
 		if next = next.Add(time.Second); next.Before(now) {
-			next = now // a second that was missed is not made up for
+			next = now // a missed second is skipped
 		}
-		if w.before == nil { // nothing is counted: a second that is measured keeps its length
+		if w.before == nil { // there are no counters yet: the first measured second must be a whole second
 			next = now.Add(periodic.Left(time.Second))
 		}
 		w.take(ctx, f, next)
@@ -131,7 +142,7 @@ func (w *Watcher) Run(ctx context.Context) {
 	w.end()
 }
 
-// take takes samples until a time.
+// take processes samples until a time.
 func (w *Watcher) take(ctx context.Context, f *sample.Follower, until time.Time) {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -152,7 +163,7 @@ func (w *Watcher) take(ctx context.Context, f *sample.Follower, until time.Time)
 	}
 }
 
-// sample takes a sample.
+// sample processes a sample.
 func (w *Watcher) sample(s sample.Sample) {
 	seen := w.traffic.sample(&s, w.oneIn)
 	switch {
@@ -164,7 +175,7 @@ func (w *Watcher) sample(s sample.Sample) {
 	}
 }
 
-// second looks at the counters, and decides.
+// second reads the counters and evaluates the last second.
 func (w *Watcher) second(ctx context.Context, f *sample.Follower) {
 	settings, err := w.host.DaemonSettings(ctx)
 	if err != nil || !settings.Detect.On {
@@ -199,9 +210,11 @@ func (w *Watcher) second(ctx context.Context, f *sample.Follower) {
 	lost, _ := f.Lost()
 	w.judge(operate.Between(before, status), max(1, settings.Sample), lost)
 	w.automate(ctx)
+	w.explain()
+	w.noteLearning()
 }
 
-// tick looks at the samples of the last moments, ten times a second while there are any.
+// tick evaluates the samples of the last moments, ten times a second while there are any.
 func (w *Watcher) tick(ctx context.Context, now time.Time) {
 	w.at = now
 	risen := w.traffic.tick(now, w.open)
@@ -214,10 +227,11 @@ func (w *Watcher) tick(ctx context.Context, now time.Time) {
 	if w.now != nil {
 		w.search()
 		w.automate(ctx)
+		w.explain()
 	}
 }
 
-// rise has a load that has risen, for so long, be an attack or a part of the one that goes on, or it tells of a crowd.
+// rise judges a load that has risen. lasts is the time since. It begins an attack, adds the load to the current attack, or reports a crowd or scan.
 func (w *Watcher) rise(l *load, lasts time.Duration) Verdict {
 	if l.rate.bound > 0 {
 		return ""
@@ -232,10 +246,10 @@ func (w *Watcher) rise(l *load, lasts time.Duration) Verdict {
 		}
 		w.crowd(l, verdict, facts)
 	default:
-		usual, bound := l.level(w.at)
+		_, bound := l.level(w.at)
 		begins := w.now == nil
 		if begins {
-			w.attack(usual, bound)
+			w.attack(l, bound)
 		}
 		l.rate.begin(bound)
 		w.now.join(l, verdict, facts)
@@ -249,14 +263,14 @@ func (w *Watcher) rise(l *load, lasts time.Duration) Verdict {
 	return verdict
 }
 
-// slowly takes a load whose seconds are above the bound of the last minutes. By the hour of the week it may be usual. A crowd teaches what is usual, and a
-// scan nothing: its sender may be forged.
+// slowly handles a load whose seconds are above the bound of the last minutes. The rate may be usual for the hour of the week. The rate of a crowd is
+// learned as usual. The rate of a scan is not learned, because the sender of a scan may be forged.
 func (w *Watcher) slowly(l *load, packets float64) {
 	if _, bound := l.level(w.at); packets <= bound {
 		l.rate.dismiss(packets)
 		return
 	}
-	if l.risen.IsZero() && w.at.Sub(w.ticked) < ticksLate { // the samples of now tell that it has ended
+	if l.risen.IsZero() && w.at.Sub(w.ticked) < ticksLate { // by the present samples, the rise has ended
 		l.rate.above = 0
 		return
 	}
@@ -268,10 +282,10 @@ func (w *Watcher) slowly(l *load, packets float64) {
 	}
 }
 
-// ticksLate is after how long without a sample the counters alone decide.
+// ticksLate is the time without samples after which the counters alone are used.
 const ticksLate = 2 * time.Second
 
-// lasts is for how long a load has risen. One that has no samples, as where nobody takes any, has risen for long enough.
+// lasts returns the time since a load rose. A load without samples counts as risen long enough for a verdict.
 func (w *Watcher) lasts(l *load) time.Duration {
 	if l.risen.IsZero() {
 		return goOnFor
@@ -279,13 +293,13 @@ func (w *Watcher) lasts(l *load) time.Duration {
 	return w.at.Sub(l.risen)
 }
 
-// scanAfter is for how long after a scan nothing is learned.
+// scanAfter is how long nothing is learned after a scan.
 const scanAfter = 5 * time.Second
 
-// crowdEvery is at least between two times that the crowd at one place is told of.
+// crowdEvery is the least time between two reports of a crowd at the same service.
 const crowdEvery = 10 * time.Minute
 
-// crowd tells that a load has risen which is no attack.
+// crowd reports a load that has risen but is no attack.
 func (w *Watcher) crowd(l *load, verdict Verdict, facts Facts) {
 	if w.at.Sub(l.crowded) < crowdEvery {
 		return
@@ -294,7 +308,7 @@ func (w *Watcher) crowd(l *load, verdict Verdict, facts Facts) {
 	w.tell(Event{Text: fmt.Sprintf("no attack, but a %s at %s", verdict, facts.Text()), Data: &Turn{State: Crowded, At: l.name, Facts: &facts}})
 }
 
-// judge takes what a second brought.
+// judge evaluates the counters and samples of a second.
 func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	w.oneIn = oneIn
 	w.latest = append(w.latest[max(0, len(w.latest)-beginSeconds+1):], t)
@@ -302,7 +316,7 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	before := w.now
 	lasted := ends
 	turns := w.traffic.second(w.at, all)
-	for _, l := range w.traffic.loads() { // services first: they say most
+	for _, l := range w.traffic.loads() { // services first: they are the most specific
 		switch turns[l] {
 		case begins:
 			packets := all
@@ -318,6 +332,7 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 		w.quiet()
 		return
 	}
+	w.traffic.openings.take() // openings during an attack may be from attackers
 	if before == w.now && !w.now.calm() {
 		w.now.count(t, w.at)
 	}
@@ -326,7 +341,7 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	}
 	w.now.lost = lost - w.lost
 	w.renew()
-	if w.now.ended() { // a part that lasts for too long ends the others no sooner
+	if w.now.ended() { // one part that lasts too long must not end the other parts
 		w.over(lasted)
 		return
 	}
@@ -336,7 +351,7 @@ func (w *Watcher) judge(t *operate.Top, oneIn uint32, lost uint64) {
 	}
 }
 
-// renew brings the report up to date.
+// renew updates the report.
 func (w *Watcher) renew() {
 	for i := range w.now.joined {
 		w.now.joined[i].judge(w.traffic, w.at)
@@ -346,17 +361,11 @@ func (w *Watcher) renew() {
 	w.show()
 }
 
-// attack begins a report.
-func (w *Watcher) attack(usual, bound float64) {
+// attack begins the report of an attack on a load.
+func (w *Watcher) attack(l *load, bound float64) {
 	t := w.latest[len(w.latest)-1]
-	above := 0 // seconds that it took to see it
-	for above < len(w.latest) {
-		if t := w.latest[len(w.latest)-1-above]; t.Passed.Packets+t.Dropped.Packets <= bound {
-			break
-		}
-		above++
-	}
-	started := w.at.Add(-max(time.Duration(above)*time.Second, riseTenths*tenth)).UTC()
+	usual, _ := w.traffic.total.level(w.at)
+	started, above := w.beginning(l)
 	c := newCollecting(Report{
 		ID: started.Format("20060102-150405"), Started: started, Policy: t.Policy, Generation: t.Generation, Target: t.Target, Devices: t.Devices,
 		Usual: usual, Bound: bound, Reasons: []Reason{}, Vectors: []Vector{},
@@ -375,10 +384,11 @@ func (w *Watcher) attack(usual, bound float64) {
 	}
 	w.recent = nil
 	w.learned.forget()
+	w.openings.forget()
 	w.now = c
 }
 
-// quiet is a second without an attack: what passed teaches the baseline.
+// quiet handles a second without an attack: the baseline learns the packets that passed.
 func (w *Watcher) quiet() {
 	w.traffic.discover(w.at)
 	if w.at.Sub(w.knew) >= learnDelay {
@@ -387,9 +397,11 @@ func (w *Watcher) quiet() {
 			w.traffic.knows(good)
 		}
 	}
-	if w.at.Sub(w.scanned) < scanAfter { // its packets are no baseline: who it is may be forged
+	if w.at.Sub(w.scanned) < scanAfter { // packets of a scan are no baseline: their sender may be forged
 		w.recent = nil
 		w.learned.forget()
+		w.traffic.openings.take()
+		w.openings.forget()
 	}
 	if !w.traffic.above() {
 		for _, s := range w.recent {
@@ -400,12 +412,18 @@ func (w *Watcher) quiet() {
 		w.recent = nil
 	}
 	w.learned.learn(w.at)
+	for _, s := range w.traffic.openings.take() {
+		w.openings.add(s)
+	}
+	if w.openings.learn(w.at) > 0 {
+		w.firsts = samplesOf(w.openings.samples)
+	}
 	if w.at.Sub(w.kept) >= saveEvery && !w.replays() {
 		w.keepUsual()
 	}
 }
 
-// over ends the report.
+// over ends the attack and its report. turn tells why the attack ended.
 func (w *Watcher) over(turn change) {
 	end := w.now.report.last()
 	w.now.report.Ended = &end
@@ -429,13 +447,13 @@ func (w *Watcher) over(turn change) {
 	w.keepUsual()
 }
 
-// none has no attack go on.
+// none clears the current attack.
 func (w *Watcher) none() {
 	w.now = nil
 	w.current.Store(nil)
 }
 
-// keep writes the report.
+// keep writes the report to the store.
 func (w *Watcher) keep() {
 	w.kept = w.at
 	if w.replays() {
@@ -446,7 +464,7 @@ func (w *Watcher) keep() {
 	}
 }
 
-// say tells of a turn of the attack that goes on.
+// say sends an event about the current attack.
 func (w *Watcher) say(state, text string) {
 	t := &Turn{State: state, Attack: w.now.report.Summary()}
 	if s := w.now.report.Suggestion; s != nil {
@@ -455,31 +473,10 @@ func (w *Watcher) say(state, text string) {
 	w.tell(Event{Text: text, Data: t})
 }
 
-// fail tells of an error, once until another one comes.
+// fail reports an error. It does not report the same error again until another error comes.
 func (w *Watcher) fail(err error) {
 	if w.failed != err.Error() {
 		w.failed = err.Error()
 		w.tell(Event{Err: err})
 	}
-}
-
-// stop ends what goes on, as no policy runs that wants it.
-func (w *Watcher) stop() {
-	if w.settings.On {
-		w.end()
-	}
-	w.settings, w.before, w.recent, w.latest = policy.Detect{}, nil, nil, nil
-	w.traffic = newTraffic(0, 0)
-}
-
-// end writes what is known.
-func (w *Watcher) end() {
-	if !w.settings.On {
-		return
-	}
-	if w.now != nil {
-		w.keep()
-		w.none()
-	}
-	w.keepUsual()
 }
