@@ -92,7 +92,7 @@ func (e *env) printAttack(r *attack.Report) {
 	e.Println("%s", r.Headline())
 	e.Println("began %s, %s, after %s", r.Started.Local().Format(time.DateTime), state, r.Lasted())
 	e.Println("%s", wording.Printable(fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, ", "))))
-	e.Println("usual are %s packets/s; above %s it is an attack", wording.Rate(r.Usual), wording.Rate(r.Bound))
+	e.Println("usual are %s packets/s; above %s %s it is an attack", wording.Rate(r.Usual), wording.Rate(r.Bound), r.Place())
 	e.Println("dropped %s packets, %s bytes", wording.Count(int(r.Dropped.Packets)), wording.Count(int(r.Dropped.Bytes)))
 	e.Println("passed %s packets, %s bytes, legitimate ones included", wording.Count(int(r.Passed.Packets)), wording.Count(int(r.Passed.Bytes)))
 	e.printAttackFacts(r)
@@ -127,7 +127,7 @@ func (e *env) printAttack(r *attack.Report) {
 	e.printSuggested(r.Suggestion)
 }
 
-// printAttackFacts prints where an attack is, what decided that it is one, when what was done, and what helps.
+// printAttackFacts prints the target of an attack, the facts behind its verdict, the times of the actions, and the remedies.
 func (e *env) printAttackFacts(r *attack.Report) {
 	for _, p := range r.Parts {
 		e.Println("%s: %s", p.Verdict, p.Text())
@@ -135,12 +135,15 @@ func (e *env) printAttackFacts(r *attack.Report) {
 	if t := r.Times.Text(); t != "" {
 		e.Println("after its first packet: %s", t)
 	}
+	if r.NoRule != "" {
+		e.Println("no rule is added: %s", r.NoRule)
+	}
 	for _, a := range r.Advice {
 		e.Println("advice: %s", a)
 	}
 }
 
-// printSteps prints what was done with automatic rules.
+// printSteps prints the changes of automatic rules during an attack.
 func (e *env) printSteps(r *attack.Report) {
 	if len(r.Steps) > 0 {
 		e.Println("")
@@ -153,7 +156,7 @@ func (e *env) printSteps(r *attack.Report) {
 	}
 }
 
-// printSuggested prints rules as they stand in a policy.
+// printSuggested prints rules in the notation of a policy.
 func (e *env) printSuggested(s *attack.Suggestion) {
 	if s == nil {
 		return

@@ -9,8 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -55,7 +57,7 @@ func status(ctx context.Context, e *env, all bool) error {
 		target += ": " + s.Choice
 	}
 	e.Println("%s", target)
-	if d, err := in.DaemonSettings(ctx); err == nil && d.Page() != "" { // an error means that another policy runs by now
+	if d, err := in.DaemonSettings(ctx); err == nil && d.Page() != "" { // after an error, another policy runs by now
 		e.Println("page %s", d.Page())
 	}
 	if t := s.Trial; t != nil {
@@ -90,25 +92,31 @@ func status(ctx context.Context, e *env, all bool) error {
 		e.Println("")
 		e.Println("%s", flowsLine(r))
 	}
+	if state, err := e.State(); err == nil {
+		if l, err := attack.InState(state, e.BPFFS, datapath.DefaultDir).Learning(); err == nil && l.Text() != "" {
+			e.Println("")
+			e.Println("detect: %s", l.Text())
+		}
+	}
 	e.printPlacement(s.Placement)
 	e.printFleet(in.State)
 	return wholeOr(s)
 }
 
-// warnLeft warns of rules in netfilter that decide, and that no policy in force has.
+// warnLeft warns of active netfilter rules that belong to no policy in force.
 func (e *env) warnLeft(ctx context.Context, in operate.Host) {
 	for _, text := range in.Leftovers(ctx) {
 		e.Warning(text)
 	}
 }
 
-// flowsLine says how full the table of flows is whose replies pass.
+// flowsLine says how full the table of flows for replies is.
 func flowsLine(r *control.ReplyFlowStatus) string {
 	return fmt.Sprintf("%s, capacity %s, %s displaced, %s refused",
 		wording.Things(r.Flows, "flow from inside", "flows from inside"), wording.Count(r.Capacity), wording.Count(r.Displaced), wording.Count(r.Refused))
 }
 
-// wholeOr is the exit status: it fails when something is open, or decides that is no part of the policy.
+// wholeOr returns ErrFailed when a device is not filtered, or when rules that are not part of the policy decide about packets.
 func wholeOr(s *control.Status) error {
 	if len(s.Open)+len(s.Leftovers) > 0 {
 		return cli.ErrFailed

@@ -11,10 +11,12 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/attack"
 )
 
-// AttackList is the attacks of which there is a report.
+// AttackList is the list of attacks that have a report.
 type AttackList struct {
-	Active  int              `json:"active"`  // how many go on
+	Active  int              `json:"active"`  // how many attacks are active
 	Attacks []attack.Summary `json:"attacks"` // the latest first
+
+	Learning *attack.Learning `json:"learning,omitempty"` // what `detect` has learned of quiet times, and what `auto` still needs; nil without `detect` in the policy
 }
 
 func (c *Call) attacks(ctx context.Context) (AttackList, error) {
@@ -26,7 +28,7 @@ func (c *Call) attack(context.Context) (*attack.Report, error) {
 	return r, noAttack(err)
 }
 
-// noAttack gives the error of an attack that is not known its status.
+// noAttack turns the error for an unknown attack into an error with an HTTP status.
 func noAttack(err error) error {
 	if errors.Is(err, attack.ErrUnknown) {
 		return &Error{http.StatusNotFound, err.Error(), "GET /v1/attacks lists those that are known"}
@@ -34,7 +36,7 @@ func noAttack(err error) error {
 	return err
 }
 
-// attackPage writes the report as a page.
+// attackPage answers with the report as an HTML page.
 func (c *Call) attackPage() error {
 	r, err := c.attack(c.request.Context())
 	if err != nil {
@@ -49,7 +51,7 @@ func (c *Call) attackPage() error {
 	return c.write(http.StatusOK, text.Bytes())
 }
 
-// attackCapture writes packets of the attack as pcapng.
+// attackCapture answers with packets of the attack as pcapng.
 func (c *Call) attackCapture() error {
 	f, err := c.parts.Attacks.Store().Capture(c.request.PathValue("id"))
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 )
 
-// prefix is what all paths begin with.
+// prefix is the beginning of every path.
 const prefix = "/v1"
 
-// metricsPath is that of the figures, below prefix and alone: Prometheus asks there unless its configuration says otherwise.
+// metricsPath is the path of the metrics. The server also serves it without prefix, because Prometheus scrapes that path by default.
 const metricsPath = "/metrics"
 
-// How many requests of a kind are answered at a time, for each origin.
+// How many requests of a kind are answered at a time. Each origin has its own limit.
 const (
 	maxStreams   = 16
 	maxQuestions = 2
@@ -30,15 +30,15 @@ const (
 	maxPasts     = 2
 )
 
-// Parts are what the API answers from.
+// Parts are the parts of the daemon that the API needs.
 type Parts struct {
 	Host    operate.Host
 	Events  *Events
 	Attacks *attack.Watcher
-	Fleet   func() *wire.View       // what the fleet sees; nil, or nothing: it is not known
+	Fleet   func() *wire.View       // the view of the fleet; nil, or a nil result: not known
 	Tell    func(kind, text string) // publishes an event and prints it
-	Figures []metrics.Part          // beside those of what runs
-	Audit   *slog.Logger            // a line for each change
+	Figures []metrics.Part          // further metrics, beside those of the running policy
+	Audit   *slog.Logger            // gets a line for each change
 }
 
 // Server answers requests.
@@ -47,22 +47,22 @@ type Server struct {
 	routes []Route
 	status *paced[*control.Status]
 	lists  *paced[[]lists.Status]
-	now    *paced[*operate.Top] // a usual look at traffic, one for all who want one
+	now    *paced[*operate.Top] // a sample of the traffic of the usual length, which all clients share
 	series *metrics.Series
 
-	reports *paced[AttackList] // each read takes all files
+	reports *paced[AttackList] // each read reads the files of all reports
 
 	metrics http.Handler
-	limits  [len(origins)]limits // each origin has its own: no user of this host takes those of root
+	limits  [len(origins)]limits // one for each origin, so that users of this host cannot use up root's slots
 }
 
-// limits are the slots that an origin has.
+// limits are the slots of an origin.
 type limits struct {
-	streams   *slots // of clients that follow events
-	questions *slots // of packets
-	pages     *slots // of sets
-	looks     *slots // at traffic
-	pasts     *slots // of series, each of up to a megabyte
+	streams   *slots // for clients that follow events
+	questions *slots // for questions about packets
+	pages     *slots // for pages of sets
+	looks     *slots // for samples of traffic
+	pasts     *slots // for series, each up to a megabyte long
 }
 
 func newLimits() limits {
@@ -81,7 +81,7 @@ func New(p Parts) *Server {
 	s.now = newPaced(func(ctx context.Context) (*operate.Top, error) { return p.Host.Top(ctx, usualTop) }, 1)
 	s.reports = newPaced(func(context.Context) (AttackList, error) {
 		list, err := p.Attacks.Store().List()
-		return AttackList{p.Attacks.Active(), list}, err
+		return AttackList{p.Attacks.Active(), list, p.Attacks.Learning()}, err
 	}, restShare)
 	s.series = metrics.New(p.Host.Decided)
 	for i := range s.limits {
@@ -91,16 +91,16 @@ func New(p Parts) *Server {
 	return s
 }
 
-// Keep keeps the past minutes, which /v1/series tells, until ctx ends.
+// Keep records the past minutes for /v1/series, until ctx ends.
 func (s *Server) Keep(ctx context.Context) { s.series.Keep(ctx) }
 
-// Note tells of something that was done.
+// Note publishes that an action succeeded.
 func (s *Server) Note(text string) { s.parts.Tell(KindDone, text) }
 
-// Warn tells of something that went wrong.
+// Warn publishes that an action failed.
 func (s *Server) Warn(text string) { s.parts.Tell(KindWarning, text) }
 
-// Handler answers requests that come in somewhere.
+// Handler returns the handler for requests from an origin.
 func (s *Server) Handler(from Origin) http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.routes {
@@ -131,7 +131,7 @@ func (s *Server) serve(r *Route, from Origin, w http.ResponseWriter, request *ht
 		c.fail(err)
 		return
 	}
-	if r.Body == nil { // else the deadline is for the body
+	if r.Body == nil { // if there is a body, the deadline is for reading the body
 		if err := c.noBody(); err != nil {
 			c.fail(err)
 			return
@@ -145,7 +145,7 @@ func (s *Server) serve(r *Route, from Origin, w http.ResponseWriter, request *ht
 	}
 }
 
-// unknown says that there is no such route.
+// unknown returns the error for a request without a route.
 func (s *Server) unknown(mux *http.ServeMux, request *http.Request) error {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost} {

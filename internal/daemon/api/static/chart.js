@@ -121,11 +121,11 @@ export class Chart {
     if (this.on.chart.getAttribute('aria-label') !== label) this.on.chart.setAttribute('aria-label', label);
   }
 
-  // The table has a row for each half minute, the newest first.
+  // The table has a row for each half minute, the newest first. It has none while no rule has decided a packet, as there are no lines then.
   #table(lines, data, unit) {
     const rows = new Map();
     data[0].forEach((t, i) => {
-      if (data[1][i] === null) return;
+      if (!lines.length || data[1][i] === null) return;
       const key = Math.floor(t / 30);
       if (!rows.has(key)) rows.set(key, { at: new Date(30_000 * key), values: lines.map(() => []) });
       lines.forEach((line, j) => rows.get(key).values[j].push(data[j + 1][i]));

@@ -115,6 +115,9 @@ export function attacks(answer) {
     { head: 'peak/s', number: true, text: (a) => rate(a.peak.packets) },
     { head: 'dropped', number: true, text: (a) => (all(a) ? percent(a.dropped.packets / all(a)) : '–') },
   ], answer.attacks.slice(0, mostAttacks));
+  const lacks = answer.learning?.lacks ?? '';
+  byID('attacks-learning').textContent = lacks && `auto adds no rule yet: ${lacks}`;
+  if (lacks) byID('attacks').closest('section').hidden = false;
 }
 
 /** talkers shows who or what comes most, by samples. */
