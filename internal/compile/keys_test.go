@@ -6,7 +6,7 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// keyTests has for each key of the language, in each of its forms, packets that match and packets that do not.
+// keyTests has packets that match and packets that do not match, for each form of each key of the language.
 var keyTests = []struct{ name, policy, packets string }{
 	{"from", `
 sets: {office: [203.0.113.0/24, "2001:db8:1::/48", 198.51.100.7, 198.51.100.20-198.51.100.29], none: []}
@@ -256,6 +256,8 @@ tcp [2001:db8::1]:5 > [2001:db8::2]:80 SA tcpopts=sack,nop,nop  drop bare
 tcp 8.8.8.8:5 > 1.1.1.1:99 S tcpopts=none                pass default
 tcp 8.8.8.8:5 > 1.1.1.1:80 . tcpopts=none                pass default
 tcp 8.8.8.8:5 > 1.1.1.1:80 S tcpopts=eol,nop,nop,nop,mss:100  drop bare # behind the end
+tcp 8.8.8.8:5 > 1.1.1.1:80 S tcpopts=0205006400000000    drop bare # a length that the option does not have
+tcp 8.8.8.8:5 > 1.1.1.1:80 S tcpopts=0203640102040064    drop tiny # likewise, and one behind it
 tcp 8.8.8.8:5 > 1.1.1.1:80 S ttl=9 tcpopts=mss:1460      pass default
 tcp 8.8.8.8:5 > 1.1.1.1:80 S ttl=9 tcpopts=mss:1400      drop odd
 tcp 8.8.8.8:5 > 1.1.1.1:80 . ttl=9                       drop odd

@@ -12,9 +12,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestRandom has random packets against random policies: the policy read key by key, Eval of the program that Lower makes
-// of it and after the passes must agree, and so must what is loaded, in every form. FLOODWALL_LONG=1 makes it 10 million
-// pairs of policy and packet. A failure is repeated with the seed that is printed, and -run for the number of the policy.
+// TestRandom decides random packets by random policies in several ways, which must agree: by the policy key by key, by Eval of the program that Lower
+// makes, by Eval of the optimized program, and by the loaded program in every form. FLOODWALL_LONG=1 tests 10 million pairs of a policy and a packet.
+// To repeat a failure, use the printed seed, and -run with the number of the policy.
 func TestRandom(t *testing.T) {
 	_, seed := subject.Seeded(t)
 	policies, packets := testutil.Scaled(7, 500), testutil.Scaled(2500, 20_000)
@@ -41,7 +41,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// randomPairs is one policy and its packets. The program that is loaded is the one after the passes or the one before.
+// randomPairs tests one random policy with random packets. It loads either the optimized program or the program before that.
 func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 	text, dynamic, w := subject.RandomPolicy(t, r, rules)
 	s := subject.Lower(t, text)
@@ -52,7 +52,7 @@ func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 		s.Insert(t, "local", w.Members())
 	}
 	if rules%2 == 0 {
-		s.Program.SampleTraffic = 10 // changes no verdict
+		s.Program.SampleTraffic = 10 // does not change verdicts
 	}
 	hints := subject.RuleHints(s, w)
 	optimized := s.Optimized()
@@ -75,11 +75,33 @@ func randomPairs(t *testing.T, r *rand.Rand, rules, packets int) {
 	forms := loaded.Forms(t)
 	testutil.RequireRoot(t)
 	for _, x := range forms {
-		loaded.Compare(t, loaded.Load(t, x), string(x.Form), frames)
+		loaded.CompareHooks(t, loaded.Load(t, x), string(x.Form), frames)
 	}
 }
 
-// structuralChecks are those of a subject's program.
+// TestLowering compares verdicts on random packets for many policies. Most policies have few rules, so that services and the default also decide
+// packets. The test loads no program, so each policy takes only milliseconds.
+func TestLowering(t *testing.T) {
+	_, seed := subject.Seeded(t)
+	for i := range testutil.Scaled(300, 20_000) {
+		r := rand.New(rand.NewPCG(seed, uint64(i)))
+		text, dynamic, w := subject.RandomPolicy(t, r, r.IntN(5))
+		s := subject.Lower(t, text)
+		for _, name := range dynamic {
+			s.Insert(t, name, w.Members())
+		}
+		if s.HasLocal() {
+			s.Insert(t, "local", w.Members())
+		}
+		hints, structural := subject.RuleHints(s, w), structuralChecks(s)
+		for range 300 {
+			f := subject.Probe{Frame: packet.Random(r, hints[r.IntN(len(hints))])}
+			meansPolicy(t, s, structural, f)
+		}
+	}
+}
+
+// structuralChecks returns the structural checks of a subject's program.
 func structuralChecks(s *subject.Subject) (checks packet.CheckSet) {
 	for _, structural := range s.Program.Structural() {
 		checks = checks.With(structural.Check)
@@ -87,8 +109,8 @@ func structuralChecks(s *subject.Subject) (checks packet.CheckSet) {
 	return checks
 }
 
-// meansPolicy compares what Eval makes of a frame with what the policy says, read without Lower. Whatever the policy says, the
-// structural checks hold.
+// meansPolicy compares Eval's verdict on a frame with the verdict that the policy itself gives, computed without Lower. The structural checks apply
+// to every policy.
 func meansPolicy(t *testing.T, s *subject.Subject, structural packet.CheckSet, f subject.Probe) {
 	t.Helper()
 	pkt := f.Packet()
@@ -104,7 +126,7 @@ func meansPolicy(t *testing.T, s *subject.Subject, structural packet.CheckSet, f
 	}
 }
 
-// sameMeaning compares what two programs make of a frame: the verdict, and the reason where the policy names it.
+// sameMeaning compares the verdicts of two programs on a frame. If the policy names the reasons, it also compares the reasons.
 func sameMeaning(t *testing.T, a, b *subject.Subject, f subject.Probe) {
 	t.Helper()
 	verdictA, reasonA := a.Eval(f)
@@ -116,7 +138,7 @@ func sameMeaning(t *testing.T, a, b *subject.Subject, f subject.Probe) {
 	}
 }
 
-// unnamed reports whether a reason is a rule whose name was made up.
+// unnamed reports whether a reason is a rule with a generated name.
 func unnamed(s *subject.Subject, reason string) bool {
 	for _, r := range s.Program.Rules {
 		if r.Name == reason {

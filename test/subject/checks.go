@@ -2,8 +2,8 @@ package subject
 
 import "github.com/floodwall/floodwall/internal/model/packet"
 
-// CheckTests has for each check packets that fail it, and packets that are as near as can be and do not. Some of both
-// fail other checks, which are off.
+// CheckTests has two lists of packets for each check: packets that fail the check, and similar packets that pass it. Some of the packets fail other
+// checks, so tests turn the other checks off.
 var CheckTests = map[packet.Check]struct{ Fail, Pass string }{
 	packet.Truncated: {`
 tcp 8.8.8.8:5 > 1.1.1.1:80 S cut=53
@@ -208,6 +208,8 @@ icmpv6 :: > ff02::1 type=135
 icmpv6 fe80::1 > ff02::1 type=133
 udp [fe80::1]:546 > [ff02::1:2]:547
 udp [::]:546 > [ff02::1:2]:547
+icmpv6 febf:ffff::1 > ff02::1 type=133
+udp [febf::1]:546 > [ff02::1:2]:547
 udp [0100:0:0:1::1]:5 > [2606::2]:80
 udp [100:0:0:1::]:5 > [2606::2]:80
 udp [2001:db9::1]:5 > [2606::2]:80

@@ -14,28 +14,30 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Writer writes random policies. Its addresses come from a few prefixes and from what lies in them, so that sets nest,
-// overlap and touch.
+// Writer writes random policies. Their addresses are a few random prefixes, and prefixes and addresses within these. So the sets nest, overlap and
+// adjoin.
 type Writer struct {
 	*rand.Rand
 	bases []netip.Prefix
-	sets  []string // names, dynamic ones among them
+	sets  []string // names, including those of dynamic sets
 
-	Stateful bool // the policy may ask for states, reject, and track services
-	Tracking bool // the test has the connections that are open: the policy may count them, and name what is not tracked
-	counting bool // rules may count connections: then no service is untracked
-	none     bool // nothing is tracked
-	Payload  bool // the policy may ask for payload, and observe
+	Stateful bool // the policy may use connection states, reject packets, and track services
+	Tracking bool // the test knows the open connections, so the policy may limit their number and may have untracked packets
+	counting bool // rules may count connections, so no service is untracked
+	none     bool // the policy has `untracked: all`
+	Payload  bool // the policy may test the payload, and have rules that only observe
+	Full     bool // the policy may use all features of XDP: limits, protections, tests of DNS, answers and samples
 }
 
-// RandomPolicy writes a policy that XDP alone can decide.
+// RandomPolicy writes a policy that XDP can apply without other stages.
 func RandomPolicy(t testing.TB, r *rand.Rand, rules int) (text string, dynamic []string, w *Writer) {
 	w = &Writer{Rand: r}
 	text, dynamic = w.Policy(t, rules)
 	return text, dynamic, w
 }
 
-// Policy writes a policy with so many rules, less those that Parse finds to contradict themselves.
+// Policy writes a policy with the given number of rules. It returns the policy and the names of its dynamic sets. If Parse refuses a rule because it
+// contradicts itself, the rule becomes a comment.
 func (w *Writer) Policy(t testing.TB, rules int) (text string, dynamic []string) {
 	for range 2 + w.IntN(6) {
 		w.bases = append(w.bases, w.base())
@@ -46,10 +48,23 @@ func (w *Writer) Policy(t testing.TB, rules int) (text string, dynamic []string)
 	for i := range rules {
 		lines = append(lines, w.rule(i, rules))
 	}
-	tail := w.services() + Choose(w, "", "", "essential: {echo: on}\n", "essential: {fragments: off}\n")
+	services := strings.SplitAfter(w.services(), "\n")
+	lines, services = append(lines, services[0]), services[1:]
+	for _, s := range services {
+		if s != "" {
+			lines = append(lines, s)
+		}
+	}
+	tail := Choose(w, "", "", "essential: {echo: on}\n", "essential: {fragments: off}\n")
+	if w.Full && w.OneIn(2) {
+		lines, tail = append(lines, w.essential()), ""
+	}
 	text = head + strings.Join(lines, "") + tail
-	for bad := contradicting(t, text); len(bad) > 0; bad = contradicting(t, text) {
+	for bad := w.contradicting(t, text); len(bad) > 0; bad = w.contradicting(t, text) {
 		for _, line := range bad {
+			if at := line - strings.Count(head, "\n") - 1; at < 0 || at >= len(lines) {
+				t.Fatalf("line %d is refused:\n%s", line, text)
+			}
 			lines[line-strings.Count(head, "\n")-1] = "  # a contradiction\n"
 		}
 		text = head + strings.Join(lines, "") + tail
@@ -57,15 +72,16 @@ func (w *Writer) Policy(t testing.TB, rules int) (text string, dynamic []string)
 	return text, dynamic
 }
 
-// contradicting lists the lines of rules that no packet can match, which Parse refuses.
-func contradicting(t testing.TB, text string) (lines []int) {
+// contradicting returns the line numbers of the rules that Parse refuses because no packet can match them. For full policies it returns the line
+// numbers of all errors of Parse.
+func (w *Writer) contradicting(t testing.TB, text string) (lines []int) {
 	_, err := policy.Parse("policy.yaml", []byte(text))
 	var all policy.Errors
 	if err != nil && !errors.As(err, &all) {
 		t.Fatal(err)
 	}
 	for _, e := range all {
-		if !strings.Contains(e.Msg, "never matches") {
+		if !w.Full && !strings.Contains(e.Msg, "never matches") {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		lines = append(lines, e.Line)
@@ -73,13 +89,13 @@ func contradicting(t testing.TB, text string) (lines []int) {
 	return slices.Compact(lines)
 }
 
-// OneIn is true once in n times.
+// OneIn returns true with a probability of 1/n.
 func (w *Writer) OneIn(n int) bool { return w.IntN(n) == 0 }
 
-// Choose draws one of a list.
+// Choose returns a random element of a list.
 func Choose[T any](w *Writer, list ...T) T { return list[w.IntN(len(list))] }
 
-// base draws a prefix of any length.
+// base returns a random prefix of any length.
 func (w *Writer) base() netip.Prefix {
 	if w.OneIn(12) {
 		return netip.MustParsePrefix(Choose(w, "0.0.0.0/0", "::/0", "127.0.0.0/8", "ff00::/8", "255.255.255.255/32", "::/128"))
@@ -92,7 +108,7 @@ func (w *Writer) base() netip.Prefix {
 	return netip.PrefixFrom(a, 1+w.IntN(a.BitLen())).Masked()
 }
 
-// Prefix draws a base, or something inside of one.
+// Prefix returns one of the bases, or a random prefix or address within one.
 func (w *Writer) Prefix() netip.Prefix {
 	p := Choose(w, w.bases...)
 	if w.OneIn(5) {
@@ -128,7 +144,7 @@ func (w *Writer) addresses() string {
 	return fmt.Sprintf("%q", p)
 }
 
-// list writes one to n alternatives.
+// list writes a list of one to n values.
 func (w *Writer) list(n int, one func() string) string {
 	var words []string
 	for range 1 + w.IntN(n) {
@@ -137,7 +153,7 @@ func (w *Writer) list(n int, one func() string) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// head writes all that stands before the rules, ending with the line of their key.
+// head writes the part of the policy before the rules, up to the line "rules:".
 func (w *Writer) head(dynamic *[]string) string {
 	b := fmt.Sprintf("devices: [eth0]\ndefault: %s\nreplies: %s\nchecks: %s\nsets:\n", Choose(w, "pass", "drop"), Choose(w, "pass", "drop"), w.checks())
 	for i := range w.IntN(8) {
@@ -153,8 +169,12 @@ func (w *Writer) head(dynamic *[]string) string {
 	return b + w.untracked() + "rules:\n"
 }
 
-// untracked writes what connection tracking is kept away from. It changes no verdict: the packets of a test have their states.
+// untracked writes the key untracked, which selects the packets that conntrack ignores. The key changes no verdict in these tests, because each
+// packet of a test has its state with it.
 func (w *Writer) untracked() string {
+	if w.Full && w.OneIn(8) {
+		return fmt.Sprintf("untracked: {sport: %s, family: ipv4}\n", w.port())
+	}
 	if !w.Tracking || w.OneIn(3) {
 		return ""
 	}
@@ -168,7 +188,7 @@ func (w *Writer) untracked() string {
 	}) + "\n"
 }
 
-// connections writes a limit of connections by prefixes of sources, of destinations, or both.
+// connections writes a limit on the number of connections: for each source prefix, each destination prefix, or each pair of both.
 func (w *Writer) connections() string {
 	per := Choose(w, "from", "from/24", "to", "[from, to]", "[from/16, to/24]")
 	return fmt.Sprintf("over: {connections: %d, per: %s}, ", 1+w.IntN(2), per)
@@ -179,13 +199,18 @@ func (w *Writer) checks() string {
 	text := "{profile: " + profile
 	for check := range packet.NumChecks {
 		if w.OneIn(8) {
-			text += fmt.Sprintf(", %s: %s", check, Choose(w, "on", "off"))
+			set := Choose(w, "on", "off")
+			if w.Full && w.OneIn(4) {
+				set = "observe"
+			}
+			text += fmt.Sprintf(", %s: %s", check, set)
 		}
 	}
 	return text + "}"
 }
 
-// rule writes a rule in one line. Of many rules each asks for more, lest the first few decide everything.
+// rule writes rule number i as one line. If the policy has many rules, each rule has more conditions. Otherwise the first few rules would decide
+// about all packets.
 func (w *Writer) rule(i, of int) string {
 	b := "  - {"
 	if w.OneIn(2) {
@@ -207,10 +232,18 @@ func (w *Writer) rule(i, of int) string {
 	if w.counting && then != "pass" && w.OneIn(2) && !strings.Contains(b+not, "state: ") {
 		b += w.connections()
 	}
+	if w.Full {
+		var keys string
+		keys, then = w.full(b + not)
+		b += keys
+		if not == "" && w.OneIn(10) {
+			not = "dns: " + w.dns() + ", "
+		}
+	}
 	if w.Payload {
 		is, isNot := w.payloads(strings.Contains(b, "proto: "))
 		b, not = b+is, not+isNot
-		if w.OneIn(8) {
+		if w.OneIn(8) && !w.Full {
 			then += ", observe: true"
 		}
 	}
@@ -220,8 +253,8 @@ func (w *Writer) rule(i, of int) string {
 	return b + "then: " + then + "}\n"
 }
 
-// payloads writes what a rule asks of the payload, if anything, and what it asks not to be there. Text is mostly asked for
-// in UDP, as not all targets search in others.
+// payloads writes a rule's tests of the payload, or nothing. The result b is for the rule, and the result not is for the key not of the rule. Most
+// searches for a text are limited to UDP, because not all targets support other protocols.
 func (w *Writer) payloads(proto bool) (b, not string) {
 	if w.OneIn(2) {
 		return "", ""
@@ -243,10 +276,10 @@ func (w *Writer) payloads(proto bool) (b, not string) {
 	return b + key, ""
 }
 
-// texts are what payloads of random packets often have.
+// texts are texts that are frequent in the payload of random packets.
 var texts = []string{"evil", "ab", "|00 01|", "Evil.Ex", "x", "B|ff|"}
 
-// place writes bytes that every second or fourth payload has at a place.
+// place writes a test of bytes at an offset. It usually compares so few bits that every second or fourth payload matches.
 func (w *Writer) place() string {
 	var bytes, masks []string
 	for i := range 1 + w.IntN(Choose(w, 2, 6, 16)) {
@@ -260,7 +293,7 @@ func (w *Writer) place() string {
 		strings.Join(bytes, " "), strings.Join(masks, " "), Choose(w, "payload", "header"))
 }
 
-// keys writes some keys, each with a comma behind it.
+// keys writes at least least randomly selected keys with values. A comma follows each.
 func (w *Writer) keys(least int) string {
 	all := []struct {
 		key string
@@ -310,8 +343,7 @@ func (w *Writer) port() string {
 	return Choose(w, "tcp/", "udp/", "") + n
 }
 
-// span writes a number near one of those given, or a range up to most. Numbers next to each other, and with one between
-// them, are frequent.
+// span writes a number near a or b, or a range of numbers. No number exceeds most. Numbers that differ by one or two are frequent.
 func (w *Writer) span(a, b, most int) string {
 	first := Choose(w, 0, a, b, a+1, a+2, b+2, most, w.IntN(most+1))
 	first = min(first, most)
@@ -334,7 +366,7 @@ func (w *Writer) state() string {
 	return Choose(w, "new", "established", "related", "invalid", "untracked")
 }
 
-// services writes a few services. They are tracked in the same way, since services of one port must be.
+// services writes a few services. All have the same value of the key track, because services on the same port must.
 func (w *Writer) services() string {
 	b, track := "services:\n", ""
 	if w.Stateful {
@@ -353,10 +385,13 @@ func (w *Writer) services() string {
 		}
 		b += "}\n"
 	}
+	if w.Full {
+		b += w.protections()
+	}
 	return b
 }
 
-// Members draws what a dynamic set holds: of few prefix lengths, as there is space for eight a family.
+// Members writes random content for a dynamic set. It uses few prefix lengths, because a set has space for eight lengths of each address family.
 func (w *Writer) Members() string {
 	lengths := map[bool][]int{}
 	for range 4 {
@@ -374,8 +409,8 @@ func (w *Writer) Members() string {
 	return b.String()
 }
 
-// RuleHints are what each rule asks for, and the last what all ask for: packets drawn from the hints of one rule are
-// likely to match it.
+// RuleHints returns the values that each rule tests. The last element has the values of all rules. A packet that is drawn with the hints of a rule
+// probably matches the rule.
 func RuleHints(s *Subject, w *Writer) []packet.Hints {
 	all := packet.Hints{Addrs: w.bases}
 	if w.Payload {
@@ -410,7 +445,7 @@ func (s *Subject) hints(r *ir.Rule) (h packet.Hints) {
 	}
 	for _, m := range r.Match {
 		if m.Field >= packet.NumFields {
-			continue // no frame has it
+			continue // not a field of frames
 		}
 		for _, v := range m.Values[:min(20, len(m.Values))] {
 			h.Values[m.Field] = append(h.Values[m.Field], v.First, v.Last)

@@ -18,9 +18,9 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestIptablesWire has checks, and policies of archives and random ones that are decided in raw, count packets from a
-// wire, with both implementations of iptables: each reason must have what Eval says, less the packets of which the compiler says that
-// iptables cannot tell. FLOODWALL_LONG=1 makes it 500 policies.
+// TestIptablesWire sends packets over a wire and compares counters with Eval, for both implementations of iptables. It tests each check, rules of
+// each form, and archived and random policies that are decided in raw. Each counter must agree with Eval, except for packets that iptables, as
+// documented, cannot recognize. FLOODWALL_LONG=1 tests 500 policies.
 func TestIptablesWire(t *testing.T) {
 	for _, tool := range []string{"ipset", "iptables-legacy-restore", "iptables-nft-restore"} {
 		testutil.RequireTool(t, tool)
@@ -36,6 +36,9 @@ func TestIptablesWire(t *testing.T) {
 		for check := range packet.NumChecks {
 			w.check(t, check)
 		}
+		for _, form := range subject.KeyForms {
+			w.form(t, form)
+		}
 		for i, file := range subject.Archives(t) {
 			w.archived(t, rand.New(rand.NewPCG(seed, uint64(i))), file)
 		}
@@ -50,7 +53,7 @@ func TestIptablesWire(t *testing.T) {
 	}
 }
 
-// check has a check alone count the packets of checkTests.
+// check compares counters of a single check for the packets of checkTests.
 func (w *countedWire) check(t *testing.T, check packet.Check) {
 	s := subject.Lower(t, "checks: {profile: off, "+check.String()+": on}")
 	x, err := subject.ToIptables(s.Program)
@@ -64,7 +67,21 @@ func (w *countedWire) check(t *testing.T, check packet.Check) {
 	w.compare(t, s, x, frames)
 }
 
-// random has a random policy count random packets.
+// form compares counters of rules of one form, for packets at the limits of the rules' values.
+func (w *countedWire) form(t *testing.T, form subject.KeyForm) {
+	s := subject.Lower(t, "rules:"+form.Rules+"\n")
+	x, err := subject.ToIptables(s.Program)
+	if err != nil {
+		t.Fatalf("%s: %v", form.Name, err)
+	}
+	var frames [][]byte
+	for _, f := range subject.FramesOf(t, form.Packets) {
+		frames = append(frames, f.Frame)
+	}
+	w.compare(t, s, x, frames)
+}
+
+// random compares counters of a random policy for random packets.
 func (w *countedWire) random(t *testing.T, r *rand.Rand) {
 	text, dynamic, write := subject.RandomPolicy(t, r, 1+r.IntN(8))
 	s := subject.Lower(t, text).Optimized()
@@ -74,7 +91,7 @@ func (w *countedWire) random(t *testing.T, r *rand.Rand) {
 	w.policy(t, r, s, write)
 }
 
-// archived has the policy of an archive count random packets.
+// archived compares counters of an archived policy for random packets.
 func (w *countedWire) archived(t *testing.T, r *rand.Rand, file string) {
 	a, err := txtar.ParseFile(file)
 	if err != nil {
@@ -84,13 +101,13 @@ func (w *countedWire) archived(t *testing.T, r *rand.Rand, file string) {
 	subject.Settings(t, s, string(a.Comment))
 	for i, set := range s.Program.Sets {
 		if set.Dynamic != nil && set.Dynamic.Local {
-			delete(s.Members, i) // this host has others
+			delete(s.Members, i) // this host has other addresses than the archived ones
 		}
 	}
 	w.policy(t, r, s, &subject.Writer{})
 }
 
-// policy has a policy that is decided in raw count packets that meet its rules.
+// policy compares counters of a policy that is decided in raw, for packets that match its rules.
 func (w *countedWire) policy(t *testing.T, r *rand.Rand, s *subject.Subject, write *subject.Writer) {
 	pl, err := plan.Hoist(s.Program, plan.TargetIptables)
 	if err != nil || pl.Uses(plan.StageFilter) || countsMore(s.Program) {
@@ -108,13 +125,13 @@ func (w *countedWire) policy(t *testing.T, r *rand.Rand, s *subject.Subject, wri
 	w.compare(t, s, x, frames)
 }
 
-// countsMore reports whether more than the reason of a verdict is counted, or that depends on the packets before:
-// TestConditionCounts is about that.
+// countsMore reports whether a program also counts at rules that do not decide the packet, or whether the verdict depends on earlier packets.
+// TestConditionCounts tests such programs.
 func countsMore(p *ir.Program) bool {
 	return p.Observed != 0 || slices.ContainsFunc(p.Rules, func(r ir.Rule) bool { return r.Observe || len(r.Over) > 0 })
 }
 
-// compare loads a policy, sends those of the frames that iptables can tell, and holds what it has counted against Eval.
+// compare loads a policy, sends the frames that iptables can decide, and compares the counters with Eval.
 func (w *countedWire) compare(t *testing.T, s *subject.Subject, x *iptables.Ruleset, frames [][]byte) {
 	t.Helper()
 	w.Restore(t, s, x)
@@ -134,7 +151,7 @@ func (w *countedWire) compare(t *testing.T, s *subject.Subject, x *iptables.Rule
 	w.Remove(t, s)
 }
 
-// first sends frames again, one by one, to find the first that is counted otherwise than Eval says.
+// first sends the frames again, one by one, to find the first frame for which a counter differs from Eval.
 func (w *countedWire) first(t *testing.T, s *subject.Subject, x *iptables.Ruleset, frames [][]byte, before map[string]int) {
 	t.Helper()
 	for n, f := range frames {
@@ -148,7 +165,7 @@ func (w *countedWire) first(t *testing.T, s *subject.Subject, x *iptables.Rulese
 	}
 }
 
-// told reports whether a frame gets to iptables, and has nothing of which iptables cannot tell.
+// told reports whether a frame reaches iptables, and whether iptables can recognize all of its properties.
 func (w *countedWire) told(x *iptables.Ruleset, frame []byte) bool {
 	pkt := packet.Decode(frame)
 	kernel := packet.CheckSet(0).With(packet.Truncated).With(packet.IPHeader).With(packet.IPChecksum).With(packet.TinyFragment).
@@ -164,7 +181,7 @@ func (w *countedWire) told(x *iptables.Ruleset, frame []byte) bool {
 		return false
 	case v6 && (pkt.Src.IsMulticast() || pkt.Src.IsLoopback() || pkt.Dst.IsLoopback() || behind):
 		return false
-	case v6 && pkt.Dst.IsMulticast() && pkt.Dst.As16()[1]&0xf <= 1: // of no scope, or that of a host
+	case v6 && pkt.Dst.IsMulticast() && pkt.Dst.As16()[1]&0xf <= 1: // the scope is reserved or interface-local
 		return false
 	case subject.Authenticated(frame), v6 && badHopByHop(frame[14:]):
 		return false
@@ -172,15 +189,15 @@ func (w *countedWire) told(x *iptables.Ruleset, frame []byte) bool {
 	return pkt.Src != ones && pkt.Dst != ones && !upper127(pkt.Src) && !upper127(pkt.Dst)
 }
 
-// upper127 reports whether an address is the host's own though it is not in iptLocal.
+// upper127 reports whether an address is the host's own although iptLocal does not contain it.
 func upper127(a netip.Addr) bool { return netip.MustParsePrefix("127.128.0.0/9").Contains(a) }
 
-// badHopByHop reports whether an IPv6 packet begins with hop-by-hop options that are not padding, as in packet.Parse.
+// badHopByHop reports whether an IPv6 packet begins with hop-by-hop options other than the padding that packet.Parse writes.
 func badHopByHop(p []byte) bool {
 	return p[6] == 0 && (len(p) < 48 || !bytes.Equal(p[41:48], []byte{0, 1, 4, 0, 0, 0, 0}))
 }
 
-// countedWire is a wire that counts what is compared.
+// countedWire is a wire that counts the compared frames.
 type countedWire struct {
 	*subject.IptWire
 	counted int

@@ -19,8 +19,8 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestNftCounts has random policies that are decided at ingress count random packets from a wire: each counter must have
-// what Eval says, less the packets that the compiler says it cannot tell.
+// TestNftCounts checks how random policies that are decided at ingress count random packets from a wire. Each counter must agree with Eval, except
+// for packets that nftables, as documented, cannot recognize.
 func TestNftCounts(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {
@@ -65,7 +65,7 @@ func TestNftCounts(t *testing.T) {
 	}
 }
 
-// TestNftChecks has each check alone count the packets of checkTests.
+// TestNftChecks checks how each check alone counts the packets of checkTests.
 func TestNftChecks(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {
@@ -79,7 +79,7 @@ func TestNftChecks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if x == nil || x.Checks[check] == "" || check == packet.VLANDepth {
-			continue // own-source, those that nft does not do, and what has a table of its own (test/traffic)
+			continue // own-source, checks that nft does not perform, and a check with a table of its own (test/traffic)
 		}
 		subject.Nft(t, x.Script, "-f", "-")
 		var frames [][]byte
@@ -96,19 +96,26 @@ func TestNftChecks(t *testing.T) {
 	}
 }
 
-// TestNftFragments has later fragments of IPv6 whose protocol is an extension header, of which the kernel's own test of the protocol
-// has nothing: neither that it is one nor that it is another.
+// routedWire returns a wire whose packets reach the raw stage, including IPv6 packets.
+func routedWire(t *testing.T) *subject.Wire {
+	t.Helper()
+	w := subject.NewWire(t)
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestNftFragments sends later fragments of IPv6 whose protocol is an extension header. The kernel's test of the protocol fails for them, whether
+// it tests for equality or for inequality.
 func TestNftFragments(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {
 		return
 	}
-	w := subject.NewWire(t)
-	if err := os.WriteFile("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", []byte("0"), 0); err != nil { // packets are to come as far as raw
-		t.Fatal(err)
-	}
+	w := routedWire(t)
 	protoRules := "rules:\n"
-	for proto := 40; proto < 70; proto++ { // so many that a verdict map selects them
+	for proto := 40; proto < 70; proto++ { // enough protocols for the generator to use a verdict map
 		protoRules += fmt.Sprintf("  - {name: of-%d, proto: %d, length: 60-9000, then: drop}\n", proto, proto)
 	}
 	const sample = `
@@ -163,7 +170,7 @@ proto=60 2606::1 > 2606::2 frag=8 mf
 		}
 		if rule := &s.Program.Rules[0]; rule.Over == nil {
 			sameCounters(t, w, text, s, x, frames)
-		} else { // the burst passes, of those for which all else holds
+		} else { // of the packets that pass all other tests, the burst passes
 			rule.Over = nil
 			want := map[string]uint64{}
 			for _, f := range frames {
@@ -179,7 +186,8 @@ proto=60 2606::1 > 2606::2 frag=8 mf
 	}
 }
 
-// TestNftPayload has segments whose headers say that they are shorter than 20 bytes: they have no payload, and bytes of the header are none.
+// TestNftPayload sends segments whose header states a length below 20 bytes. Such segments have no payload. Bytes of the header must not be used as
+// payload.
 func TestNftPayload(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {
@@ -215,7 +223,7 @@ tcp 8.8.8.8:5 > 1.1.1.1:99 A ack=2 tcpopts=01010101 payload=0x0000000000000001
 	}
 }
 
-// TestNftOwnSource has a rule that rejects, and packets that pretend to be this host's: the check drops them, unanswered.
+// TestNftOwnSource sends packets with a forged source address of this host to a rule that rejects. The check must drop them without an answer.
 func TestNftOwnSource(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {
@@ -249,7 +257,7 @@ tcp 192.0.2.9:5 > 192.0.2.1:26 S
 	sameCounters(t, w, "own-source", s, x, frames)
 }
 
-// atIngress is the table of a program, nil when it is not all decided at ingress.
+// atIngress returns the table of a program. It returns nil unless all rules are decided at ingress.
 func atIngress(p *ir.Program) (*nftables.Ruleset, error) {
 	pl, err := plan.Hoist(p, plan.TargetNftables)
 	if err != nil || len(pl.At(plan.StageIngress)) < len(p.Rules) || pl.Default.Stage != plan.StageIngress {
@@ -258,7 +266,7 @@ func atIngress(p *ir.Program) (*nftables.Ruleset, error) {
 	return nftables.Generate(pl, nftables.Options{Devices: []string{"eth0"}})
 }
 
-// elements are the commands that fill the dynamic sets.
+// elements returns the commands that fill the dynamic sets.
 func elements(s *subject.Subject, x *nftables.Ruleset) (commands string) {
 	for i, prefixes := range s.Members {
 		var b netipx.IPSetBuilder
@@ -282,7 +290,7 @@ func elements(s *subject.Subject, x *nftables.Ruleset) (commands string) {
 	return commands
 }
 
-// told reports whether the compiler promises that a frame gets its verdict and reason: ToNftables and Left say what not.
+// told reports whether nftables must decide a frame with the right verdict and reason. ToNftables and Left document the exceptions.
 func told(s *subject.Subject, x *nftables.Ruleset, frame []byte) bool {
 	pkt := packet.Decode(frame)
 	if pkt.Kind != packet.IP || len(frame) > 1514 || twoTags(frame) {
@@ -314,15 +322,15 @@ func twoTags(frame []byte) bool {
 	return tag(12) && tag(16)
 }
 
-// sameCounters holds the counters against what Eval says of frames that have been sent. When they differ, each frame is sent
-// again to find the first that does.
+// sameCounters compares the counters with the results of Eval for the sent frames. If they differ, it sends each frame again to find the first frame
+// that is counted differently.
 func sameCounters(t *testing.T, w *subject.Wire, what string, s *subject.Subject, x *nftables.Ruleset, frames [][]byte) {
 	t.Helper()
 	want := map[string]uint64{}
 	for _, f := range frames {
 		want[s.Counter(f, x.Checks, x.Rules, x.Default)]++
 	}
-	delete(want, "") // a default that is not counted
+	delete(want, "") // the default is not counted
 	got := subject.Settled(t, x.Table, int(subject.Sum(want)))
 	if maps.Equal(got, want) {
 		return
@@ -335,5 +343,33 @@ func sameCounters(t *testing.T, w *subject.Wire, what string, s *subject.Subject
 		if name != "" && got[name] != before[name]+1 || name == "" && !maps.Equal(got, before) {
 			t.Fatalf("%x\n%+v\nwanted %s, counters %v\nbefore %v\n%s\n%s", f, packet.Decode(f), name, got, before, s.Program, x.Script)
 		}
+	}
+}
+
+// TestNftKeyForms compares counters for packets at the limits of the values in the rules of subject.KeyForms.
+func TestNftKeyForms(t *testing.T) {
+	testutil.RequireTool(t, "nft")
+	if !testutil.Inside(t) {
+		return
+	}
+	w := routedWire(t)
+	for _, form := range subject.KeyForms {
+		s := subject.Lower(t, "rules:"+form.Rules+"\n")
+		x, err := subject.ToNftables(s.Program, "")
+		if err != nil {
+			if form.Name == "text" { // nft cannot search for text
+				continue
+			}
+			t.Fatal(err)
+		}
+		subject.Nft(t, x.Script, "-f", "-")
+		var frames [][]byte
+		for _, f := range subject.FramesOf(t, form.Packets) {
+			if told(s, x, f.Frame) && w.Send(f.Frame) {
+				frames = append(frames, f.Frame)
+			}
+		}
+		sameCounters(t, w, form.Name, s, x, frames)
+		subject.Nft(t, "", "delete", "table", "inet", x.Table)
 	}
 }

@@ -1,12 +1,14 @@
 package xdp_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,59 +22,78 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// lookups is how many addresses one packet asks for, in the payload of a UDP packet.
-const lookups = 800
-
 const payloadAt = 14 + 20 + 8
 
-// askClasses has a program be one that replaces each address of its packet's payload by its class.
-func askClasses(x *xdpgen.Program) {
+// A lookup is a way in which a program looks up the classes of addresses in the payload of a UDP packet.
+type lookup struct {
+	size int32 // size of an address in bytes
+	most int32 // largest number of addresses in one packet
+	ask  asm.Instructions
+}
+
+// The lookups. Addresses of IPv4 are in the byte order of this machine.
+var (
+	lookup4 = lookup{4, 800, asm.Instructions{asm.LoadMem(asm.R1, asm.R7, 0, asm.Word), asm.Call.Label("class4")}}
+	lookup6 = lookup{16, 60, asm.Instructions{
+		asm.LoadMem(asm.R1, asm.R7, 0, asm.DWord), asm.HostTo(asm.BE, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R7, 8, asm.DWord), asm.HostTo(asm.BE, asm.R2, asm.DWord),
+		asm.Call.Label(image.Class6),
+	}}
+)
+
+// askClasses replaces a program by one that replaces each address in the payload of its packet by the class of that address.
+func askClasses(x *xdpgen.Program, l lookup) {
 	x.Entry = nil
-	x.Decide = asm.Instructions{
+	x.Decide = slices.Concat(asm.Instructions{
 		asm.LoadMem(asm.R7, asm.R1, 0, asm.Word),
 		asm.LoadMem(asm.R8, asm.R1, 4, asm.Word),
 		asm.Add.Imm(asm.R7, payloadAt),
 		asm.Mov.Imm(asm.R9, 0),
 		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("next"),
-		asm.Add.Imm(asm.R1, 4),
+		asm.Add.Imm(asm.R1, l.size),
 		asm.JGT.Reg(asm.R1, asm.R8, "end"),
-		asm.LoadMem(asm.R1, asm.R7, 0, asm.Word),
-		asm.Call.Label("class4"),
+	}, l.ask, asm.Instructions{
 		asm.StoreMem(asm.R7, 0, asm.R0, asm.Word),
-		asm.Add.Imm(asm.R7, 4),
+		asm.Add.Imm(asm.R7, l.size),
 		asm.Add.Imm(asm.R9, 1),
-		asm.JLT.Imm(asm.R9, lookups, "next"),
+		asm.JLT.Imm(asm.R9, l.most, "next"),
 		asm.LoadImm(asm.R0, int64(image.Decision(image.SlotDefault, 0)), asm.DWord).WithSymbol("end"),
 		asm.Return(),
-	}
+	})
 }
 
-// classes are those of addresses, from the program that is loaded.
-func classes(t *testing.T, p *ebpf.Program, of []uint32) (all []uint32) {
+// classes returns the classes of addresses, from the loaded program.
+func (l lookup) classes(t *testing.T, p *ebpf.Program, addresses [][]byte) (all []uint32) {
 	t.Helper()
-	for len(of) > 0 {
-		n := min(len(of), lookups)
-		frame := append(subject.FramesOf(t, "udp 9.9.9.9:4000 > 10.0.0.2:53")[0].Frame[:payloadAt:payloadAt], make([]byte, 4*n)...)
+	size := int(l.size)
+	for of := range slices.Chunk(addresses, int(l.most)) {
+		frame := append(subject.FramesOf(t, "udp 9.9.9.9:4000 > 10.0.0.2:53")[0].Frame[:payloadAt:payloadAt], bytes.Join(of, nil)...)
 		binary.BigEndian.PutUint16(frame[16:], uint16(len(frame)-14))
-		binary.BigEndian.PutUint16(frame[38:], uint16(8+4*n))
-		for i, a := range of[:n] {
-			binary.NativeEndian.PutUint32(frame[payloadAt+4*i:], a)
-		}
+		binary.BigEndian.PutUint16(frame[38:], uint16(8+size*len(of)))
 		out := make([]byte, len(frame)+256)
 		o := ebpf.RunOptions{Data: frame, DataOut: out, Repeat: 1}
 		if _, err := p.Run(&o); err != nil {
 			t.Fatal(err)
 		}
-		for i := range n {
-			all = append(all, binary.NativeEndian.Uint32(o.DataOut[payloadAt+4*i:]))
+		for i := range of {
+			all = append(all, binary.NativeEndian.Uint32(o.DataOut[payloadAt+size*i:]))
 		}
-		of = of[n:]
 	}
 	return all
 }
 
-// TestClassLookup asks the loaded program for the classes of millions of addresses: listed ones, those beside them, and
-// random ones. Lists are of hosts, of hosts that overlap, and of hosts beside networks.
+// classes4 does the same as classes, for IPv4 addresses.
+func classes4(t *testing.T, p *ebpf.Program, of []uint32) []uint32 {
+	t.Helper()
+	addresses := make([][]byte, len(of))
+	for i, a := range of {
+		addresses[i] = binary.NativeEndian.AppendUint32(nil, a)
+	}
+	return lookup4.classes(t, p, addresses)
+}
+
+// TestClassLookup looks up millions of addresses in the loaded program: listed, adjacent and random addresses. The lists have hosts, overlapping
+// hosts, or hosts and networks.
 func TestClassLookup(t *testing.T) {
 	testutil.RequireRoot(t)
 	r, _ := subject.Seeded(t)
@@ -80,7 +101,7 @@ func TestClassLookup(t *testing.T) {
 	all := []lists{
 		{1_350_000, 1, 0}, // so full that lines overflow
 		{150_000, 2, 0},
-		{250_000, 2, 1 << 12}, // a filter of hosts beside the bitmap of networks
+		{250_000, 2, 1 << 12}, // a filter of hosts in addition to the bitmap of networks
 	}
 	for _, n := range []int{1, 10, 1000} {
 		all = append(all, lists{n, 1, 0}, lists{n, 2, 0}, lists{n, 2, 4})
@@ -95,8 +116,8 @@ func TestClassLookup(t *testing.T) {
 	}
 }
 
-// classLists writes lists of n entries each, of which a third are shared and one in so many is a network, and returns their
-// directory.
+// classLists writes lists of n entries each, and returns their directory. A third of the entries are in several lists. If networks is not 0, one
+// entry in networks is a network.
 func classLists(t *testing.T, r *rand.Rand, n, sets, networks int) (dir string) {
 	dir = t.TempDir()
 	var before []netip.Prefix
@@ -120,7 +141,7 @@ func classLists(t *testing.T, r *rand.Rand, n, sets, networks int) (dir string) 
 	return dir
 }
 
-// checkClasses compares the classes of so many addresses with the sets that have them.
+// checkClasses compares the classes of n addresses with the sets that contain them.
 func checkClasses(t *testing.T, r *rand.Rand, dir string, n int) {
 	policy, rules := "sets: {", "}\nrules:\n"
 	var sets []*addrs.Set
@@ -139,7 +160,7 @@ func checkClasses(t *testing.T, r *rand.Rand, dir string, n int) {
 	}
 	s := subject.LowerFile(t, filepath.Join(dir, "policy.yaml"), policy+rules)
 	x := s.Forms(t)[0]
-	askClasses(x)
+	askClasses(x, lookup4)
 	p := s.Load(t, x)
 	ask := make([]uint32, 0, n)
 	for len(ask) < n {
@@ -149,7 +170,7 @@ func checkClasses(t *testing.T, r *rand.Rand, dir string, n int) {
 	}
 	ask = append(ask, 0, 1<<32-1)
 	meaning := map[uint32]int{0: 0}
-	for i, class := range classes(t, p.Native(), ask) {
+	for i, class := range classes4(t, p.Native(), ask) {
 		in := 0
 		for j, set := range sets {
 			if set.Contains(subject.AddrOf(ask[i])) {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -22,14 +23,14 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// What a protection of the tests announces.
+// The MSS that a protection of the tests announces.
 const (
 	announced4, announced6 = 1460, 1440
 	announcedWScale        = 7
 	announcedWindow        = 64240
 )
 
-// protecting is a program that protects all TCP ports, and drops all else.
+// protecting returns a program that protects all TCP ports, and drops all other packets.
 func protecting(p ir.Protection, limits ...ir.Limit) *ir.Program {
 	p.Service = "tcp"
 	p.Ports = []ir.Range{{First: 0, Last: packet.PortUDP - 1}}
@@ -39,17 +40,16 @@ func protecting(p ir.Protection, limits ...ir.Limit) *ir.Program {
 	}
 }
 
-// always protects at all times.
+// always returns a protection that is active at all times.
 func always() ir.Protection { return ir.Protection{Always: true, Start: -1, Stop: -1, Flows: 1000} }
 
-// A shield is a loaded program with one protection, of the method for services of this host, and a clock that the test
-// turns.
+// A shield is a loaded program with one protection, for services of this host. The test sets its clock.
 type shield struct {
 	*datapath.Program
 	t     testing.TB
 	slots [ir.NumOutcomes]uint32
 	now   time.Duration
-	wire  bool // send frames as from the wire: without a question, which would give them the time of the test
+	wire  bool // send frames as from the wire: without a question, which would set the time
 }
 
 func loadShield(t testing.TB, program *ir.Program) *shield {
@@ -58,7 +58,7 @@ func loadShield(t testing.TB, program *ir.Program) *shield {
 	return shieldOf(t, program)
 }
 
-// shieldOf is loadShield of a test that is in its own namespaces.
+// shieldOf does the same as loadShield, for a test that has its own namespaces.
 func shieldOf(t testing.TB, program *ir.Program) *shield {
 	t.Helper()
 	x, err := xdpgen.Generate(program, xdpgen.Options{QuestionKey: subject.QuestionKey})
@@ -84,7 +84,7 @@ func (s *shield) edit(name string, change func(memory []byte)) {
 	change(memory[name])
 }
 
-// rotate gives cookies a new key, as struct syn_keys of bpf/flow.h says it is done.
+// rotate gives cookies a new key, as the description of struct syn_keys in bpf/flow.h requires.
 func (s *shield) rotate() {
 	s.edit(image.SynKeys, func(keys []byte) {
 		copy(keys[16:32], keys[:16])
@@ -93,7 +93,7 @@ func (s *shield) rotate() {
 	})
 }
 
-// act is SEEN_CHARGE and SEEN_ACT of bpf/packet.h: the frame is treated as any, at the time of the test.
+// act is SEEN_CHARGE and SEEN_ACT of bpf/packet.h. With it, the program treats the frame of a question like a real one, at the time of the test.
 const act = 2 | 8
 
 // questionSize is the size of struct question of bpf/explain.h.
@@ -102,7 +102,7 @@ const questionSize = 24
 // xdpContext is the start of struct xdp_md of the kernel's include/uapi/linux/bpf.h.
 type xdpContext struct{ Data, DataEnd, DataMeta, Ifindex, Queue, Egress uint32 }
 
-// send runs the program on a frame at the time of the test. The answer is the frame as the program left it.
+// send runs the program on a frame at the time of the test. answer is the frame after the run.
 func (s *shield) send(frame []byte) (action uint32, answer []byte) {
 	s.t.Helper()
 	if s.wire {
@@ -130,13 +130,13 @@ func (s *shield) run(question, frame []byte) (action uint32, answer []byte) {
 	return action, options.DataOut[len(question):]
 }
 
-// sendLine is send of a packet in the words of packet.Parse.
+// sendLine does the same as send, for a packet in the notation of packet.Parse.
 func (s *shield) sendLine(format string, args ...any) (action uint32, answer []byte) {
 	s.t.Helper()
 	return s.send(subject.FramesOf(s.t, fmt.Sprintf(format, args...))[0].Frame)
 }
 
-// counted reads how often each outcome was counted.
+// counted returns the counter of each outcome.
 func (s *shield) counted() (n [ir.NumOutcomes]uint64) {
 	s.t.Helper()
 	for i, slot := range s.slots {
@@ -151,7 +151,7 @@ func (s *shield) counted() (n [ir.NumOutcomes]uint64) {
 	return n
 }
 
-// expect runs a step, and checks what was counted by it, in words like "answered 1, invalid 2".
+// expect runs a step, and checks which outcomes it counts. want has the form "answered 1, invalid 2".
 func (s *shield) expect(what, want string, step func()) {
 	s.t.Helper()
 	before := s.counted()
@@ -167,7 +167,7 @@ func (s *shield) expect(what, want string, step func()) {
 	}
 }
 
-// must sends a packet, and checks what becomes of it and how it was counted.
+// must sends a packet, and checks the action and the counted outcomes.
 func (s *shield) must(action uint32, counted, format string, args ...any) {
 	s.t.Helper()
 	line := fmt.Sprintf(format, args...)
@@ -178,7 +178,7 @@ func (s *shield) must(action uint32, counted, format string, args ...any) {
 	})
 }
 
-// TestProtectRest checks what a protection leaves alone, and what passes for nothing.
+// TestProtectRest checks packets that a protection leaves undecided, and packets that it refuses.
 func TestProtectRest(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	s.must(xdpDrop, "", "udp 198.51.100.7:4000 > 192.0.2.1:80")
@@ -191,7 +191,30 @@ func TestProtectRest(t *testing.T) {
 	s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 S doff=15")
 }
 
-// TestProtectRefused checks that nothing is done while the kernel takes no connection.
+// TestBroadcastSources sends SYNs from broadcast addresses of the host's networks, and from adjacent addresses. SYNs from broadcast addresses must
+// not be answered.
+func TestBroadcastSources(t *testing.T) {
+	s := loadShield(t, protecting(always()))
+	broadcasts := []string{"203.0.113.255", "198.51.100.63", "10.1.255.255"}
+	s.edit(image.HostEnds, func(ends []byte) {
+		e := image.Ends{MACs: []net.HardwareAddr{packet.Destination()}}
+		for _, a := range broadcasts {
+			e.Broadcasts = append(e.Broadcasts, netip.MustParseAddr(a))
+		}
+		e.Write(ends)
+	})
+	for _, s.wire = range []bool{true, false} {
+		for _, a := range broadcasts {
+			before := netip.MustParseAddr(a).Prev()
+			for _, options := range []string{"", " tcpopts=" + linux.options()} {
+				s.must(xdpDrop, "limited 1", "tcp %s:4000 > 192.0.2.1:80 S%s", a, options)
+				s.must(xdpTX, "answered 1", "tcp %s:4000 > 192.0.2.1:80 S%s", before, options)
+			}
+		}
+	}
+}
+
+// TestProtectRefused checks that a protection does nothing while the kernel accepts no connection.
 func TestProtectRefused(t *testing.T) {
 	s := loadShield(t, protecting(always()))
 	until := s.now + 10*time.Second
@@ -203,14 +226,14 @@ func TestProtectRefused(t *testing.T) {
 	s.must(xdpDrop, "invalid 1, asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")
 }
 
-// automatic protects when there are more than 5 packets at once, and as long as there are more than 2.
+// automatic returns a program whose protection starts with more than 5 packets at once, and lasts while there are more than 2.
 func automatic() *ir.Program {
 	return protecting(ir.Protection{Start: 0, Stop: 1, Flows: 1000},
 		ir.Limit{Rule: "tcp:start", Rate: 5, Per: time.Second, Burst: 5},
 		ir.Limit{Rule: "tcp:stop", Rate: 2, Per: time.Second, Burst: 2})
 }
 
-// TestProtectAutomatic follows a protection that begins and ends by itself.
+// TestProtectAutomatic checks a protection that starts and ends automatically.
 func TestProtectAutomatic(t *testing.T) {
 	s := loadShield(t, automatic())
 	syns := func(n int, action uint32, counted string) {
@@ -222,11 +245,11 @@ func TestProtectAutomatic(t *testing.T) {
 	syns(5, xdpPass, "")
 	syns(10, xdpTX, "answered 1")
 	s.now += 9 * time.Second
-	syns(1, xdpTX, "answered 1") // within the lower limit: not renewed
+	syns(1, xdpTX, "answered 1") // within the lower limit, so the protection is not renewed
 	s.now += time.Second
 	syns(5, xdpPass, "")
 	syns(1, xdpTX, "answered 1")
-	for range 5 { // above the lower limit for longer than it would go on
+	for range 5 { // above the lower limit, for longer than the protection would last without renewal
 		s.now += 4 * time.Second
 		syns(4, xdpTX, "answered 1")
 	}
@@ -234,7 +257,7 @@ func TestProtectAutomatic(t *testing.T) {
 	syns(1, xdpPass, "")
 }
 
-// TestProtectStrangers has packets of no connection begin a protection, and passes them when there is none.
+// TestProtectStrangers checks that packets without a connection start a protection, and that they pass while the protection is off.
 func TestProtectStrangers(t *testing.T) {
 	s := loadShield(t, automatic())
 	for range 5 {
@@ -248,7 +271,7 @@ func TestProtectStrangers(t *testing.T) {
 	s.must(xdpPass, "asked 1", "tcp 198.51.100.7:4000 > 192.0.2.1:80 .")
 }
 
-// TestProtectLimits checks that SYN-ACKs are limited, by any of several limits.
+// TestProtectLimits checks several limits. Each must limit SYN-ACKs.
 func TestProtectLimits(t *testing.T) {
 	p := always()
 	p.Limits = []int{0, 1}
@@ -269,7 +292,7 @@ func TestProtectLimits(t *testing.T) {
 	send("198.51.100.7", 3, xdpTX, "answered 1")
 }
 
-// TestProtectBudget checks that the kernel is asked no more often than it can bear, and that nobody is let in for it.
+// TestProtectBudget checks that the program does not look up connections in the kernel more often than allowed. This must not let a packet pass.
 func TestProtectBudget(t *testing.T) {
 	const burst, perSecond = 2001, 100_000
 	s := loadShield(t, protecting(always()))
@@ -287,7 +310,8 @@ func TestProtectBudget(t *testing.T) {
 	s.expect("after 1 ms", fmt.Sprintf("invalid 500, asked %d", perSecond/1000), func() { flood(500) })
 }
 
-// TestProtectSockets asks a kernel that has connections: those that it has are let in, and remembered while they last.
+// TestProtectSockets tests with a kernel that has connections. Packets of its connections must pass. The flow table must keep the connections as long
+// as they exist.
 func TestProtectSockets(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
@@ -311,16 +335,23 @@ func TestProtectSockets(t *testing.T) {
 		tuple := fmt.Sprintf("tcp %s > %s", client.LocalAddr(), l.Addr())
 		s.must(xdpPass, "asked 1", "%s .", tuple)
 		s.must(xdpPass, "", "%s .", tuple)
-		s.must(xdpPass, "", "%s S", tuple) // the kernel's to answer
+		s.must(xdpPass, "", "%s S", tuple) // the kernel answers this packet
 		s.must(xdpDrop, "invalid 1, asked 1", "tcp %s > %s .", address(host, 9), l.Addr())
 
-		s.must(xdpPass, "asked 1", "%s R", tuple) // forged, so the kernel is asked about the next packet, too
+		s.must(xdpPass, "asked 1", "%s R", tuple) // the reset is forged, so the kernel is also asked about the next packet
 		s.must(xdpPass, "asked 1", "%s .", tuple)
 		s.now += 70 * time.Second
 		s.must(xdpPass, "asked 1", "%s .", tuple)
 		s.now += time.Hour
-		s.must(xdpPass, "asked 1", "%s .", tuple) // once a minute, whether it still is
+		s.must(xdpPass, "asked 1", "%s .", tuple) // once a minute the program asks whether the connection still exists
 		s.must(xdpPass, "", "%s .", tuple)
+
+		forged := shieldOf(t, protecting(always()))
+		forged.wire = true
+		forged.must(xdpPass, "asked 1", "%s .", tuple)
+		forged.must(xdpPass, "", "%s .", tuple)
+		forged.must(xdpPass, "asked 1", "%s F.", tuple) // the entry passes other segments itself, but leaves a FIN to general(), which records it
+		forged.must(xdpPass, "asked 1", "%s .", tuple)
 
 		server.Close()
 		client.Close()

@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// mayNotAsk has no CPU ask the kernel any more about packets of no connection: only the entry refuses these then.
+// mayNotAsk uses up the lookups in the kernel of all CPUs. After that, only the entry refuses packets without a connection.
 func (s *shield) mayNotAsk() {
 	s.t.Helper()
 	next := make([]uint64, ebpf.MustPossibleCPU())
@@ -29,7 +29,7 @@ func (s *shield) mayNotAsk() {
 	}
 }
 
-// ruled is how many packets and bytes the rule has counted.
+// ruled returns the number of packets and bytes that the rule has counted.
 func (s *shield) ruled() (sum image.Counter) {
 	s.t.Helper()
 	var perCPU []image.Counter
@@ -43,13 +43,14 @@ func (s *shield) ruled() (sum image.Counter) {
 	return sum
 }
 
-// both gives the program a packet as from the wire and as a question that general() decides. Both must do the same, and count the same.
+// both sends the program a packet as from the wire, and the same packet as a question, which general() decides. The actions and counters must be the
+// same.
 func (s *shield) both(want uint32, counted, line string) {
 	s.t.Helper()
 	frame := subject.FramesOf(s.t, line)[0].Frame
 	before := s.ruled()
 	for _, s.wire = range []bool{true, false} {
-		s.now = clock(s.t, unix.CLOCK_MONOTONIC_COARSE) // after the packet from the wire: time that goes back by 20 ms spends what may be asked
+		s.now = clock(s.t, unix.CLOCK_MONOTONIC_COARSE) // set after the packet from the wire, because a clock that is set back by 20 ms uses up lookups
 		s.expect(fmt.Sprintf("%s, wire %t", line, s.wire), counted, func() {
 			if action, _ := s.send(frame); action != want {
 				s.t.Errorf("%s, wire %t: XDP action %d, want %d", line, s.wire, action, want)
@@ -63,19 +64,19 @@ func (s *shield) both(want uint32, counted, line string) {
 	}
 }
 
-// TestEntrySegments has the generated entry and general() judge segments of no connection, all that a cookie answers for changed in
-// turn, and of connections.
+// TestEntrySegments compares the decisions of the generated entry and of general() about segments with and without a connection. Each field that a
+// cookie proves is changed in turn.
 func TestEntrySegments(t *testing.T) {
 	const port = 4000
 	defer testutil.OnOneCPU(t)()
 	for tag, vlan := range []string{"", " vlan=10"} {
 		kind := 0
 		cookies(func(r route, o syn) {
-			if kind++; kind/2%2 != tag && !testutil.Long() { // each route and each kind of options with a tag and without
+			if kind++; kind/2%2 != tag && !testutil.Long() { // in short runs, each route and each kind of options is tested either with a tag or without
 				return
 			}
 			s := loadShield(t, protecting(always()))
-			s.now = clock(t, unix.CLOCK_MONOTONIC) // as without a question
+			s.now = clock(t, unix.CLOCK_MONOTONIC) // the clock of frames without a question
 			s.wire = true
 			a := s.begin(r, o, port)
 			s.wire = false
@@ -92,7 +93,7 @@ func TestEntrySegments(t *testing.T) {
 			for _, shape := range []string{"P. tcpopts=mss:1460", ". doff=15", ". len=1500", "FP.", "R", "S.", "none"} {
 				s.both(xdpDrop, "invalid 1", stray+" "+shape+vlan)
 			}
-			for i, f := range []ack{a, late} { // proved by either path, and open for both from then on
+			for i, f := range []ack{a, late} { // each path proves one connection, which is then open for both paths
 				s.wire = i == 0
 				s.must(xdpPass, "proved 1", "%s%s", f, vlan)
 				s.both(xdpPass, "", f.String()+vlan)
@@ -102,8 +103,8 @@ func TestEntrySegments(t *testing.T) {
 	}
 }
 
-// TestEntryNotes has cookies come back from the wire when the note of them is old, or lost: without one the entry refuses what has no
-// flow, right as it may be, and with one it looks at the cookie. A note is good for as long as its cookie is.
+// TestEntryNotes sends ACKs with cookies from the wire while the note of the sent cookies is old or missing. Without a note, the entry must refuse
+// every segment without a flow, even if its cookie is valid. With a note, it must check the cookie. A note must be valid as long as its cookie is.
 func TestEntryNotes(t *testing.T) {
 	const ever = image.SentEver
 	defer testutil.OnOneCPU(t)()
@@ -111,7 +112,7 @@ func TestEntryNotes(t *testing.T) {
 		s := loadShield(t, protecting(always()))
 		s.now = clock(t, unix.CLOCK_MONOTONIC)
 		s.wire = true
-		slot := byte(s.now / slotTime) // or the next, at the end of the test: no row depends on it
+		slot := byte(s.now / slotTime) // or the next slot at the end of the test; no row depends on that
 		for i, row := range []struct {
 			note  byte
 			known bool
@@ -137,16 +138,18 @@ func TestEntryNotes(t *testing.T) {
 	}
 }
 
-// TestEntryRests checks that the entry refuses nothing while cookies are off, or rest: for the only protection, and for the second of two.
+// TestEntryRests checks that the entry refuses nothing while cookies are off or paused. It tests a program with one protection, and the second of two
+// protections.
 func TestEntryRests(t *testing.T) {
 	const stray = "tcp 198.51.100.7:4000 > 192.0.2.1:80 ."
 	for _, row := range []struct {
-		name string
-		at   int // in struct protection_state
-		for_ time.Duration
-		want uint32
+		name            string
+		active, refused time.Duration // end times, as in struct protection_state
+		want            uint32
 	}{
-		{"cookies end", 0, -time.Second, xdpPass}, {"cookies go on", 0, 10 * time.Second, xdpDrop}, {"the kernel refuses", 8, time.Minute, xdpPass},
+		{"cookies end", -time.Second, 0, xdpPass}, {"cookies go on", 10 * time.Second, 0, xdpDrop},
+		{"the kernel refuses", 0, time.Minute, xdpPass}, {"the kernel refuses what cookies let pass", 10 * time.Second, time.Minute, xdpPass},
+		{"the kernel refuses no more", 10 * time.Second, -time.Second, xdpDrop},
 	} {
 		for before := range 2 {
 			program := automatic()
@@ -161,19 +164,31 @@ func TestEntryRests(t *testing.T) {
 			s.mayNotAsk()
 			s.now = clock(t, unix.CLOCK_MONOTONIC)
 			s.edit(image.ProtectionStates, func(states []byte) {
-				state := states[before*image.ProtectionStateSize:]
-				binary.NativeEndian.PutUint64(state[row.at:], uint64(s.now+row.for_))
+				for at, until := range []time.Duration{row.active, row.refused} {
+					if until != 0 {
+						binary.NativeEndian.PutUint64(states[before*image.ProtectionStateSize+8*at:], uint64(s.now+until))
+					}
+				}
 			})
 			counted := fmt.Sprint(ir.AckInvalid, " 1")
 			if row.want == xdpPass {
 				counted = ""
 			}
 			s.both(row.want, counted, stray)
+			if row.active <= 0 { // the next stray packets are a flood
+				continue
+			}
+			s.wire = true
+			for range 200 { // in quick succession, because the program reads the clock of the entry once a tick
+				if action, _ := s.sendLine(stray); action != row.want {
+					t.Fatalf("%s, protection %d: XDP action %d, want %d", row.name, before, action, row.want)
+				}
+			}
 		}
 	}
 }
 
-// TestEntryLimited has a limit before a protection: the entry decides both, and charges a packet once.
+// TestEntryLimited checks a limit before a protection. The entry decides both, and charges each packet once.
 func TestEntryLimited(t *testing.T) {
 	const burst, packets = 20, 30
 	program := protecting(always(), ir.Limit{Rule: "limit", Src: &ir.Prefixes{V4: 32, V6: 128}, Rate: 1, Per: day, Burst: burst, Max: 100})
