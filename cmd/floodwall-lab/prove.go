@@ -38,9 +38,9 @@ func proveCommand(e *env) *cobra.Command {
 	var f proveFlags
 	c := &cobra.Command{
 		Use:   "prove POLICY",
-		Short: "prove that the generated code decides as the policy says, for every frame",
-		Long: "Prove asks z3 for a frame, of any content, that the generated code of the XDP program decides otherwise than the policy says, and prints it. It\n" +
-			"proves each kind of usual frames, that the entry decides no other frame, the rules that general() asks, and the tables of addresses.\n\n" +
+		Short: "prove that the generated code decides as the policy's IR says, for every frame",
+		Long: "Prove asks z3 for a frame, of any content, that the generated code of the XDP program decides otherwise than the policy says, as the compiler's\n" +
+			"intermediate representation (IR) has it, and prints it. It proves each kind of usual frames, that the entry decides no other frame, the rules that general() asks, and the tables of addresses.\n\n" +
 			"With --target nftables it proves the ruleset instead, as the kernel has taken it in a network namespace of its own: verdict and counter of each packet.",
 		Example: "  floodwall-lab prove policy.yaml\n  floodwall-lab prove policy.yaml --loaded\n  floodwall-lab prove policy.yaml --target nftables\n" +
 			"  floodwall-lab prove policy.yaml --mutants 100\n  floodwall-lab prove policy.yaml --frames attack.pcap",
@@ -104,7 +104,9 @@ func (e *env) prove(c *cobra.Command, file string, f *proveFlags) error {
 	if f.mutants > 0 {
 		return e.mutants(c, subject, l, f.mutants)
 	}
-	r, err := subject.Prove(c.Context(), l, nil)
+	r, err := subject.Prove(c.Context(), l, func(r prove.Result) {
+		fmt.Fprintf(e.Stderr, "%s: %s, %s of a CPU\n", r.Kind, r.Answer, r.CPU.Round(time.Millisecond))
+	})
 	if err != nil {
 		return err
 	}
@@ -123,13 +125,13 @@ func (e *env) prove(c *cobra.Command, file string, f *proveFlags) error {
 	return err
 }
 
-// prover is what can be proved, and what mistakes can be made in.
+// prover is code that can be proved, and in which faults can be injected.
 type prover interface {
 	Prove(ctx context.Context, l smt.Limits, progress func(prove.Result)) (*prove.Report, error)
 	Mutants(ctx context.Context, l smt.Limits, n int, r *rand.Rand) (map[string]*prove.MutantCounts, []string, error)
 }
 
-// provable makes a plan the subject of a proof.
+// provable returns the code to prove for a plan: the XDP program, or the ruleset for netfilter.
 func provable(ctx context.Context, pl *plan.Plan, devices []string, f *proveFlags) (prover, error) {
 	if pl.Target == plan.TargetNftables {
 		return prove.CompileNetfilter(ctx, pl, devices)
@@ -138,7 +140,7 @@ func provable(ctx context.Context, pl *plan.Plan, devices []string, f *proveFlag
 	return prove.Compile(program, f.loaded)
 }
 
-// printProof prints what was found, a line for each part.
+// printProof prints the results as a table with a row for each part of the proof.
 func (e *env) printProof(r *prove.Report) {
 	t := wording.NewTable("FRAMES", "DECIDED HERE", "ANSWER", ">CPU", "")
 	for i := range r.Parts {
@@ -154,7 +156,7 @@ func (e *env) printProof(r *prove.Report) {
 		switch p := &r.Parts[i]; {
 		case p.Frame != nil:
 			e.printFrame(r.Policy, p)
-		case p.State != nil: // of the rules that general() asks
+		case p.State != nil: // a part about rules has a state, but no frame
 			e.Println("packet   %s", strings.Join(p.State, " "))
 		}
 	}
@@ -168,12 +170,12 @@ func (e *env) printProof(r *prove.Report) {
 		e.Println("not proved: %s", left)
 	}
 	if r.Proved() {
-		what := "every frame that the entry decides, and every packet of which general() asks the rules, gets the verdict and the reason of the policy"
+		what := "every frame that the entry decides, and every packet of which general() asks the rules, gets the verdict and the reason of the policy's IR"
 		switch {
 		case r.Target == string(plan.TargetNftables):
-			what = "every packet of these kinds gets the verdict of the policy, and is counted once, where the policy says"
+			what = "every packet of these kinds gets the verdict of the policy's IR, and is counted once, where the IR says"
 		case !r.ProvesRules():
-			what = "every frame that the entry decides gets the verdict and the reason of the policy"
+			what = "every frame that the entry decides gets the verdict and the reason of the policy's IR"
 		}
 		e.Println("proved: %s (%d rules, %s)", what, r.Rules, (r.Time).Round(time.Millisecond).String())
 		return
@@ -182,7 +184,7 @@ func (e *env) printProof(r *prove.Report) {
 		r.Count(smt.Satisfiable), r.Count(smt.Unknown))
 }
 
-// sharesOf counts which packets of a file the entry decides; of none without a name.
+// sharesOf counts the packets in a capture file that the generated entry decides. It returns nil without a file name, and when p is not an XDP program.
 func sharesOf(p prover, name string) ([]prove.Share, error) {
 	s, ofXDP := p.(*prove.Subject)
 	if name == "" || !ofXDP {
@@ -198,7 +200,7 @@ func sharesOf(p prover, name string) ([]prove.Share, error) {
 		if errors.Is(err, io.EOF) {
 			return shares.List(), nil
 		}
-		if err == nil { // what was not captured of a packet counts as zeros
+		if err == nil { // bytes that were not captured count as zeros
 			err = shares.Add(append(p.Frame, make([]byte, min(max(0, p.Length-len(p.Frame)), longestFrame))...))
 		}
 		if err != nil {
@@ -207,25 +209,27 @@ func sharesOf(p prover, name string) ([]prove.Share, error) {
 	}
 }
 
-// longestFrame bounds the zeros of a packet that was not captured as a whole.
+// longestFrame is the maximum number of zeros that are appended to a packet for the bytes that were not captured.
 const longestFrame = 1 << 16
 
-// printShares prints how many packets of a file are decided by the entry.
+// printShares prints the number of packets in a capture file that the generated entry decides.
 func (e *env) printShares(list []prove.Share) {
 	if list == nil {
 		return
 	}
-	all, decided := 0, 0
-	t := wording.NewTable("PACKETS", ">SEEN", ">DECIDED HERE")
+	all, decided, handed := 0, 0, 0
+	t := wording.NewTable("PACKETS", ">SEEN", ">DECIDED HERE", ">TO A PROTECTION")
 	for _, s := range list {
-		t.Row(s.Kind, fmt.Sprint(s.Frames), fmt.Sprint(s.Decided))
-		all, decided = all+s.Frames, decided+s.Decided
+		t.Row(s.Kind, fmt.Sprint(s.Frames), fmt.Sprint(s.Decided), fmt.Sprint(s.Handed))
+		all, decided, handed = all+s.Frames, decided+s.Decided, handed+s.Handed
 	}
 	e.Table(t)
-	e.Println("packets: %.2f%% of %d are decided by what is proved, the others by general()", 100*float64(decided)/float64(all), all)
+	share := func(n int) float64 { return 100 * float64(n) / float64(all) }
+	e.Println("packets: %.2f%% of %d are decided by what is proved, and %.2f%% are handed to protections, which are not proved; the others are general()'s",
+		share(decided), all, share(handed))
 }
 
-// printFrame prints a frame that code and policy decide otherwise, as explain takes it.
+// printFrame prints a frame for which the code and the policy disagree. It uses the notation of the command explain.
 func (e *env) printFrame(file string, p *prove.Result) {
 	shown := bytes.TrimRight(p.Frame, "\x00")
 	e.Println("frame    %s and %d bytes of zeros", hex.EncodeToString(shown), len(p.Frame)-len(shown))
@@ -240,7 +244,7 @@ func (e *env) printFrame(file string, p *prove.Result) {
 	}
 }
 
-// mutants prints what became of mistakes that were made on purpose.
+// mutants prints whether the proof finds faults that were injected into the code deliberately.
 func (e *env) mutants(c *cobra.Command, s prover, l smt.Limits, n int) error {
 	counts, gaveUp, err := s.Mutants(c.Context(), l, n, rand.New(rand.NewPCG(1, 1)))
 	if err != nil {

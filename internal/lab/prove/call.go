@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// call is a call of a function of the kernel or of the C part. Its result is what the model says of it: see world.
+// call models a call of a function of the kernel or of the C part. The function's result is the result of the model: see world.
 func (m *machine) call(at int, s *state, in *asm.Instruction) error {
 	var args [6]value // from r1 on
 	copy(args[1:], s.regs[asm.R1:asm.R6])
@@ -26,7 +26,7 @@ func (m *machine) call(at int, s *state, in *asm.Instruction) error {
 		s.regs[asm.R0] = value{t: m.Var("jiffies", 64)}
 		m.to(at+1, s)
 	case asm.FnGetPrandomU32:
-		m.fault(at, m.And(s.cond, s.drawn), "two random numbers are drawn for a packet") // which this model takes for one
+		m.fault(at, m.And(s.cond, s.drawn), "two random numbers are drawn for a packet") // this model has only one
 		s.drawn = m.True()
 		s.regs[asm.R0] = value{t: m.ZExt(m.Var("random", 32), 64)}
 		m.to(at+1, s)
@@ -36,7 +36,7 @@ func (m *machine) call(at int, s *state, in *asm.Instruction) error {
 	return nil
 }
 
-// lookup is bpf_map_lookup_elem() of an array.
+// lookup models bpf_map_lookup_elem() of an array.
 func (m *machine) lookup(at int, s *state, args [6]value) {
 	array, key := args[1], args[2]
 	if !array.isPointer() || array.of.kind != ofMap || !key.isPointer() || key.of.kind != inStack {
@@ -61,12 +61,12 @@ func (m *machine) lookup(at int, s *state, args [6]value) {
 		m.fault(at, m.And(s.cond, n.done, m.Not(m.countedOnce(n))), "what was counted before has not a packet more, and its bytes")
 		before := [2]*smt.Term{m.Fresh("packets", 64), m.Fresh("bytes", 64)}
 		s.counted = counts{done: m.True(), slot: k, before: before, now: before, null: s.regs[asm.R0].null, extra: m.Or(n.extra, n.done)}
-		s.regs[asm.R0].of.key = nil // one counter at a time
+		s.regs[asm.R0].of.key = nil // the model has the state of only one counter at a time
 	}
 	m.to(at+1, s)
 }
 
-// number is an argument that must be a number.
+// number returns an argument as a number. An argument that is no number is a fault.
 func (m *machine) number(at int, s *state, v value) *smt.Term {
 	if !v.isNumber() {
 		m.fault(at, s.cond, "an argument is no number")
@@ -75,18 +75,18 @@ func (m *machine) number(at int, s *state, v value) *smt.Term {
 	return v.t
 }
 
-// ofFrame are functions that take the context first.
+// ofFrame contains the functions whose first argument is the context.
 var ofFrame = map[string]bool{
 	image.General: true, image.SampleTraffic: true, image.AnswerInEntry: true, image.ProvedInFrame: true, image.StrayInFrame: true,
-	image.KnownInFrame: true, image.DecideKnown: true, image.DecideUnknown: true, image.ProtectSegment: true, image.AnswerUsualSYN: true,
+	image.KnownInFrame: true, image.GoesOnInFrame: true, image.AgainInFrame: true, image.DecideKnown: true, image.DecideUnknown: true, image.ProtectSegment: true, image.AnswerUsualSYN: true,
 	image.AnswerPlainSYN: true, image.ChallengeQuery: true,
 }
 
-// parameters are how many numbers a function takes, behind the context if it takes that.
+// parameters are the numbers of arguments of functions, not counting the context.
 var parameters = map[string]int{
 	image.SampleTraffic: 1, image.AnswerInEntry: 1, image.Class4: 1, image.Class4InFilter: 1, image.Class4OfHost: 1, image.Class6: 2,
 	image.ChargeHash: 5, image.FindOpenFlow4: 3, image.FindOpenFlow6: 3, image.Addresses6: 4, image.IsReply: 4, image.ProvedInFrame: 2,
-	image.StrayInFrame: 2, image.KnownInFrame: 2, image.DecideKnown: 3, image.DecideUnknown: 3, image.ProtectSegment: 2, image.AnswerUsualSYN: 2,
+	image.StrayInFrame: 2, image.KnownInFrame: 2, image.GoesOnInFrame: 2, image.AgainInFrame: 2, image.DecideKnown: 3, image.DecideUnknown: 3, image.ProtectSegment: 2, image.AnswerUsualSYN: 2,
 	image.AnswerPlainSYN: 2, image.ChallengeQuery: 2, image.IsMember: 4,
 }
 
@@ -138,7 +138,7 @@ func (m *machine) callOwn(at int, s *state, name string, args [6]value) error {
 	return nil
 }
 
-// handOn leaves the frame to a function, whose result is the program's: the next instruction returns it.
+// handOn models a call that passes the frame to a function whose result is the program's result. The next instruction must return that result.
 func (m *machine) handOn(at int, s *state, name string, args []*smt.Term) error {
 	if next := &m.code.insns[at+1]; !next.OpCode.Class().IsJump() || next.OpCode.JumpOp() != asm.Exit {
 		m.fault(at, s.cond, "the result of %s() is not returned", name)
@@ -153,10 +153,13 @@ func (m *machine) handOn(at int, s *state, name string, args []*smt.Term) error 
 	return nil
 }
 
-// answers is a function that may answer a SYN: then the frame is the protection's, else 0 is returned.
+// synAnswered is the name of the variable that holds if a protection answers a SYN.
+const synAnswered = "syn_answered"
+
+// answers models a function that may answer a SYN. If the function does, the frame belongs to the protection; otherwise the function returns 0.
 func (m *machine) answers(at int, s *state, name string, args []*smt.Term) {
 	m.fault(at, m.And(s.cond, m.world.otherFamily(m.Context, args[0])), "%s() with another family", name)
-	answered := m.Var("syn_answered", 0)
+	answered := m.Var(synAnswered, 0)
 	m.exits = append(m.exits, exit{
 		kind: byProtect, cond: m.And(s.cond, answered), decision: m.Extract(args[1], 0, 32), charged: s.charged, extra: s.counted.done,
 	})
@@ -165,7 +168,7 @@ func (m *machine) answers(at int, s *state, name string, args []*smt.Term) {
 	m.to(at+1, s)
 }
 
-// challenges is a function that may answer a query: then the frame is decided and counted by it, else 0 is returned.
+// challenges models a function that may answer a query. If the function does, it decides and counts the frame; otherwise it returns 0.
 func (m *machine) challenges(at int, s *state, name string, args []*smt.Term) {
 	m.fault(at, m.And(s.cond, m.world.otherFamily(m.Context, args[0])), "%s() with another family", name)
 	decision := m.Extract(args[1], 0, 32)
@@ -180,7 +183,7 @@ func (m *machine) challenges(at int, s *state, name string, args []*smt.Term) {
 	m.to(at+1, s)
 }
 
-// question is answer_in_entry(): the frame is to be counted, or it is answered, or the question is for general().
+// question models answer_in_entry(). There are three cases: the frame must be counted, the question was answered, or the frame is left to general().
 func (m *machine) question(at int, s *state, decision *smt.Term) {
 	general, done := m.Var("question_for_general", 0), m.Var("question_answered", 0)
 	e := exit{kind: byAnswered, cond: m.And(s.cond, done), decision: m.Extract(decision, 0, 32), charged: s.charged, extra: s.counted.done}

@@ -9,7 +9,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Offsets in struct flood_state of bpf/flood.h, and what stands beside the number of a flood: bpf/client.h.
+// Offsets in struct flood_state of bpf/flood.h, and the flags beside the number of a flood in bpf/client.h.
 const (
 	floodUntil  = 0
 	floodSpent  = 8
@@ -17,13 +17,17 @@ const (
 	clientFresh = 1 << 10
 )
 
-// asked is what a rule asks about a flood. Known clients are told by functions of the flow table, see known; all else is a variable, of which
-// floods says what is promised.
+// asked returns a formula that holds if the answer to the flood question of a rule is yes. Functions of the flow table recognize known clients: see
+// known. All other answers are variables; floods has the assumptions about these.
 func (w *world) asked(m *meaning, r *ir.Rule) *smt.Term {
 	identified := identifies(w.program.Floods[r.Flood].Protocol)
 	switch {
 	case r.Asks == ir.AsksKnown:
 		return w.known(m.Context, r.Flood)
+	case r.Asks == ir.AsksAnswered:
+		return w.goesOn(m.Context, r.Flood)
+	case r.Asks == ir.AsksAgain:
+		return w.again(m.Context, r.Flood)
 	case r.Asks == ir.AsksProved && identified:
 		return w.datagram(r.Flood).proved()
 	case r.Asks == ir.AsksStray && identified:
@@ -36,8 +40,8 @@ func (w *world) question(c *smt.Context, q ir.FloodQuestion, flood int) *smt.Ter
 	return c.Var(fmt.Sprintf("%s.%d", q, flood), 0)
 }
 
-// known is known_client() of bpf/client.h: the packet is a reply of a known client, of which one in a share is drawn and asked about again; and
-// of WireGuard also that of a new client that becomes known.
+// known models known_client() of bpf/client.h. The result holds if the packet is a reply of a known client. A small share of these packets is chosen
+// at random and tested again. With WireGuard the packet may also be a reply of a new client that becomes known.
 func (w *world) known(c *smt.Context, flood int) *smt.Term {
 	state := w.replyState(c)
 	asked := func(flag int) *smt.Term {
@@ -51,8 +55,31 @@ func (w *world) known(c *smt.Context, flood int) *smt.Term {
 	return c.And(w.replyBit(c, w.replyIndex(c)), out)
 }
 
-// floods are what holds of questions about floods: there is no calm while the memory says that a flood will last; a limit is spent until the time
-// that is noted; what has not the form of a query is none; and what is challenged opens one.
+// goesOn models goes_on() of bpf/client.h. The result holds if the packet is a reply of a new client, and is tested again.
+func (w *world) goesOn(c *smt.Context, flood int) *smt.Term {
+	asked := c.Not(c.Eq(c.Apply(image.GoesOnInFrame, 64, c.Const(64, uint64(flood))), c.Const(64, 0)))
+	return c.And(w.replyBit(c, w.replyIndex(c)), c.Eq(w.replyState(c), c.Const(64, image.ReplyClientNew)), asked)
+}
+
+// again models comes_again() of bpf/newcomer.h. The result holds if three conditions hold: the table has the packet's flow with a recent time, the
+// limit for all packets was not exceeded, and the packet is within the limits.
+func (w *world) again(c *smt.Context, flood int) *smt.Term {
+	const bits, tagBits, timeBits = image.NewcomerBits, image.NewcomerTagBits, image.NewcomerTimeBits
+	sum, tick := w.replySum(c), c.Apply(image.Tick+".8", 64, c.Const(64, 0))
+	number := c.ZExt(c.Extract(sum, 64-bits, bits), 64)
+	word := c.Apply(image.Newcomers+".2", 16, c.Add(c.Shl(number, c.Const(64, 1)), c.Const(64, image.NewcomersSeen)))
+	tag := c.Extract(sum, 64-bits-tagBits, tagBits)
+	age := c.Sub(c.Extract(tick, image.NewcomerUnit, timeBits), c.Extract(word, 0, timeBits))
+	spent := c.Apply(image.Newcomers+".8", 64, c.Const(64, uint64(8*flood)))
+	within := c.Not(c.Eq(c.Apply(image.AgainInFrame, 64, c.Const(64, uint64(flood))), c.Const(64, 0)))
+	return c.And(
+		c.Eq(c.Extract(word, timeBits, tagBits+1), c.Concat(c.Const(1, 1), tag)),
+		c.Not(c.Eq(age, c.Const(timeBits, 0))), c.ULE(age, c.Const(timeBits, ir.AgainMost)), c.Not(c.ULT(tick, spent)), within,
+	)
+}
+
+// floods adds the assumptions about questions about floods. While the memory has the state of a flood, there is no calm. A limit is spent until the
+// recorded time. A packet without the form of a query is no query. A challenged packet opens a query.
 func (w *world) floods(c *smt.Context) {
 	tick := c.Apply(image.Tick+".8", 64, c.Const(64, 0))
 	same := c.Eq(c.Extract(c.BitXor(c.Var("jiffies", 64), tick), 0, image.TickBits), c.Const(image.TickBits, 0))
@@ -79,7 +106,7 @@ func (w *world) floods(c *smt.Context) {
 	}
 }
 
-// queryForm is what each query or request at a game server has: packet.Datagrams.Asks.
+// queryForm returns a formula that holds if a packet has the form of a query or request to a game server: packet.Datagrams.Asks.
 func (w *world) queryForm(c *smt.Context, protocol packet.Datagrams) *smt.Term {
 	d := w.decoded
 	long := c.ULE(d.n(uint64(udpHeader+protocol.Least())), d.rest)
@@ -92,8 +119,8 @@ func (w *world) queryForm(c *smt.Context, protocol packet.Datagrams) *smt.Term {
 	return c.And(long, c.Or(d.is(kind, 5), d.is(kind, 7)), d.is(d.frame.number(payload+1, 8), 0x00ffff00fefefefe))
 }
 
-// challenged is whether challenge_query() of bpf/gamequery.h challenges the packet, whose decision it is told: then the packet opens a query at the service of
-// that rule. ok is false for the decision of another rule.
+// challenged returns a formula that holds if challenge_query() of bpf/gamequery.h challenges the packet, with this decision as its argument. The
+// packet then opens a query at the service of the decision's rule. ok is false if that rule challenges no packet.
 func (w *world) challenged(c *smt.Context, decision *smt.Term) (yes *smt.Term, ok bool) {
 	slot, known := c.Extract(decision, 8, 24).IsConst()
 	for i := range w.program.Rules {

@@ -14,15 +14,15 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/guard"
 )
 
-// loadedCode reads a function as the kernel hands it out: the translated instructions (xlated_prog_insns of struct bpf_prog_info), of which the JIT
-// compiler makes machine code. The verifier has changed them: the context is struct xdp_buff, lookups in arrays and the read of jiffies stand there
-// themselves, and maps and functions have no names. What it has put there is compared instruction by instruction with what the kernel puts there
-// for that map, and read back as the call.
+// loadedCode reads a function as the kernel returns it: the translated instructions (xlated_prog_insns of struct bpf_prog_info), from which the JIT
+// compiler makes machine code. The verifier has changed these instructions. The context is struct xdp_buff. Lookups in arrays and the read of jiffies
+// are inlined. Maps and functions have no names. loadedCode compares inlined code, instruction by instruction, with the code that the kernel
+// generates for that map, and replaces it by the original call.
 type loadedCode struct {
 	insns   asm.Instructions
-	start   int         // of the function that is read, the first instruction
-	places  []int       // of each instruction, in units of 8 bytes
-	at      map[int]int // of such a place, the instruction
+	start   int         // the first instruction of the function that is read
+	places  []int       // the offset of each instruction, in units of 8 bytes
+	at      map[int]int // the instruction at each offset
 	maps    map[int64]*mapOf
 	values  int64 // offset of the values in struct bpf_array
 	symbols *guard.Symbols
@@ -33,12 +33,12 @@ type mapOf struct {
 	*ebpf.MapInfo
 }
 
-// errTranslated is code that the kernel has made otherwise than this model reads.
+// errTranslated is the error for translated code that this model does not understand.
 func errTranslated(at int, what string) error {
 	return fmt.Errorf("translated instruction %d: %s, which is not what Linux 6.1 to 6.18 makes of it", at, what)
 }
 
-// readLoaded reads the entry of a program that is loaded, and decide(), and the offsets of the members of the context.
+// readLoaded reads the entry and decide() of a loaded program, and the offsets of the members of the context.
 func readLoaded(p *datapath.Program, names []string) (entry, rules asm.Instructions, members map[int64]int64, err error) {
 	info, err := p.Native().Info()
 	if err != nil {
@@ -89,12 +89,12 @@ func readLoaded(p *datapath.Program, names []string) (entry, rules asm.Instructi
 	return entry, rules, members, err
 }
 
-// drawsRandom reports whether a function of the kernel is bpf_get_prandom_u32(), which the verifier replaces by bpf_user_rnd_u32().
+// drawsRandom reports whether a kernel function is bpf_get_prandom_u32(). The verifier replaces that function by bpf_user_rnd_u32().
 func drawsRandom(name string) bool {
 	return name == "bpf_user_rnd_u32" || name == "bpf_get_prandom_u32"
 }
 
-// bounds finds a function, "" for the entry, and the places of all instructions.
+// bounds finds the begin and the end of a function, and the offsets of all instructions. The name "" means the entry.
 func (c *loadedCode) bounds(name string) (start, end int, err error) {
 	place, found := 0, name == ""
 	c.places, end = nil, len(c.insns)
@@ -120,7 +120,7 @@ func (c *loadedCode) bounds(name string) (start, end int, err error) {
 	return start, end, nil
 }
 
-// read makes a function's instructions those of the image again; without a name the entry's.
+// read returns a function's instructions as they were in the image. The name "" means the entry.
 func (c *loadedCode) read(name string) (asm.Instructions, error) {
 	start, end, err := c.bounds(name)
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *loadedCode) read(name string) (asm.Instructions, error) {
 	return out, nil
 }
 
-// translate reads back an instruction, and those that belong to it, of which it returns the number.
+// translate reverses the translation of an instruction and its group. more is the number of further instructions of the group.
 func (c *loadedCode) translate(out asm.Instructions, i int) (more int, err error) {
 	in := &out[i]
 	switch op := in.OpCode; {
@@ -188,25 +188,25 @@ func (c *loadedCode) translate(out asm.Instructions, i int) (more int, err error
 	return 0, nil
 }
 
-// keep puts another instruction in the place of one, with its label.
+// keep replaces an instruction, but keeps the label.
 func keep(at *asm.Instruction, in asm.Instruction) { *at = in.WithSymbol(at.Symbol()) }
 
-// readsJiffies reports whether the address of a variable of the kernel is loaded, and the variable read.
+// readsJiffies reports whether the code loads the address of jiffies, a variable of the kernel, and reads it.
 func (c *loadedCode) readsJiffies(out asm.Instructions, i int) bool {
-	if out[i].Constant >= 0 || i+1 >= len(out) { // on 64-bit machines the kernel is in the upper half
+	if out[i].Constant >= 0 || i+1 >= len(out) { // on 64-bit machines the kernel's addresses are in the upper half
 		return false
 	}
 	next := out[i+1]
 	return next.OpCode == asm.LoadMemOp(asm.DWord) && next.Src == out[i].Dst && next.Offset == 0 && out[i].Dst == asm.R0 && next.Dst == asm.R0
 }
 
-// lookup reads back bpf_map_lookup_elem() of an array, or of one for each CPU: array_map_gen_lookup() and percpu_array_map_gen_lookup() of
-// kernel/bpf/arraymap.c.
+// lookup replaces the inlined code of bpf_map_lookup_elem() for an array or a per-CPU array by the call. The code comes from array_map_gen_lookup()
+// and percpu_array_map_gen_lookup() of kernel/bpf/arraymap.c.
 func (c *loadedCode) lookup(out asm.Instructions, i int, m *mapOf) (int, error) {
 	perCPU := m.Type == ebpf.PerCPUArray
 	size := (int64(m.ValueSize) + 7) &^ 7
 	if perCPU {
-		size = 8 // of a pointer
+		size = 8 // size of a pointer
 	}
 	want := asm.Instructions{asm.Add.Imm(asm.R1, int32(c.values)), asm.LoadMem(asm.R0, asm.R2, 0, asm.Word)}
 	var behind asm.Instructions
@@ -218,7 +218,7 @@ func (c *loadedCode) lookup(out asm.Instructions, i int, m *mapOf) (int, error) 
 	behind = append(behind, asm.Add.Reg(asm.R0, asm.R1))
 	if perCPU {
 		move := asm.Mov.Reg(asm.R0, asm.R0)
-		move.Offset = -1 // the address of this CPU's part
+		move.Offset = -1 // the instruction that loads the address of this CPU's part
 		behind = append(behind, asm.LoadMem(asm.R0, asm.R0, 0, asm.DWord), move)
 	}
 	if perCPU || m.Type == ebpf.Array {
@@ -241,10 +241,10 @@ func (c *loadedCode) lookup(out asm.Instructions, i int, m *mapOf) (int, error) 
 	return len(want), nil
 }
 
-// loadedMaps are the maps that the entry and decide() may refer to.
+// loadedMaps are the names of the maps that the entry or decide() may refer to.
 var loadedMaps = []string{
 	image.Counters, image.Listed, image.Reflectors, image.Filter4, image.Filter6, image.HostFilter4, image.Hosts4, image.HostsFound, image.DynamicInfo,
-	image.ReplyFilter, image.FloodStates, image.IDMasks, image.Tick, image.FlowFilter, image.CookiesSent, image.SynKeys, image.ProtectionStates,
+	image.ReplyFilter, image.FloodStates, image.Newcomers, image.IDMasks, image.Tick, image.FlowFilter, image.CookiesSent, image.SynKeys, image.ProtectionStates,
 	image.Protections, image.Askers, image.TrafficShares, image.Constants,
 	image.Index, image.Rows, image.Results, image.Masks,
 }

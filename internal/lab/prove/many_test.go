@@ -23,7 +23,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// planOf compiles a policy, and plans it for a target.
+// planOf compiles a policy, and returns its plan for a target.
 func planOf(file, text string, target plan.Target) (*plan.Plan, *control.Compiled, error) {
 	p, err := policy.Parse(file, []byte(text))
 	if err != nil {
@@ -37,7 +37,7 @@ func planOf(file, text string, target plan.Target) (*plan.Plan, *control.Compile
 	return pl, compiled, err
 }
 
-// programOf is the part of a policy for XDP.
+// programOf returns the part of a policy that runs in XDP.
 func programOf(file, text string) (*ir.Program, error) {
 	pl, _, err := planOf(file, text, plan.TargetXDP)
 	if err != nil {
@@ -47,7 +47,7 @@ func programOf(file, text string) (*ir.Program, error) {
 	return program, nil
 }
 
-// subjectOf compiles the part of a policy for XDP.
+// subjectOf compiles the part of a policy that runs in XDP.
 func subjectOf(file, text string, loaded bool) (*Subject, error) {
 	program, err := programOf(file, text)
 	if err != nil {
@@ -56,10 +56,10 @@ func subjectOf(file, text string, loaded bool) (*Subject, error) {
 	return Compile(program, loaded)
 }
 
-// limit is what z3 may take for a part: sixty seconds of a CPU are for a policy.
+// limit is the time limit of z3 for a part of a proof.
 const limit = 30 * time.Second
 
-// proved proves a policy, and fails the test where a frame tells code and policy apart. It returns how many parts z3 has given up.
+// proved proves a policy, and fails the test if a frame shows a difference between code and policy. It returns the number of parts that z3 gave up.
 func proved(t *testing.T, name string, s *Subject) (gaveUp int) {
 	t.Helper()
 	r, err := s.Prove(context.Background(), smt.Limits{Time: limit}, func(r Result) {
@@ -74,7 +74,7 @@ func proved(t *testing.T, name string, s *Subject) (gaveUp int) {
 	return judged(t, name, r)
 }
 
-// judged fails the test where a frame tells code and policy apart. It returns how many parts z3 has given up.
+// judged fails the test if a frame shows a difference between code and policy. It returns the number of parts that z3 gave up.
 func judged(t *testing.T, name string, r *Report) (gaveUp int) {
 	t.Helper()
 	for i := range r.Parts {
@@ -98,15 +98,15 @@ func requireSolver(t *testing.T) {
 	}
 }
 
-// short are policies of testdata/good that together have most of what the entry does, and are proved in seconds.
+// short are policies of testdata/good that together use most parts of the entry, and are proved in seconds.
 var short = []string{"checks.yaml", "replies.yaml", "never.yaml"}
 
-// TestPolicies proves the good policies of the policy's tests; without FLOODWALL_PROVE a few.
+// TestPolicies proves the good policies of the policy's tests. Without FLOODWALL_PROVE it proves only a few.
 func TestPolicies(t *testing.T) {
 	requireSolver(t)
 	for _, d := range goodPolicies(t, short) {
 		s, err := subjectOf(d.file, d.text, false)
-		if err != nil { // its lists are not there, or it is for another target
+		if err != nil { // the policy's lists are missing, or the policy is for another target
 			t.Logf("%s is left out: %s", d.name(), strings.SplitN(err.Error(), "\n", 2)[0])
 			continue
 		}
@@ -129,16 +129,16 @@ func fences(text string) (list []string) {
 	}
 }
 
-// document is a policy in a document, or one that a file is.
+// document is a policy in a document, or in a file of its own.
 type document struct {
 	file   string
-	number string // in the document, behind a blank
+	number string // number of the policy in the document, after a blank
 	text   string
 }
 
 func (d *document) name() string { return filepath.Base(d.file) + d.number }
 
-// goodPolicies are those of the policy's tests; without FLOODWALL_PROVE only those of some names.
+// goodPolicies returns the good policies of the policy's tests. Without FLOODWALL_PROVE it returns only those whose names are in few.
 func goodPolicies(t *testing.T, few []string) (list []document) {
 	t.Helper()
 	files, err := filepath.Glob("../../../policy/testdata/good/*.yaml")
@@ -158,7 +158,7 @@ func goodPolicies(t *testing.T, few []string) (list []document) {
 	return list
 }
 
-// documents are the policies in the documents and guides; without FLOODWALL_PROVE in two of them.
+// documents returns the policies in the documents and guides. Without FLOODWALL_PROVE it returns those of two documents.
 func documents(t *testing.T) (list []document) {
 	t.Helper()
 	patterns := []string{"../../../README.md", "../../../docs/*.md", "../../../docs/guides/*.md", "../../../docs/design/*.md"}
@@ -180,7 +180,7 @@ func documents(t *testing.T) (list []document) {
 	return list
 }
 
-// TestDocuments proves the policies in the documents and guides that are whole; without FLOODWALL_PROVE those of two.
+// TestDocuments proves the complete policies in the documents and guides. Without FLOODWALL_PROVE it proves those of two documents.
 func TestDocuments(t *testing.T) {
 	requireSolver(t)
 	count := 0
@@ -200,7 +200,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestRandomPolicies proves random policies, FLOODWALL_PROVE of them; without, one. One in six has some 100 to 200 rules.
+// TestRandomPolicies proves random policies. FLOODWALL_PROVE is their number; without it, one. One in six has some 100 to 200 rules.
 func TestRandomPolicies(t *testing.T) {
 	requireSolver(t)
 	n, gaveUp := 1, 0
@@ -211,9 +211,10 @@ func TestRandomPolicies(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, uint64(i)))
 		rules := 1 + r.IntN(10)
 		if i%6 == 2 {
-			rules = 150 + r.IntN(151) // of which a third contradict themselves, and are left out
+			rules = 150 + r.IntN(151) // a third of the rules contradict themselves, and are left out
 		}
-		text, _, _ := subject.RandomPolicy(t, r, rules)
+		w := &subject.Writer{Rand: r, Payload: i%2 == 1, Full: i%3 > 0}
+		text, _ := w.Policy(t, rules)
 		s, err := Compile(subject.Lower(t, text).Program, false)
 		if err != nil {
 			t.Fatalf("%d: %v", i, err)
@@ -236,7 +237,8 @@ func TestLoaded(t *testing.T) {
 	}
 }
 
-// TestLarge proves tables and code of 10,000 rules, and of a list of a million addresses; without FLOODWALL_PROVE, of a tenth of both.
+// TestLarge proves the tables and the code of 10,000 rules, and of a list of a million addresses. Without FLOODWALL_PROVE it uses a tenth of both
+// numbers.
 func TestLarge(t *testing.T) {
 	requireSolver(t)
 	share := 10

@@ -33,7 +33,7 @@ func (m *machine) load(at int, s *state, in *asm.Instruction) {
 	m.to(at+1, s)
 }
 
-// read is what is at an address.
+// read reads a value at an address.
 func (m *machine) read(at int, s *state, from value, offset int64, size int) (v value, why string) {
 	place := m.Add(from.t, m.Const(64, uint64(offset)))
 	fixed, ok := place.IsConst()
@@ -86,21 +86,21 @@ func (m *machine) readContext(member int64) (value, string) {
 		return value{t: m.Const(64, 0), of: frame}, ""
 	case contextDataEnd:
 		return value{t: m.frame.length, of: frame}, ""
-	case contextMeta: // in front of the frame, if it carries a question
+	case contextMeta: // in front of the frame, if the frame carries a question
 		return value{t: m.Ite(m.Var("question", 0), m.Const(64, ^uint64(0)-23), m.Const(64, 0)), of: frame}, ""
 	}
 	return value{}, "a member of the context that this model does not know"
 }
 
-// readFrame reads bytes of the frame. Where it may end before them, that is a fault.
+// readFrame reads bytes of the frame. If the frame may end before these bytes, the read is a fault.
 func (m *machine) readFrame(at int, s *state, place *smt.Term, size int) value {
 	fixed, ok := place.IsConst()
-	if cond, a, b, isChoice := place.Choice(); isChoice { // with and without a tag
+	if cond, a, b, isChoice := place.Choice(); isChoice { // the offset differs between frames with and without a VLAN tag
 		taken, other := *s, *s
 		taken.cond, other.cond = m.And(s.cond, cond), m.And(s.cond, m.Not(cond))
 		return value{t: m.Ite(cond, m.readFrame(at, &taken, a, size).t, m.readFrame(at, &other, b, size).t)}
 	}
-	if !ok { // bytes at a place that the frame says: any
+	if !ok { // arbitrary bytes, because the content of the frame determines the offset
 		end := m.Add(place, m.Const(64, uint64(size)))
 		m.fault(at, m.And(s.cond, m.Or(m.ULT(m.frame.length, end), m.ULT(end, place))), "a read behind the end of the frame")
 		return value{t: m.ZExt(m.nearPlaces(place, size), 64)}
@@ -116,7 +116,8 @@ func (m *machine) readFrame(at int, s *state, place *smt.Term, size int) value {
 	return value{t: m.ZExt(m.frame.load(int(fixed), size), 64)}
 }
 
-// nearPlaces are the bytes at a place that a byte says, by which it is behind a fixed one: those of the first places behind it, and any of others.
+// nearPlaces returns the bytes at an offset that is a constant plus a byte of the frame. For small values of that byte, they are the frame's bytes;
+// for other values they are arbitrary.
 func (m *machine) nearPlaces(place *smt.Term, size int) *smt.Term {
 	const near = 32
 	out := m.Fresh("bytes", uint8(8*size))
@@ -131,8 +132,8 @@ func (m *machine) nearPlaces(place *smt.Term, size int) *smt.Term {
 	return out
 }
 
-// hostClass reads the class of a slot in a wide line of hosts. The number in the slot must have been compared with the source's: then the class is
-// that of the source, as the proof of the tables has found, or the slot is empty.
+// hostClass reads the class of a slot in a wide line of hosts. The code must have compared the number in the slot with the source's number. The class
+// is then that of the source, as the proof of the tables has shown, or the slot is empty.
 func (m *machine) hostClass(at int, s *state, key, place *smt.Term) value {
 	w := m.world
 	n := w.hostNumber(m.Context)
@@ -149,10 +150,11 @@ func (m *machine) hostClass(at int, s *state, key, place *smt.Term) value {
 	return value{t: m.Ite(m.Var("host_slot_empty", 0), m.Const(64, 0), w.class(m.Context))}
 }
 
-// mostExceptions is how many entries of an array may differ from what most are, so that the whole is a formula.
+// mostExceptions is the largest number of array entries that may differ from the most frequent value. With more, the array cannot be a single
+// formula.
 const mostExceptions = 256
 
-// readArray reads the value of an array. What is frozen is known; of other memory, equal places have equal content.
+// readArray reads the value of an array. The content of frozen maps is known. In other memory, equal offsets have equal content.
 func (m *machine) readArray(name string, place *smt.Term, size int) *smt.Term {
 	content := m.world.content[name]
 	width := uint8(8 * size)
@@ -182,7 +184,8 @@ func (m *machine) readArray(name string, place *smt.Term, size int) *smt.Term {
 	return m.Apply(fmt.Sprintf("%s.%d", name, size), width, place)
 }
 
-// sparse is the formula for an array of which few entries are not 0; nil for others.
+// sparse returns the formula for a read from a sparse array: at most mostExceptions of its entries are not 0. It returns nil for other arrays and for
+// large arrays.
 func (m *machine) sparse(_ string, content []byte, place *smt.Term, size int, at func(uint64) uint64) *smt.Term {
 	if len(content) > 1<<20 {
 		return nil
@@ -201,7 +204,7 @@ func (m *machine) sparse(_ string, content []byte, place *smt.Term, size int, at
 	return out
 }
 
-// readCounter reads the packets or the bytes of the counter that was looked up last.
+// readCounter reads the packets or the bytes of the last counter that was looked up.
 func (m *machine) readCounter(s *state, place *smt.Term, size int) (value, string) {
 	at, ok := place.IsConst()
 	if !ok || size != 8 && size != 4 || at != 0 && at != 8 {
@@ -228,6 +231,7 @@ func (m *machine) store(at int, s *state, in *asm.Instruction) {
 	place := m.Add(to.t, m.Const(64, uint64(int64(in.Offset))))
 	fixed, ok := place.IsConst()
 	switch {
+	case to.of.kind == inArray && to.of.name == image.Newcomers && size == 2: // the value is for later packets: nothing reads it again for this packet
 	case !ok:
 		m.fault(at, s.cond, "a store at a place that is not fixed")
 		return
@@ -236,7 +240,7 @@ func (m *machine) store(at int, s *state, in *asm.Instruction) {
 	case to.of.kind == inPacket && m.rules.storePacket(s, int64(fixed), size, v):
 	case to.of.kind == inElement && to.of.name == image.Counters && size == 8 && (fixed == 0 || fixed == 8) && v.isNumber():
 		s.counted.now[fixed/8] = v.t
-	case to.of.kind == inElement && to.of.name == image.HostsFound: // only a hint to the next lookup
+	case to.of.kind == inElement && to.of.name == image.HostsFound: // the value is only a hint for the next lookup
 	default:
 		m.fault(at, s.cond, "a store that this program may not do")
 		return
@@ -244,7 +248,7 @@ func (m *machine) store(at int, s *state, in *asm.Instruction) {
 	m.to(at+1, s)
 }
 
-// storeStack writes a slot of the stack. Others that it overlaps are not known any more.
+// storeStack writes a slot of the stack. Other slots that overlap the written one become unknown.
 func (m *machine) storeStack(s *state, at, size int, v value) {
 	for place, other := range s.stack {
 		if place < at+size && at < place+other.size {

@@ -23,12 +23,12 @@ type Subject struct {
 	world   *world
 	entry   asm.Instructions
 	rules   asm.Instructions // of decide()
-	loaded  bool             // whether the kernel has handed out the code and the content of maps
+	loaded  bool             // the code and the content of maps are read back from the kernel
 
-	elements map[string]int // of maps, the size of a value in memory
+	elements map[string]int // size of a value in memory, by map
 }
 
-// NewSubject joins a compiled program, and proves its tables of addresses.
+// NewSubject returns a compiled program as the subject of a proof. It proves the program's tables of addresses.
 func NewSubject(p *ir.Program, x *xdp.Program) (*Subject, error) { return newSubject(p, x, x.Fill) }
 
 func newSubject(p *ir.Program, x *xdp.Program, fill func(map[string][]byte) error) (*Subject, error) {
@@ -67,7 +67,7 @@ func newSubject(p *ir.Program, x *xdp.Program, fill func(map[string][]byte) erro
 			w.content[name] = memory[name]
 		}
 	}
-	for _, v := range spec.Variables { // constants of the C part, which are not written
+	for _, v := range spec.Variables { // constants of the C part, which nothing writes
 		if end := int(v.Offset) + len(v.Value); end > len(w.content[image.Constants]) {
 			w.content[image.Constants] = append(w.content[image.Constants], make([]byte, end-len(w.content[image.Constants]))...)
 		}
@@ -80,30 +80,34 @@ func newSubject(p *ir.Program, x *xdp.Program, fill func(map[string][]byte) erro
 		}
 		w.limits = append(w.limits, info)
 	}
+	if err := proveLimits(p, w.limits); err != nil {
+		return nil, err
+	}
+	w.limits = w.limits[:len(p.Limits)] // the entry does not judge bans
 	for i := range p.Rules {
 		w.slots = append(w.slots, uint32(image.SlotRules+i))
 	}
 	return &Subject{Program: p, world: w, entry: insns[start:end], rules: insns[rules:behind], elements: elements}, nil
 }
 
-// frozen are the maps whose content never changes while the program runs, and that the entry reads.
+// frozen are the maps that the entry reads and whose content never changes while the program runs.
 var frozen = []string{image.IDMasks, image.Listed, image.Reflectors, image.Filter4, image.Filter6, image.HostFilter4}
 
-// Result is what the proof of a part has found: of a kind of frames, or of all others.
+// Result is the result of the proof of one part: of a kind of frames, or of all other frames.
 type Result struct {
 	Kind     string        `json:"kind"`
 	Answer   smt.Answer    `json:"answer"`
-	Why      string        `json:"why,omitempty"`   // no answer was found, or what differs
-	Frame    []byte        `json:"frame,omitempty"` // that tells code and program apart
-	State    []string      `json:"state,omitempty"` // what else is so where they are told apart
+	Why      string        `json:"why,omitempty"`   // why there is no answer, or a description of the difference
+	Frame    []byte        `json:"frame,omitempty"` // a frame that shows a difference
+	State    []string      `json:"state,omitempty"` // the state, besides the frame, with which the difference appears
 	Time     time.Duration `json:"time"`
-	CPU      time.Duration `json:"cpu"`                // of z3
-	Replayed string        `json:"replayed,omitempty"` // what the kernel and Eval say of the frame
-	Decided  bool          `json:"decided"`            // whether any frame of the kind is decided here
-	Terms    int           `json:"terms"`              // of the formula
+	CPU      time.Duration `json:"cpu"`                // CPU time of z3
+	Replayed string        `json:"replayed,omitempty"` // the results of the kernel and of Eval for the frame
+	Decided  bool          `json:"decided"`            // the entry decides at least one frame of the kind
+	Terms    int           `json:"terms"`              // number of terms of the formula
 }
 
-// Kind proves that what the entry decides of a kind of frames is what the program means.
+// Kind proves that the entry decides frames of a kind as the program requires.
 func (s *Subject) Kind(ctx context.Context, k kind, l smt.Limits) (r Result) {
 	start := time.Now()
 	r.Kind = k.String()
@@ -119,7 +123,7 @@ func (s *Subject) Kind(ctx context.Context, k kind, l smt.Limits) (r Result) {
 	return r
 }
 
-// answered takes the answer of z3 to a formula. told takes what a model tells.
+// answered records the answer of z3 to a formula. It calls told if there is a model.
 func (r *Result) answered(c *smt.Context, answer smt.Answer, err error, told func()) {
 	r.Answer, r.CPU, r.Terms = answer, c.Used, c.Terms()
 	switch {
@@ -132,17 +136,18 @@ func (r *Result) answered(c *smt.Context, answer smt.Answer, err error, told fun
 	}
 }
 
-// solve asks z3. Where products matter, it first tries a source of each class.
+// solve asks z3. If the formula depends on products, it first tries a source of each class.
 func (q *query) solve(ctx context.Context, l smt.Limits) (smt.Answer, *smt.Model, error) {
 	return q.c.Solve(ctx, l, q.differ, q.sources()...)
 }
 
-// sources are formulas that fix the source: to an address of a class each, and to one of class 0 that the filters let pass; and such that fix
-// identifiers. Their hashes are numbers then, which z3 could not find.
+// sources returns formulas that fix values, so that hashes become numbers. They are needed because z3 cannot find values for the hashes. Some
+// formulas fix the source to an address of each class, and to an address of class 0 that passes the filters. Others fix identifiers, and both
+// addresses of IPv6 together with the secrets of replies.
 func (q *query) sources() (list []*smt.Term) {
 	const most = 16
 	w, v6 := q.machine.world, q.meaning.kind.v6
-	list = w.identifiers()
+	list = append(w.identifiers(), w.flowsOf6(q.c)...)
 	fix := func(a wide, class int) {
 		hi, lo := q.meaning.halves(q.meaning.source)
 		if !v6 {
@@ -165,7 +170,7 @@ func (q *query) sources() (list []*smt.Term) {
 	return list
 }
 
-// query is the formula of the frames of a kind for which the code does something else than the program means.
+// query is the formula of the frames of a kind for which the code behaves differently from the program.
 type query struct {
 	c       *smt.Context
 	frame   *frame
@@ -173,13 +178,14 @@ type query struct {
 	meaning *meaning
 	differ  *smt.Term
 	decided *smt.Term
+	handed  *smt.Term // only XDP: the decided frames for which a function in C decides the rest, which is not proved
 	parts   []difference
-	claimed *smt.Term            // of netfilter: the packets that the claim is about
-	counted map[string]*smt.Term // of netfilter: which packets each counter counts
-	visited map[netPlace]bool    // of netfilter: the rules that packets come to
+	claimed *smt.Term            // only netfilter: the packets of the claim
+	counted map[string]*smt.Term // only netfilter: the packets that each counter counts
+	visited map[netPlace]bool    // only netfilter: the rules that packets reach
 }
 
-// difference are the frames for which a condition that must not hold does.
+// difference contains the frames for which a forbidden condition holds.
 type difference struct {
 	cond *smt.Term
 	why  string
@@ -200,7 +206,7 @@ func (s *Subject) query(k kind, code asm.Instructions) (*query, error) {
 	if err := m.run(); err != nil {
 		return nil, err
 	}
-	q := &query{c: c, frame: f, machine: m, meaning: meaning, decided: c.False()}
+	q := &query{c: c, frame: f, machine: m, meaning: meaning, decided: c.False(), handed: c.False()}
 	for _, e := range m.exits {
 		q.exit(e)
 	}
@@ -221,7 +227,7 @@ func (q *query) part(cond *smt.Term, why string) {
 	}
 }
 
-// exit adds the frames for which an end of the program is wrong.
+// exit adds the frames for which an exit of the program is wrong.
 func (q *query) exit(e exit) {
 	c, m := q.c, q.meaning
 	if e.kind == byGeneral {
@@ -232,6 +238,9 @@ func (q *query) exit(e exit) {
 		return
 	}
 	q.decided = c.Or(q.decided, e.cond)
+	if e.kind != byReturn {
+		q.handed = c.Or(q.handed, e.cond)
+	}
 	q.part(c.And(e.cond, c.Not(m.usual)), "a fragment is decided")
 	q.part(c.And(e.cond, m.observed), "a check or a rule that only counts is not left to general()")
 	decision := e.decision
@@ -255,7 +264,7 @@ func (q *query) exit(e exit) {
 	}
 }
 
-// same adds the frames of which a decision is not what the program means. What a protection passes may be dropped by it.
+// same adds the frames whose decision differs from the program's. A protection may drop frames that it could pass, so such frames are not added.
 func (q *query) same(e exit, decision *smt.Term) {
 	c, m := q.c, q.meaning
 	slot := c.Eq(c.Extract(decision, 8, 24), c.Extract(m.decision, 8, 24))
@@ -267,7 +276,7 @@ func (q *query) same(e exit, decision *smt.Term) {
 
 func (q *query) claim(e exit) { q.same(e, e.decision) }
 
-// frameOf is the frame of a model, without what is behind the IP packet if that tells code and program apart as well.
+// frameOf returns the frame of a model. It omits the bytes after the IP packet, if the difference exists without them.
 func (q *query) frameOf(m *smt.Model) []byte {
 	length := int(m.Eval(q.frame.length))
 	if q.meaning != nil {
@@ -287,7 +296,7 @@ func (q *query) frameOf(m *smt.Model) []byte {
 	return out
 }
 
-// explain says what differs in a model.
+// explain describes the difference in a model.
 func (q *query) explain(m *smt.Model) string {
 	for _, p := range q.parts {
 		if m.Eval(p.cond) == 1 {
@@ -297,7 +306,7 @@ func (q *query) explain(m *smt.Model) string {
 	return "the model contradicts itself"
 }
 
-// stateOf names what a model says beside the frame.
+// stateOf returns the state of a model besides the frame, as texts.
 func (q *query) stateOf(m *smt.Model) (list []string) {
 	for name, v := range m.Vars {
 		if v != 0 && !strings.HasPrefix(name, "byte") && !strings.HasPrefix(name, "low") && !strings.Contains(name, "!") && name != "length" {

@@ -15,7 +15,7 @@ import (
 	"github.com/floodwall/floodwall/test/subject"
 )
 
-// drawn is a random answer that is the same for the same question.
+// drawn returns a random answer, which is always the same for the same arguments.
 func drawn(salt uint64, about ...uint64) bool {
 	h := fnv.New64a()
 	for _, n := range append(about, salt) {
@@ -32,8 +32,9 @@ func halvesOf(a netip.Addr) (hi, lo uint64) {
 	return hi, lo
 }
 
-// TestRulesMeaning compares the formulas of the rules with Eval, for random packets that meet them: the decision, which limits are charged, and in which
-// slots a packet is observed. The answers of state are drawn. Of tables, the calls are made one after the other, as decide_all() makes them.
+// TestRulesMeaning compares the formulas of the rules with Eval, for random packets that match rules. It compares the decision, the charged limits,
+// and the slots in which a packet is observed. The results of functions of state are random. With tables, it makes one call after the other, as
+// decide_all() does.
 func TestRulesMeaning(t *testing.T) {
 	r, _ := subject.Seeded(t)
 	compared, conditionals := 0, 0
@@ -75,7 +76,7 @@ func TestRulesMeaning(t *testing.T) {
 	}
 }
 
-// sameAsEval compares the formulas with Eval for a packet. It returns how many conditions were asked.
+// sameAsEval compares the formulas with Eval for a packet. It returns the number of conditions tested.
 func sameAsEval(t *testing.T, s *Subject, q *rulesQuery, pkt *packet.Packet, salt uint64) (asked int) {
 	t.Helper()
 	p, m := *s.Program, q.run.meaning
@@ -101,6 +102,8 @@ func sameAsEval(t *testing.T, s *Subject, q *rulesQuery, pkt *packet.Packet, sal
 		Calm:    func(flood int, _ *packet.Packet) bool { return drawn(salt, 8, uint64(flood)) },
 		Spent:   func(limit int, _ *packet.Packet) bool { return drawn(salt, 9, uint64(limit)) },
 
+		Answered:   func(flood int, _ *packet.Packet) bool { return drawn(salt, 11, uint64(flood)) },
+		Again:      func(flood int, _ *packet.Packet) bool { return drawn(salt, 12, uint64(flood)) },
 		Unanswered: func(*packet.Packet) bool { return drawn(salt, 10) },
 	}
 	model := rulesModel(s, q, pkt, salt, &p, world)
@@ -141,7 +144,7 @@ func sameAsEval(t *testing.T, s *Subject, q *rulesQuery, pkt *packet.Packet, sal
 	return asked
 }
 
-// rulesModel has the fields of a packet, and what Eval says of each part of a condition.
+// rulesModel returns a model with the fields of a packet, and with the result of Eval for each part of a condition.
 func rulesModel(s *Subject, q *rulesQuery, pkt *packet.Packet, salt uint64, p *ir.Program, world ir.World) *smt.Model {
 	m := &smt.Model{Vars: map[string]uint64{}, Apply: func(_ string, args []uint64) uint64 {
 		return flag(drawn(salt, 2, args[0], args[1], args[2]))
@@ -168,7 +171,7 @@ func rulesModel(s *Subject, q *rulesQuery, pkt *packet.Packet, salt uint64, p *i
 			m.Vars[b.Name] = uint64(a.AsSlice()[i])
 		}
 	}
-	holds := func(r ir.Rule) uint64 { // whether a rule that asks for a part of a condition matches
+	holds := func(r ir.Rule) uint64 { // a rule that tests only one part of a condition matches
 		one := *p
 		r.Verdict = ir.Drop
 		one.Rules, one.Default = []ir.Rule{r}, ir.Pass
@@ -199,7 +202,7 @@ func rulesModel(s *Subject, q *rulesQuery, pkt *packet.Packet, salt uint64, p *i
 	return m
 }
 
-// spentOnly are the limits of a rule that asks whether one is spent.
+// spentOnly returns the limits of a rule that tests whether a limit is spent.
 func spentOnly(r *ir.Rule) []int {
 	if r.Asks == ir.AsksSpent {
 		return r.Over

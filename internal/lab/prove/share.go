@@ -10,15 +10,17 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
 )
 
-// Share is how many frames of a kind there are, and how many of them the entry decides. It leaves the others to general().
+// Share contains the number of frames of a kind, and the number of those that the entry decides alone, passes to the protection of a service, or
+// answers. The proof shows that such a frame is passed on, but not what the protection does. The entry leaves all other frames to general().
 type Share struct {
 	Kind    string `json:"kind"`
 	Frames  int    `json:"frames"`
 	Decided int    `json:"decided"`
+	Handed  int    `json:"handed"`
 }
 
-// Shares counts frames by the formulas of a proof. It counts as if nothing were known yet: no address is banned, no packet is a reply, there is no
-// flood, and no limit is exceeded.
+// Shares counts frames by the formulas of a proof. It assumes a fresh state: no address is banned, no packet is a reply, there is no flood, and no
+// limit is exceeded.
 type Shares struct {
 	subject *Subject
 	queries map[kind]*query
@@ -26,12 +28,12 @@ type Shares struct {
 	others  Share
 }
 
-// Shares begins to count.
+// Shares returns a counter without frames.
 func (s *Subject) Shares() *Shares {
 	return &Shares{subject: s, queries: map[kind]*query{}, counts: map[kind]*Share{}, others: Share{Kind: "all other frames"}}
 }
 
-// Add counts a frame. It returns an error where the code cannot be made a formula.
+// Add counts a frame. It returns an error if the code cannot be turned into a formula.
 func (sh *Shares) Add(frame []byte) error {
 	k, ok := kindOf(frame)
 	if !ok {
@@ -47,13 +49,18 @@ func (sh *Shares) Add(frame []byte) error {
 		sh.queries[k], sh.counts[k] = q, &Share{Kind: k.String()}
 	}
 	sh.counts[k].Frames++
-	if sh.subject.modelOf(k, frame).Eval(q.decided) == 1 {
+	m := sh.subject.modelOf(k, frame)
+	m.Vars[synAnswered] = 1 // a protection decides the frames that it gets
+	switch {
+	case m.Eval(q.handed) == 1:
+		sh.counts[k].Handed++
+	case m.Eval(q.decided) == 1:
 		sh.counts[k].Decided++
 	}
 	return nil
 }
 
-// List is what was counted, by kind. Kinds without a frame are left out.
+// List returns the counts by kind. Kinds without frames are omitted.
 func (sh *Shares) List() (list []Share) {
 	for _, k := range kinds() {
 		if c := sh.counts[k]; c != nil {
@@ -66,7 +73,7 @@ func (sh *Shares) List() (list []Share) {
 	return list
 }
 
-// kindOf is the kind of a frame; false for one of no usual kind.
+// kindOf returns the kind of a frame; false if the frame is not of a usual kind.
 func kindOf(frame []byte) (kind, bool) {
 	c := smt.New()
 	for _, k := range kinds() {
@@ -82,7 +89,7 @@ func kindOf(frame []byte) (kind, bool) {
 	return kind{}, false
 }
 
-// modelOf has the bytes of a frame.
+// modelOf returns a model with the bytes of a frame.
 func modelOf(frame []byte) *smt.Model {
 	m := &smt.Model{Vars: map[string]uint64{"length": uint64(len(frame))}}
 	for at, b := range frame {
@@ -96,7 +103,7 @@ func modelOf(frame []byte) *smt.Model {
 	return m
 }
 
-// modelOf has the bytes of a frame, the class of its source, and the content of the tables.
+// modelOf returns a model with the bytes of a frame, the class of the source, and the content of the tables.
 func (s *Subject) modelOf(k kind, frame []byte) *smt.Model {
 	m, ip := modelOf(frame), k.ip()
 	m.Apply = s.readTable
@@ -110,8 +117,8 @@ func (s *Subject) modelOf(k kind, frame []byte) *smt.Model {
 	return m
 }
 
-// readTable is the value of an application of a function that stands for a map and a size in bytes, "NAME.SIZE", at an offset: what the map has before
-// the first packet. All other functions are 0.
+// readTable returns the value of a function "NAME.SIZE" at an offset. The function means the content of the map NAME, read with a size in bytes,
+// before the first packet. Every other function returns 0.
 func (s *Subject) readTable(name string, args []uint64) uint64 {
 	table, text, _ := strings.Cut(name, ".")
 	size, err := strconv.Atoi(text)
@@ -124,7 +131,7 @@ func (s *Subject) readTable(name string, args []uint64) uint64 {
 	return binary.LittleEndian.Uint64(word[:])
 }
 
-// indexOf is the place of a class in a list.
+// indexOf returns the index of a class in a list.
 func indexOf(list []uint16, class uint16) uint64 {
 	for i, c := range list {
 		if c == class {

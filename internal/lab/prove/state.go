@@ -2,36 +2,51 @@ package prove
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// charge is charge_hash() of bpf/limit.h: whether the packet exceeds the limit that the last argument names. All arguments are what the
-// packet's prefixes and the limit say, or the call is wrong.
+// charge models charge_hash() of bpf/limit.h. The result holds if the packet exceeds the limit that the last argument names. The call is wrong unless
+// all arguments belong to the packet's prefixes and the limit. The limit may depend on the packet, and an argument may combine the limit's number
+// with the packet's length. So the call is compared with each limit.
 func (w *world) charge(m *machine, s *state, args []*smt.Term) (result, wrong *smt.Term) {
-	number, ok := m.Extract(args[4], 32, 32).IsConst()
-	if !ok || number >= uint64(len(w.limits)) {
-		return m.Const(64, 0), m.True()
+	number, isConst := m.Extract(args[4], 32, 32).IsConst()
+	result, wrong = m.Const(64, 0), m.True()
+	for limit := range w.limits {
+		if isConst && number != uint64(limit) {
+			continue
+		}
+		l := &w.limits[limit]
+		named := m.Eq(args[4], w.charged(m.Context, limit))
+		hash := w.prefixHash(m.Context, l)
+		index := m.ZExt(m.Extract(m.Add(m.BitAnd(m.Lshr(hash, m.Const(64, image.LimitTime)), m.Const(64, uint64(l.Mask))), m.Const(64, uint64(l.Base))), 0, 32), 64)
+		differs := m.Or(
+			m.Not(m.Eq(args[0], hash)), m.Not(m.Eq(args[1], index)), m.Not(m.Eq(args[2], w.surely(m.Context, l))), m.Not(m.Eq(args[3], m.Const(64, l.Fresh))),
+			orFalse(m.Context, s.charged[limit]),
+		)
+		over := m.Ite(m.Var(fmt.Sprintf("over.%d", limit), 0), m.Const(64, 1), m.Const(64, 0))
+		result, wrong = m.Ite(named, over, result), m.Ite(named, differs, wrong)
+		s.charged[limit] = m.Or(orFalse(m.Context, s.charged[limit]), named)
 	}
-	l, limit := &w.limits[number], int(number)
-	hash := w.prefixHash(m.Context, l)
-	index := m.ZExt(m.Extract(m.Add(m.BitAnd(m.Lshr(hash, m.Const(64, image.LimitTime)), m.Const(64, uint64(l.Mask))), m.Const(64, uint64(l.Base))), 0, 32), 64)
-	what := m.Const(64, number<<32|uint64(l.Left)<<8|uint64(l.Right))
-	if l.Bits != 0 {
-		what = m.BitOr(what, m.Shl(m.ZExt(w.decoded.field[packet.Length], 64), m.Const(64, 16)))
-	}
-	wrong = m.Or(
-		m.Not(m.Eq(args[0], hash)), m.Not(m.Eq(args[1], index)), m.Not(m.Eq(args[2], w.surely(m.Context, l))), m.Not(m.Eq(args[3], m.Const(64, l.Fresh))),
-		m.Not(m.Eq(args[4], what)), orFalse(m.Context, s.charged[limit]),
-	)
-	s.charged[limit] = m.True()
-	return m.Ite(m.Var(fmt.Sprintf("over.%d", limit), 0), m.Const(64, 1), m.Const(64, 0)), wrong
+	return result, wrong
 }
 
-// surely is the debt from which a limit is surely exceeded by the coarse clock, as surely_exceeded() of bpf/limit.h says: the burst less what the
-// packet costs, and not less than the clock may be behind; ~0 where the burst is no longer than that.
+// charged returns the argument of charge_hash() that names a limit: the limit's number and shifts, and the packet's length if the limit counts bits.
+func (w *world) charged(c *smt.Context, limit int) *smt.Term {
+	l := &w.limits[limit]
+	what := c.Const(64, uint64(limit)<<32|uint64(l.Left)<<8|uint64(l.Right))
+	if l.Bits != 0 {
+		what = c.BitOr(what, c.Shl(c.ZExt(w.decoded.field[packet.Length], 64), c.Const(64, 16)))
+	}
+	return what
+}
+
+// surely returns the debt from which on a limit is certainly exceeded by the coarse clock, as in surely_exceeded() of bpf/limit.h. It is the burst
+// minus the cost of the packet, but at least the greatest delay of the coarse clock. It is ~0 if the burst is not longer than that delay.
 func (w *world) surely(c *smt.Context, l *image.LimitInfo) *smt.Term {
 	sure := c.Const(64, l.Units(image.LimitSureDebt))
 	if l.Most <= sure.Value {
@@ -48,7 +63,7 @@ func (w *world) surely(c *smt.Context, l *image.LimitInfo) *smt.Term {
 	return c.Ite(c.SLT(left, sure), sure, left)
 }
 
-// prefixHash is hash_prefixes() of bpf/limit.h.
+// prefixHash models hash_prefixes() of bpf/limit.h.
 func (w *world) prefixHash(c *smt.Context, l *image.LimitInfo) *smt.Term {
 	d, family := w.decoded, int(flag(w.decoded.kind.v6))
 	h := c.Const(64, flag(d.kind.v6)*uint64(l.Prefixes))
@@ -65,7 +80,7 @@ func (w *world) prefixHash(c *smt.Context, l *image.LimitInfo) *smt.Term {
 	return h
 }
 
-// sumAddress is sum_address() of the prefix of an address.
+// sumAddress models sum_address() for the prefix of an address.
 func (w *world) sumAddress(c *smt.Context, address []*smt.Term, mask image.AddressMask, first int) *smt.Term {
 	hi, lo := w.decoded.halves(address)
 	sum := c.Const(64, 0)
@@ -77,7 +92,7 @@ func (w *world) sumAddress(c *smt.Context, address []*smt.Term, mask image.Addre
 	return sum
 }
 
-// constant is a constant of the C part.
+// constant returns a constant of the C part.
 func (w *world) constant(name string, at, size int) uint64 {
 	b := w.content[image.Constants][int(w.offsets[name])+at:]
 	if size == 4 {
@@ -86,27 +101,24 @@ func (w *world) constant(name string, at, size int) uint64 {
 	return native.Uint64(b)
 }
 
-// isReply is whether a packet is a reply to what has left: the bit of its bucket is set, and is_reply() says so.
+// isReply holds if a packet is a reply to packets that left the host: the bit of the packet's bucket is set, and is_reply() returns true.
 func (w *world) isReply(m *meaning) *smt.Term {
 	return m.And(w.replyBit(m.Context, w.replyIndex(m.Context)), m.Not(m.Eq(w.replyState(m.Context), m.Const(64, 0))))
 }
 
-// replyIndex is reply_index() of bpf/replyflow.h for a packet that arrives: the other side is the source.
+// replyIndex models reply_index() of bpf/replyflow.h.
 func (w *world) replyIndex(c *smt.Context) *smt.Term {
-	d := w.decoded
-	own := d.frame.load(d.payload-4, 8)
-	var other *smt.Term
-	if d.kind.v6 {
-		other = d.frame.load(d.kind.ip()+16, 8)
-	} else {
-		other = d.frame.load(d.kind.ip()+12, 4)
-	}
-	sum := c.Add(c.Mul(own, c.Const(64, w.replyKind())), c.ZExt(other, 64))
-	key := c.Apply(image.ReplyFilter+".8", 64, c.Const(64, 0))
-	return c.Lshr(c.Mul(sum, key), c.Const(64, 64-image.ReplyBucketBits))
+	return c.Lshr(w.replySum(c), c.Const(64, 64-image.ReplyBucketBits))
 }
 
-// replyKind is enum reply_kind of bpf/replyflow.h.
+// replySum models reply_sum() of bpf/replyflow.h for an arriving packet: the other side is the source.
+func (w *world) replySum(c *smt.Context) *smt.Term {
+	d := w.decoded
+	key := func(at uint64) *smt.Term { return c.Apply(image.ReplyFilter+".8", 64, c.Const(64, at)) }
+	return c.Add(c.Mul(w.replyPair(c), key(0)), c.Mul(c.ZExt(d.frame.load(d.payload, 4), 64), key(8)))
+}
+
+// replyKind returns a value of enum reply_kind of bpf/replyflow.h.
 func (w *world) replyKind() uint64 {
 	if w.decoded.kind.proto == protoTCP {
 		return image.ReplyTCP
@@ -114,14 +126,36 @@ func (w *world) replyKind() uint64 {
 	return image.ReplyUDP
 }
 
-// replyBit is whether the bucket with an index is in use.
+// flowsOf6 returns formulas that fix both addresses of IPv6 and the secrets of the table of replies, so that the sum of the addresses is a number. In
+// one formula the source is an Internet address, in the other a link-local one.
+func (w *world) flowsOf6(c *smt.Context) (list []*smt.Term) {
+	if !w.decoded.kind.v6 || !slices.ContainsFunc(w.program.Rules, func(r ir.Rule) bool { return r.Reply }) {
+		return nil
+	}
+	for _, source := range []uint64{0x2a00_0001_0002_0003, 0xfe80_0000_0000_0000} {
+		all := c.True()
+		for at := uint64(0); at < image.ReplySecretsSize; at += 8 {
+			all = c.And(all, c.Eq(c.Apply(image.ReplyFilter+".8", 64, c.Const(64, at)), c.Const(64, 0x9e3779b97f4a7c15*(2*at+1))))
+		}
+		for i, half := range []uint64{source, 7, 0x2a00_0004_0005_0006, 8} {
+			addr := [][]*smt.Term{w.decoded.source, w.decoded.dest}[i/2]
+			for j := range 8 {
+				all = c.And(all, c.Eq(addr[8*(i%2)+j], c.Const(8, half>>(56-8*j)&0xff)))
+			}
+		}
+		list = append(list, all)
+	}
+	return list
+}
+
+// replyBit holds if the bucket with an index is in use.
 func (w *world) replyBit(c *smt.Context, index *smt.Term) *smt.Term {
 	word := c.BitAnd(c.Lshr(index, c.Const(64, 3)), c.Const(64, ^uint64(7)))
 	used := c.Apply(image.ReplyFilter+".8", 64, c.Add(word, c.Const(64, image.ReplySecretsSize)))
 	return c.Eq(c.Extract(c.Lshr(used, c.BitAnd(index, c.Const(64, 63))), 0, 1), c.Const(1, 1))
 }
 
-// replyState is what is_reply() says of the packet: of both addresses, the ports with the kind, and the flags of TCP.
+// replyState returns the result of is_reply() for the packet. It depends on both addresses, the ports with the kind, and the TCP flags.
 func (w *world) replyState(c *smt.Context) *smt.Term {
 	d := w.decoded
 	ports := c.BitOr(c.ZExt(d.frame.load(d.payload, 4), 64), c.Const(64, w.replyKind()<<32))
@@ -132,9 +166,10 @@ func (w *world) replyState(c *smt.Context) *smt.Term {
 	return c.Apply(image.IsReply, 64, w.replyPair(c), ports, flags, w.replyIndex(c))
 }
 
-// replyPair are both addresses: of IPv4 as they stand, of IPv6 the sum of products of halves (reply_addresses6() of bpf/replyflow.h).
+// replyPair returns both addresses. IPv4 addresses are unchanged. For IPv6, it returns the sum of products of halves (reply_addresses6() of
+// bpf/replyflow.h).
 func (w *world) replyPair(c *smt.Context) *smt.Term {
-	const keysAt = 32
+	const keysAt = 40
 	d := w.decoded
 	if !d.kind.v6 {
 		return d.frame.load(d.kind.ip()+12, 8)

@@ -7,30 +7,30 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// world is what both sides are asked about beside the frame: the content of maps, and what the functions say that the code calls. A function
-// of state (limits, bans, flows) is uninterpreted: equal arguments have equal results.
+// world is the environment that both sides have in common besides the frame: the content of maps, and the results of the functions that the code
+// calls. A function that depends on state (limits, bans, flows) is uninterpreted: equal arguments give equal results.
 type world struct {
 	program   *ir.Program
-	slots     []uint32          // of each rule, the counter
-	content   map[string][]byte // of the maps that never change
+	slots     []uint32          // the counter of each rule
+	content   map[string][]byte // content of the maps that never change
 	limits    []image.LimitInfo
 	dynamic   map[int]int       // the number of each dynamic set, by its index
-	classes   *classes          // of addresses, as the proof of the tables has found them
-	offsets   map[string]uint32 // of the constants of limits
+	classes   *classes          // classes of addresses, as the proof of the tables found them
+	offsets   map[string]uint32 // offsets of the constants of limits
 	tables    *tables
-	marksAt   int // where the marks of dynamic sets are in their memory
+	marksAt   int // offset of the marks of dynamic sets in their memory
 	decoded   *decoded
-	members   map[int64]int64 // of struct xdp_buff, those of struct xdp_md, for code that the kernel has translated
+	members   map[int64]int64 // offsets in struct xdp_buff of the members of struct xdp_md, for code that the kernel has translated
 	netfilter *netWorld       // nil: the other side is the program for XDP
-	assumed   []*smt.Term     // what the tables' proof, and the owners of the maps, promise
+	assumed   []*smt.Term     // the guarantees of the tables' proof, and of the owners of the maps
 }
 
-// otherFamily is whether an argument is not the family of the packet.
+// otherFamily returns a formula that holds if an argument is not the family of the packet.
 func (w *world) otherFamily(c *smt.Context, family *smt.Term) *smt.Term {
 	return c.Not(c.Eq(c.Extract(family, 0, 32), c.Const(32, flag(w.decoded.kind.v6))))
 }
 
-// result is what a function returns, and whether its arguments are not those that the model has a meaning for.
+// result returns the result of a function. wrong holds if the arguments of the function have no meaning in the model.
 func (w *world) result(m *machine, s *state, name string, args []*smt.Term) (result, wrong *smt.Term) {
 	switch name {
 	case image.Class4, image.Class4InFilter, image.Class6:
@@ -42,7 +42,7 @@ func (w *world) result(m *machine, s *state, name string, args []*smt.Term) (res
 		return m.Ite(in, m.Const(64, 1), m.Const(64, 0)), w.otherFamily(m.Context, args[3])
 	case image.ChargeHash:
 		return w.charge(m, s, args)
-	case image.ProvedInFrame, image.StrayInFrame, image.KnownInFrame:
+	case image.ProvedInFrame, image.StrayInFrame, image.KnownInFrame, image.GoesOnInFrame, image.AgainInFrame:
 		return m.Apply(name, 64, args[1]), w.otherFamily(m.Context, args[0])
 	case image.DecideKnown, image.DecideUnknown:
 		return m.Apply(name, 64, args[1:]...), w.otherFamily(m.Context, args[0])
@@ -50,7 +50,7 @@ func (w *world) result(m *machine, s *state, name string, args []*smt.Term) (res
 	return m.Apply(name, 64, args...), m.False()
 }
 
-// sourceIs is whether arguments are the source address.
+// sourceIs returns a formula that holds if arguments are the source address.
 func (w *world) sourceIs(c *smt.Context, args []*smt.Term) *smt.Term {
 	hi, lo := w.decoded.halves(w.decoded.source)
 	if !w.decoded.kind.v6 {
@@ -65,13 +65,13 @@ func (w *world) sourceIs(c *smt.Context, args []*smt.Term) *smt.Term {
 	return c.And(c.Eq(args[0], hi), c.Eq(args[1], lo))
 }
 
-// mine are the classes that the source may have: all that addresses of its family have.
+// mine returns the possible classes of the source: the classes of addresses of the source's family.
 func (w *world) mine() []uint16 { return w.classes.of(w.decoded.kind.v6) }
 
-// class is the class of the source.
+// class returns the class of the source.
 func (w *world) class(c *smt.Context) *smt.Term { return w.classAs(c, classVar(false)) }
 
-// classAs is the class of an address, of which a variable says which it is.
+// classAs returns the class of an address. A variable selects the class.
 func (w *world) classAs(c *smt.Context, variable string) *smt.Term {
 	list := w.mine()
 	values := make([]uint64, len(list))
@@ -81,7 +81,8 @@ func (w *world) classAs(c *smt.Context, variable string) *smt.Term {
 	return c.Choice(c.Var(variable, 32), values, 64)
 }
 
-// inSets is whether an address is in any of some static sets, by the variable of its class; nil if the classes do not tell.
+// inSets returns a formula that holds if an address is in any of the static sets, by the variable of the address's class. It returns nil if the
+// classes do not determine this.
 func (w *world) inSets(c *smt.Context, variable string, sets []int) *smt.Term {
 	in := w.classes.holds(w.mine(), sets)
 	if in == nil {
@@ -98,7 +99,7 @@ func (w *world) inSets(c *smt.Context, variable string, sets []int) *smt.Term {
 		}
 		is := c.Eq(index, c.Const(32, uint64(first)))
 		switch {
-		case i == len(in): // as the choice of the class has it: what is above the last is the last
+		case i == len(in): // as in the choice of the class, values above the last index mean the last class
 			is = c.ULE(c.Const(32, uint64(first)), index)
 		case i-first > 1:
 			is = c.And(c.ULE(c.Const(32, uint64(first)), index), c.ULT(index, c.Const(32, uint64(i))))
@@ -108,7 +109,7 @@ func (w *world) inSets(c *smt.Context, variable string, sets []int) *smt.Term {
 	return out
 }
 
-// hostNumber is the number of the source in the hash of hosts: permuted() of bpf/classify.h.
+// hostNumber returns the number of the source in the hash of hosts: permuted() of bpf/classify.h.
 func (w *world) hostNumber(c *smt.Context) *smt.Term {
 	h := w.classes.hosts
 	n := c.Mul(c.BitXor(w.decoded.joined(w.decoded.source), c.Const(32, uint64(h.Key))), c.Const(32, uint64(h.Factor)))

@@ -15,23 +15,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits bound a query.
+// Limits contains the limits of a query.
 type Limits struct {
-	Time   time.Duration // of a CPU, so that other work of the machine changes no answer; 0: a minute
+	Time   time.Duration // CPU time of the whole query, so that the result does not depend on the load of the machine; 0: a minute
 	Memory int           // megabytes; 0: 2,000
 }
 
-// products are functions that stand for multiplications in a first query, by the width. Two products of the same factors are the same, and nothing
-// else is known of them. What holds so holds of real products, and z3 has no multipliers to take apart.
+// product returns the name of an uninterpreted function of a width that replaces multiplications in a first query. Two products of the same factors
+// are equal, and nothing else is known about products. If a formula holds for such products, it also holds for real ones, and z3 need not model
+// multipliers.
 func product(width uint8) string { return fmt.Sprintf("product%d", width) }
 
-// Answer is what z3 says about a formula.
+// Answer is the answer of z3 to a formula.
 type Answer uint8
 
 // The answers.
 const (
-	Unknown       Answer = iota // it has given up: the time or the memory was too little
-	Unsatisfiable               // it holds for no values
+	Unknown       Answer = iota // z3 gave up, because the time or the memory did not suffice
+	Unsatisfiable               // the formula holds for no values
 	Satisfiable                 // a model was found
 )
 
@@ -40,10 +41,10 @@ func (a Answer) String() string {
 	return [...]string{Unknown: "gave up", Unsatisfiable: "proved", Satisfiable: "counterexample"}[a]
 }
 
-// MarshalText is for JSON.
+// MarshalText is the text for JSON.
 func (a Answer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// ErrNoSolver is the error where z3 is not installed.
+// ErrNoSolver is the error if z3 is not installed.
 var ErrNoSolver = errors.New("z3 is not installed (Debian's package z3): `apt-get install z3`")
 
 // Available reports whether z3 is installed.
@@ -52,36 +53,51 @@ func Available() bool {
 	return err == nil
 }
 
-// Solve asks z3 whether any values satisfy a formula. Where some do, the model has those of the variables and applications in the formula. A
-// formula that is constant needs no process. Where it depends on products, attempts are conditions under which values may be found sooner.
+// Solve asks z3 whether any values satisfy a formula. If so, the returned model has the values of the formula's variables and applications. For a
+// constant formula it starts no process. If the formula depends on products, Solve first tries attempts: conditions under which z3 may find values
+// faster.
 func (c *Context) Solve(ctx context.Context, l Limits, formula *Term, attempts ...*Term) (Answer, *Model, error) {
 	if formula.IsFalse() {
 		return Unsatisfiable, nil, nil
+	}
+	if l.Time == 0 {
+		l.Time = time.Minute
 	}
 	p := newPrinter()
 	p.visit(formula)
 	defer func() { c.Used += p.used }()
 	answer, m, err := p.ask(ctx, l, formula)
-	if answer != Satisfiable || err != nil || !p.multiplies || m.Eval(formula) == 1 { // with real products, too
+	if answer != Satisfiable || err != nil || !p.multiplies || m.Eval(formula) == 1 { // the values also satisfy the formula with real products
 		return answer, m, err
 	}
 	p.exact = true
-	// perhaps real products, of the factors that it has found, do as well
+	// With the factors that z3 found, real products may also satisfy the formula.
 	attempts = append([]*Term{p.factors(c, m)}, attempts...)
-	for _, attempt := range attempts {
+	for i, attempt := range attempts {
+		left := Limits{Time: l.Time/2 - p.used, Memory: l.Memory} // the other half is for the query without a condition
+		if left.Time < leastTime {
+			break
+		}
+		left.Time = max(leastTime, left.Time/time.Duration(len(attempts)-i)) // otherwise one attempt takes all of the time
 		tried := newPrinter()
 		tried.exact = true
 		tried.visit(c.and(formula, attempt))
-		answer, m, err := tried.ask(ctx, l, c.and(formula, attempt))
+		answer, m, err := tried.ask(ctx, left, c.and(formula, attempt))
 		p.used += tried.used
 		if answer == Satisfiable || err != nil {
 			return answer, m, err
 		}
 	}
+	if l.Time -= p.used; l.Time < leastTime {
+		return Unknown, nil, nil
+	}
 	return p.ask(ctx, l, formula)
 }
 
-// factors is that all factors are those of a model.
+// leastTime is the shortest limit for z3: the kernel limits CPU time in seconds (setrlimit(2), RLIMIT_CPU).
+const leastTime = time.Second
+
+// factors returns a formula that holds if all factors have the values of a model.
 func (p *printer) factors(c *Context, m *Model) *Term {
 	out := c.True()
 	for _, t := range p.order {
@@ -121,13 +137,10 @@ func run(ctx context.Context, l Limits, in io.Reader) (answer string, used time.
 	if err != nil {
 		return "", 0, ErrNoSolver
 	}
-	if l.Time == 0 {
-		l.Time = time.Minute
-	}
 	if l.Memory == 0 {
 		l.Memory = 2000
 	}
-	const busy = 20 // how many times as long it may take on a machine with other work
+	const busy = 20 // the factor by which a query may take longer on a busy machine
 	limited, cancel := context.WithTimeout(ctx, busy*l.Time)
 	defer cancel()
 	cmd := exec.CommandContext(limited, path, "-in", "-smt2", fmt.Sprintf("-memory:%d", l.Memory))
@@ -142,7 +155,7 @@ func run(ctx context.Context, l Limits, in io.Reader) (answer string, used time.
 		return "", used, ctx.Err()
 	case limited.Err() != nil || cmd.ProcessState != nil && !cmd.ProcessState.Exited():
 		return "timeout", used, nil
-	case err != nil && !errors.As(err, &exit): // it ends with 1 after (get-value) of an unsatisfiable formula
+	case err != nil && !errors.As(err, &exit): // z3 ends with 1 after (get-value) of an unsatisfiable formula
 		return "", used, fmt.Errorf("z3: %w", err)
 	case len(out) == 0:
 		return "", used, fmt.Errorf("z3: no answer: %w", err)
@@ -152,7 +165,7 @@ func run(ctx context.Context, l Limits, in io.Reader) (answer string, used time.
 	return string(out), used, nil
 }
 
-// output runs a command, which may use a CPU for a time.
+// output runs a command, with a limit of its CPU time.
 func output(cmd *exec.Cmd, most time.Duration) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout = &out
@@ -171,17 +184,17 @@ func output(cmd *exec.Cmd, most time.Duration) ([]byte, error) {
 
 // printer writes a formula as SMT-LIB.
 type printer struct {
-	order []*Term // each behind its arguments
+	order []*Term // each term after its arguments
 	seen  map[*Term]bool
 	asked []*Term // variables and applications
 
 	used              time.Duration
-	multiplies, exact bool // whether it has products, and whether they are to be real ones
+	multiplies, exact bool // the formula has products; the products are real ones
 }
 
 func newPrinter() *printer { return &printer{seen: map[*Term]bool{}} }
 
-// visit orders a term and what it is made of. Terms are deep, so it is no recursion.
+// visit sorts a term and its parts. It does not use recursion, because terms are deep.
 func (p *printer) visit(root *Term) {
 	type frame struct {
 		t    *Term
@@ -221,7 +234,7 @@ func sort(width uint8) string {
 	return fmt.Sprintf("(_ BitVec %d)", width)
 }
 
-// ref is how a term is named where it is used.
+// ref returns the text that refers to a term.
 func ref(t *Term) string {
 	switch {
 	case t.Op == OpConst && t.Width == 0:
@@ -240,13 +253,13 @@ var names = map[Op]string{
 	OpAshr: "bvashr", OpConcat: "concat",
 }
 
-// write writes the whole query. The shifts of eBPF are masked before they come here, so SMT-LIB's meaning is theirs.
+// write writes the whole query. The shift counts of eBPF are already masked, so SMT-LIB's shifts have the same meaning.
 func (p *printer) write(w io.Writer, formula *Term) {
 	b := bufio.NewWriter(w)
 	defer b.Flush()
 	fmt.Fprintln(b, "(set-option :produce-models true)\n(set-logic QF_UFBV)")
 	declared := map[string]bool{}
-	var lets bytes.Buffer // z3 takes seconds to read some hundred functions without arguments, (define-fun), that use one another
+	var lets bytes.Buffer // z3 takes seconds to read some hundred functions without arguments (define-fun) that use one another
 	depth := 0
 	for _, t := range p.order {
 		switch t.Op {
@@ -310,7 +323,7 @@ func (p *printer) write(w io.Writer, formula *Term) {
 	}
 }
 
-// value is the name of the constant that has the value of a term that is asked for.
+// value returns the name of the constant for the value of a term in the answer.
 func value(t *Term) string {
 	if t.Op == OpVar {
 		return ref(t)
@@ -318,7 +331,7 @@ func value(t *Term) string {
 	return fmt.Sprintf("v%d", t.id)
 }
 
-// model reads the answer to (get-value): values in the order in which they were asked for.
+// model reads the answer to (get-value): values in the order of the query.
 func (p *printer) model(text string) (*Model, error) {
 	values := make([]uint64, 0, len(p.asked))
 	fields := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == '\n' || r == '(' || r == ')' })
@@ -345,7 +358,7 @@ func (p *printer) model(text string) (*Model, error) {
 	}
 	functions := map[string]uint64{}
 	m.Apply = func(name string, args []uint64) uint64 { return functions[name+fmt.Sprint(args)] }
-	for _, t := range applied { // each behind those that its arguments have
+	for _, t := range applied { // each application after the applications in its arguments
 		args := m.EvalAll(t.Args...)
 		functions[t.Name+fmt.Sprint(args)] = of[t]
 	}
