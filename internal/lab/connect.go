@@ -10,32 +10,32 @@ import (
 	"time"
 )
 
-// ConnectOptions says how many clients open a connection each, ask, and leave. Unlike Load, one thread does it with the
-// least of the kernel's work, for some ten thousand connections per second beside a flood on the same CPU.
+// ConnectOptions are options for clients that each open a connection, send a request, and reset the connection. Unlike Load, one thread runs all
+// clients, with as little work of the kernel as possible. It makes some ten thousand connections per second during a flood on the same CPU.
 type ConnectOptions struct {
 	Host     *Host          `json:"-"` // of the clients
 	Server   netip.AddrPort // IPv4
-	From     []netip.Addr   // the clients' addresses, which take turns; each must be one of the host's own
-	Request  []byte         // what each sends
-	Rate     float64        // connections per second that are due whether or not earlier ones were made
-	Duration time.Duration  // in which connections begin
-	Timeout  time.Duration  // of a connection with its answer, from when it was due
-	CPU      int            // of the clients' process
-	Urgent   bool           // lets few other processes have that CPU meanwhile; for measurements
+	From     []netip.Addr   // the clients' addresses, used in turn; each must be one of the host's own
+	Request  []byte         // the request of each client
+	Rate     float64        // connections per second, due whether or not earlier ones succeeded
+	Duration time.Duration  // time in which connections start
+	Timeout  time.Duration  // time limit for a connection with its answer, since the connection was due
+	CPU      int            // CPU of the clients' process
+	Urgent   bool           // keep most other processes off that CPU in this time; for measurements
 }
 
-// ConnectSummary is what the clients got. Times count from when a connection was due.
+// ConnectSummary has the results of the clients. Times count from the moment when a connection was due.
 type ConnectSummary struct {
 	Begun    uint64            // connections
-	OK       uint64            // that had an answer
-	Errors   map[string]uint64 // the others, by kind
-	Connect  Latency           // until the connection stood, of those that had an answer
-	Answered Latency           // until the answer began
-	Took     time.Duration     // in which connections began
-	Stalled  time.Duration     // the longest that the clients did not look what there is to do; 1 ms when they have the CPU
+	OK       uint64            // number of connections with an answer
+	Errors   map[string]uint64 // number of connections without an answer, by kind of failure
+	Connect  Latency           // time until the connection was established; only connections with an answer
+	Answered Latency           // time until the first byte of the answer
+	Took     time.Duration     // time in which connections were started
+	Stalled  time.Duration     // the longest time between two polls of the clients; 1 ms if no other process uses their CPU
 }
 
-// Share is the part of the connections that had an answer; NaN when there were none.
+// Share returns the share of the connections with an answer, or NaN if there were no connections.
 func (s *ConnectSummary) Share() float64 {
 	if s.Begun == 0 {
 		return math.NaN()
@@ -60,19 +60,22 @@ func (o *ConnectOptions) check() error {
 	return nil
 }
 
-// Connect has clients open connections for the duration, or until ctx ends, and waits for the outcome of all. Ports are
-// free again at once: a client that has its answer resets the connection, so that neither side remembers it.
+// connectName is the name of this program when it runs as the clients' process.
+const connectName = "floodwall-clients"
+
+// Connect makes clients open connections for the duration, or until ctx ends, and waits until all of the connections have ended. A client resets its
+// connection after the answer. So neither end remembers the connection, and the port can be used again at once.
 func Connect(ctx context.Context, o ConnectOptions) (s ConnectSummary, err error) {
 	if err := o.check(); err != nil {
 		return s, fmt.Errorf("connect: %w", err)
 	}
-	if err := o.start(ctx, &s); err != nil {
+	if err := follow(ctx, o.Host, role{name: connectName, cpu: o.CPU, priority: clientPriority(o.Urgent), input: o}, func(got ConnectSummary) { s = got }); err != nil {
 		return s, fmt.Errorf("connect: %w", cmp.Or(ctx.Err(), err))
 	}
 	return s, nil
 }
 
-// run opens the connections on the calling thread.
+// run runs the clients on the calling thread.
 func (o *ConnectOptions) run() (s ConnectSummary, err error) {
 	c, err := newConnector(o)
 	if err != nil {

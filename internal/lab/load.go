@@ -3,8 +3,11 @@ package lab
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,33 +16,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LoadOptions says how clients use an HTTP server.
+// LoadOptions are options for clients of an HTTP server.
 type LoadOptions struct {
-	Host    *Host          `json:"-"` // of the clients; nil: they are where this process is
-	Server  netip.AddrPort // that they connect to
-	Request Request        // that they make
-	TLS     *tls.Config    `json:"-"` // nil: HTTP in the clear
+	Host    *Host          `json:"-"` // of the clients; nil: the namespace of this process
+	Server  netip.AddrPort // the server's address
+	Request Request        // the clients' request
+	TLS     *tls.Config    `json:"-"` // nil: HTTP without TLS
 
-	// Apart has the clients be a process of their own on one CPU, where they go before sources, servers and ordinary
-	// processes. They need a Host, have no TLS, and the end of the context is an error.
+	// Apart runs the clients as a process of their own on one CPU, with priority over sources, servers and ordinary processes. They need a Host and
+	// cannot use TLS. The end of the context is then an error.
 	Apart bool
 	CPU   int
 
-	// Connections is the most requests under way. Without a Rate, each connection asks again when it has its answer, or
-	// 10 to 100 ms after it could not connect; 0 is one. With a Rate, a request that is due waits for its turn; 0 is no
-	// bound.
+	// Connections is the largest number of requests in progress. Without a Rate, each connection sends its next request after the answer, or 10 to
+	// 100 ms after it failed to connect; 0 is one connection. With a Rate, a due request waits until the number allows it; 0 is no bound.
 	Connections int
-	Rate        float64 // requests per second that are due whether or not earlier ones were answered; 0: none
-	KeepAlive   bool    // uses connections again; otherwise, each request has a new one
+	Rate        float64 // requests per second, due whether or not earlier ones were answered; 0: none
+	KeepAlive   bool    // reuses connections; otherwise, each request has a new one
 
-	Timeout  time.Duration // of a request, connecting included, and with a Rate from when it was due; 0: 1 s
-	Duration time.Duration // in which requests begin; 0: until the context ends
-	Requests uint64        // to begin; 0: no bound
+	Timeout  time.Duration // of a request, including the connection, and with a Rate since it was due; 0: 1 s
+	Duration time.Duration // time in which requests start; 0: until the context ends
+	Requests uint64        // to start; 0: no bound
 	Interval time.Duration // between samples; 0: 200 ms
 	OnSample func(Sample)  `json:"-"` // called at every interval from one goroutine, if set
 }
 
-// Sample is what clients got in one interval. With a Rate, a request's time counts from when it was due.
+// Sample is the clients' results in one interval. With a Rate, a request's time starts when the request is due.
 type Sample struct {
 	Time   time.Duration `json:"time_ns"` // end of the interval, since the beginning
 	OK     uint64        `json:"ok"`      // requests answered
@@ -47,26 +49,26 @@ type Sample struct {
 	Rate   float64       `json:"rate"`    // requests answered per second; 0 when Late
 	P50    time.Duration `json:"p50_ns"`  // of those answered
 	P99    time.Duration `json:"p99_ns"`
-	Late   bool          `json:"late,omitempty"` // no more requests began: the rest of those under way
+	Late   bool          `json:"late,omitempty"` // no more requests started; only earlier ones ended
 }
 
-// LoadSummary is what clients got altogether.
+// LoadSummary contains the results of all clients.
 type LoadSummary struct {
-	Time        time.Duration     `json:"time_ns"` // in which requests began
+	Time        time.Duration     `json:"time_ns"` // time in which requests began
 	OK          uint64            `json:"ok"`
 	Failed      uint64            `json:"failed"`
-	Interrupted uint64            `json:"interrupted,omitempty"` // under way when the context ended; neither of both
+	Interrupted uint64            `json:"interrupted,omitempty"` // under way when the context ended; neither answered nor failed
 	Errors      map[string]uint64 `json:"errors,omitempty"`      // failures by kind
 	Rate        float64           `json:"rate"`                  // requests answered per second of Time
 	Bytes       uint64            `json:"octets"`                // of the answers' bodies
 
-	Latency // of the requests that were answered
+	Latency // of the answered requests
 
-	// Phases are the parts of the requests that were answered, in the order in which they happen.
+	// Phases are the parts of the answered requests, in their order.
 	Phases []PhaseTimes `json:"phases"`
 }
 
-// Latency is how long requests took, or a part of each of them.
+// Latency contains the times of requests, or of a part of them.
 type Latency struct {
 	Mean time.Duration `json:"mean_ns"`
 	P50  time.Duration `json:"p50_ns"`
@@ -76,15 +78,15 @@ type Latency struct {
 	Max  time.Duration `json:"max_ns"`
 }
 
-// PhaseTimes is how long a part of the requests took.
+// PhaseTimes contains the times of a part of the requests.
 type PhaseTimes struct {
 	Name     string `json:"name"`
-	Requests uint64 `json:"requests"` // that had this part: with KeepAlive, few connect
+	Requests uint64 `json:"requests"` // requests with this part: with KeepAlive, few connect
 	Latency
 }
 
-// Load runs clients until the duration, the number of requests or the context is over, and returns the summary. Of
-// requests under way, it waits for the outcome, except when the context ended, which is no error.
+// Load runs clients until the duration, the number of requests or the context is over, and returns the summary. It waits for the results of requests
+// in progress. If the context ended, it does not wait, and returns no error.
 func Load(ctx context.Context, o LoadOptions) (LoadSummary, error) {
 	o = o.withDefaults()
 	if o.Apart {
@@ -131,7 +133,7 @@ func (o LoadOptions) withDefaults() LoadOptions {
 	return o
 }
 
-// client is the clients of one call of Load.
+// client is the state of all clients of one call of Load.
 type client struct {
 	LoadOptions
 	began  time.Time
@@ -153,7 +155,7 @@ func newClient(o LoadOptions) (*client, error) {
 	return &client{LoadOptions: o, bytes: request, began: time.Now(), record: newRecorder(o.Timeout)}, nil
 }
 
-// closedLoop has each connection ask again when it has its answer, until begin ends.
+// closedLoop makes each connection send its next request after the answer, until begin ends.
 func (c *client) closedLoop(ctx, begin context.Context, started chan struct{}) {
 	defer close(started)
 	var asked atomic.Uint64
@@ -173,17 +175,17 @@ func (c *client) closedLoop(ctx, begin context.Context, started chan struct{}) {
 	workers.Wait()
 }
 
-// How long a connection waits before it tries again where it could not connect: clients do not ask a closed port ten
-// thousands of times a second, and the attempts would only measure this host.
+// The pauses of a connection after it failed to connect, before it tries again. Real clients do not try a closed port ten thousand times a second,
+// and such tries would only measure this host.
 const (
 	firstWait   = 10 * time.Millisecond
 	longestWait = 100 * time.Millisecond
 )
 
-// atOnce are the kinds of failures that come before any packet had to be waited for.
+// atOnce contains the kinds of failures that need no wait for a packet.
 var atOnce = []string{FailedRefused, FailedUnreachable, FailedPorts, FailedDescriptors, FailedForbidden}
 
-// afterwards is how long to wait before the next request, after one that ended with err and had to wait for so long.
+// afterwards returns the pause before the next request. The previous request ended with err after it waited for this time.
 func afterwards(waited time.Duration, err error) time.Duration {
 	if err == nil || !slices.Contains(atOnce, cause(err)) {
 		return 0
@@ -191,10 +193,9 @@ func afterwards(waited time.Duration, err error) time.Duration {
 	return max(firstWait, min(2*waited, longestWait))
 }
 
-// openLoop begins requests at fixed times, as independent users do. A server that answers late cannot slow them down,
-// and the times that requests wait for their turn are not left out ("coordinated omission": Gil Tene, How NOT to
-// Measure Latency). Waiting for a connection delays the requests that follow, but their times count from when they are
-// due.
+// openLoop starts requests at fixed times, like independent users. A late server cannot slow them down, and the times that requests wait are included
+// ("coordinated omission": Gil Tene, How NOT to Measure Latency). Waiting for a connection delays the next requests, but their times start when they
+// are due.
 func (c *client) openLoop(ctx context.Context, under *sync.WaitGroup, started chan struct{}) {
 	defer close(started)
 	var slots chan struct{}
@@ -219,10 +220,10 @@ func (c *client) openLoop(ctx context.Context, under *sync.WaitGroup, started ch
 	}
 }
 
-// finest is the part of a wait that the Go runtime's timers cannot do: they are up to a millisecond late.
+// finest is the last part of a wait, for which the Go runtime's timers are too coarse: they are up to a millisecond late.
 const finest = 2 * time.Millisecond
 
-// sleepUntil waits until a moment, to some ten microseconds, or returns the error of the context if it ends first.
+// sleepUntil waits until a time, to some ten microseconds. If the context ends first, it returns its error.
 func sleepUntil(ctx context.Context, t time.Time) error {
 	if left := time.Until(t); left > finest {
 		if err := sleep(ctx, left-finest); err != nil {
@@ -231,12 +232,12 @@ func sleepUntil(ctx context.Context, t time.Time) error {
 	}
 	if left := time.Until(t); left > 0 {
 		rest := unix.NsecToTimespec(int64(left))
-		_ = unix.Nanosleep(&rest, nil) // a signal may end it early, which does not matter
+		_ = unix.Nanosleep(&rest, nil) // a signal may end it early, which does no harm
 	}
 	return ctx.Err()
 }
 
-// takeSlot waits for a free slot, of which there is always one without slots. It returns false when ctx ends first.
+// takeSlot waits for a free slot. Without slots it does not wait. It returns false if ctx ends first.
 func takeSlot(ctx context.Context, slots chan struct{}) bool {
 	if slots == nil {
 		return true
@@ -247,4 +248,53 @@ func takeSlot(ctx context.Context, slots chan struct{}) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// loadName is the name under which this program runs as a process of clients of an HTTP server.
+const loadName = "floodwall-load"
+
+// loadReport is a line of the process's output: each sample, and at the end the summary.
+type loadReport struct {
+	Sample  *Sample
+	Summary *LoadSummary
+}
+
+// loadMain does the work of the process of clients.
+func loadMain() error {
+	var o LoadOptions
+	if err := readInput(&o); err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	var failed error
+	o.Apart = false
+	o.OnSample = func(s Sample) { failed = errors.Join(failed, out.Encode(loadReport{Sample: &s})) }
+	summary, err := Load(context.Background(), o)
+	return errors.Join(err, failed, out.Encode(loadReport{Summary: &summary}))
+}
+
+// start runs the clients in a separate process and reports their results.
+func (o *LoadOptions) start(ctx context.Context) (s LoadSummary, err error) {
+	if o.TLS != nil || o.Host == nil {
+		return s, errors.New("load: clients in a process of their own need a host, and cannot use TLS")
+	}
+	complete := false
+	err = follow(ctx, o.Host, role{name: loadName, cpu: o.CPU, priority: MoreUrgent, input: o}, func(r loadReport) {
+		if r.Sample != nil && o.OnSample != nil {
+			o.OnSample(*r.Sample)
+		}
+		if r.Summary != nil {
+			s, complete = *r.Summary, true
+		}
+	})
+	switch {
+	case ctx.Err() != nil:
+		return LoadSummary{}, ctx.Err()
+	case err == nil && !complete:
+		err = errors.New("the clients' process ended without a summary")
+	}
+	if err != nil {
+		return LoadSummary{}, fmt.Errorf("load: %w", err)
+	}
+	return s, nil
 }

@@ -1,38 +1,41 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
-// SourceOptions says what a source sends.
+// SourceOptions are options of a source.
 type SourceOptions struct {
 	Flows    []Flow        // mixed packet by packet, by weight; at least one, at most eight
-	Rate     float64       // packets per second; 0: as fast as it can
+	Rate     float64       // packets per second; 0: as many as possible
 	Count    uint64        // packets to send; 0: no bound
 	Duration time.Duration // time to send for; 0: no bound
-	Batch    int           // packets that it prepares and sends at a time, meanwhile nothing else has its CPU; 0: 256
-	CatchUp  float64       // times Rate, roughly, at which a source sends at most that was held up; 0: 4
-	Burst    int           // packets that leave at once, as cards hand them to a host, from 100,000 per second on; 0: 1
+	Batch    int           // packets prepared and sent at a time; until they are sent, nothing else runs on the CPU; 0: 256
+	CatchUp  float64       // the approximate highest rate of a late source, as a multiple of Rate; 0: 4
+	Burst    int           // packets that leave together, like cards deliver them to a host, above 100,000 per second; 0: 1
 	CPU      int           // to send on
-	Urgent   bool          // lets few other processes have that CPU meanwhile; for measurements
-	Apart    bool          // sends from a process of its own that is Eager, of which Urgent says nothing; Count must be 0
-	Seed     uint64        // of all that is random; the same seed gives the same packets
+	Urgent   bool          // keeps most other processes off this CPU; for measurements
+	Apart    bool          // sends from a separate process, which is Eager and ignores Urgent; Count must be 0
+	Seed     uint64        // of all random values; the same seed gives the same packets
 }
 
-// Source sends frames out of a device, so that they arrive at its peer's receive thread.
+// Source sends frames out of a device. They arrive at the receive thread of the device's peer.
 type Source struct {
 	device    *Device
 	options   SourceOptions
-	generator generator   // paces, counts, and sends or hands over to one of flows
+	generator generator   // paces, counts, and sends or passes on to one of flows
 	flows     []generator // of a mix
 	frame     []byte
 	took      time.Duration // of the last run
@@ -77,7 +80,7 @@ func (l *Lab) NewSource(d *Device, o SourceOptions) (*Source, error) {
 	return s, nil
 }
 
-// load loads a generator for each flow and, when there are several, the program that mixes them.
+// load loads a generator for each flow and, if there are several, the program that mixes them.
 func (s *Source) load() error {
 	templates, err := s.templates()
 	if err != nil {
@@ -119,12 +122,12 @@ func (s *Source) templates() (templates []*template, err error) {
 	return templates, nil
 }
 
-// Sent is the number of packets sent so far. It may be called while the source runs.
+// Sent returns the number of packets sent so far. It may be called while the source runs.
 func (s *Source) Sent() uint64 {
 	return s.generator.sent()
 }
 
-// SentBy is the number of packets of each flow sent so far.
+// SentBy returns the number of packets of each flow sent so far.
 func (s *Source) SentBy() []uint64 {
 	if s.flows == nil {
 		return []uint64{s.Sent()}
@@ -145,8 +148,8 @@ func (s *Source) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run sends until the count, the duration or ctx ends, whichever is first; the end of ctx is no error. It may be
-// called again, and sends then as much once more; one source must not run twice at the same time.
+// Run sends until the count, the duration or ctx ends, whichever is first; the end of ctx is no error. It may be called again, and then sends the
+// same amount again. It must not run twice at the same time.
 func (s *Source) Run(ctx context.Context) error {
 	if s.options.Duration > 0 {
 		var cancel context.CancelFunc
@@ -168,7 +171,7 @@ func (s *Source) Run(ctx context.Context) error {
 	return nil
 }
 
-// runHere sends on the calling thread, which must be locked. bpf_redirect finds the device in this thread's namespace.
+// runHere sends on the calling thread, which must be locked. bpf_redirect finds the device in the namespace of this thread.
 func (s *Source) runHere(ctx context.Context) error {
 	if err := unix.Setns(int(s.device.Host.ns.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter network namespace: %w", err)
@@ -191,5 +194,71 @@ func (s *Source) runHere(ctx context.Context) error {
 	return s.send(ctx, before, limit)
 }
 
-// Took is how long the last run sent for, which has ended.
+// Took returns the length of the last run, which must have ended.
 func (s *Source) Took() time.Duration { return s.took }
+
+// sourceName is the name under which this program runs as a process that sends.
+const sourceName = "floodwall-source"
+
+// sourceFile is the descriptor of the generator in this process: the first after the standard ones.
+const sourceFile = 3
+
+// sendings are the runs of a generator in one system call.
+type sendings struct {
+	Frame  []byte
+	Repeat uint32
+	Batch  uint32
+}
+
+// run runs the generator. The library repeats interrupted calls; the limit in the program keeps the count right.
+func (s *sendings) run(program *ebpf.Program) error {
+	_, err := program.Run(&ebpf.RunOptions{Data: s.Frame, Repeat: s.Repeat, Flags: testLiveFrames, BatchSize: s.Batch})
+	if err != nil {
+		return fmt.Errorf("run generator: %w", err)
+	}
+	return nil
+}
+
+// sendings returns repeat runs of the source's generator.
+func (s *Source) sendings(repeat uint64) *sendings {
+	return &sendings{s.frame, uint32(repeat), uint32(cmp.Or(s.options.Batch, batch))}
+}
+
+// sourceMain does the work of the process that sends. When the process is killed, sending stops immediately.
+func sourceMain() error {
+	var s sendings
+	if err := readInput(&s); err != nil {
+		return err
+	}
+	program, err := ebpf.NewProgramFromFD(sourceFile)
+	for err == nil {
+		err = s.run(program)
+	}
+	return err
+}
+
+// runApart sends from a separate process until ctx ends.
+func (s *Source) runApart(ctx context.Context) error {
+	// The first packet is due when the process starts. Packets that are late by more than maxLag are not sent.
+	if err := s.generator.NextDue.Set(uint64(0)); err != nil {
+		return err
+	}
+	if err := s.generator.Limit.Set(uint64(math.MaxUint64)); err != nil {
+		return err
+	}
+	fd, err := unix.FcntlInt(uintptr(s.generator.Program.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	program := os.NewFile(uintptr(fd), "generator")
+	defer program.Close()
+	start := time.Now()
+	defer func() { s.took = time.Since(start) }()
+	err = s.device.Host.play(ctx, role{
+		name: sourceName, cpu: s.options.CPU, priority: Eager, input: s.sendings(s.chunk()), files: []*os.File{program},
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}

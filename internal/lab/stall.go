@@ -2,10 +2,8 @@ package lab
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"os"
@@ -18,40 +16,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stall is a time in which a CPU did not run a thread that goes before all others on it. Linux does not interrupt its own work for a thread
-// unless it was built to (CONFIG_PREEMPT; not with PREEMPT_NONE and PREEMPT_VOLUNTARY), so that is mostly how long the kernel went on with
-// something else.
+// Stall is a time in which a CPU did not run a thread with the highest priority on it. Linux does not interrupt its own work for a thread unless it
+// was built to (CONFIG_PREEMPT; not with PREEMPT_NONE and PREEMPT_VOLUNTARY). So a stall is mostly the time in which the kernel continued with other
+// work.
 type Stall struct {
 	CPU  int
-	Due  time.Duration // when the thread should have run, of CLOCK_MONOTONIC
-	Late time.Duration // how much later it did
+	Due  time.Duration // when the thread should have run, by CLOCK_MONOTONIC
+	Late time.Duration // the delay of the thread
 
-	// Waited is the part of Late in which the kernel knew that the thread was due (schedstat): something else had the CPU. In the rest not even
-	// the timer's interrupt was taken: interrupts were off, or a hypervisor ran another machine on the CPU.
+	// Waited is the part of Late in which the kernel knew that the thread was due (schedstat): another thread had the CPU. In the rest not even the
+	// timer's interrupt was handled: interrupts were off, or a hypervisor ran another machine on the CPU.
 	Waited time.Duration
 
-	// Holder is the name of the thread that had the CPU at the end, as the kernel has it (15 bytes at most); "" when that is not known.
+	// Holder is the kernel's name (15 bytes at most) of the thread that had the CPU at the end; "" if it is unknown.
 	Holder string
 }
 
-// LeastStall is from which delay on there is a stall. A timer wakes a thread later than it should by some 50 µs.
+// LeastStall is the shortest delay that counts as a stall. Without a stall, a timer wakes a thread some 50 µs late.
 const LeastStall = 100 * time.Microsecond
 
-// Stalls watches CPUs for stalls until Stop.
+// Stalls watches CPUs for stalls until Stop is called.
 type Stalls struct {
 	cancel  context.CancelFunc
 	done    sync.WaitGroup
 	release []func() error
 
 	mu     sync.Mutex
-	wakes  sync.Cond             // of mu: passed has changed
-	passed map[int]time.Duration // by CPU: stalls that were over then are in all
+	wakes  sync.Cond             // signals changes of passed; uses mu
+	passed map[int]time.Duration // by CPU: all stalls that ended before this time are in all
 	all    []Stall
 	errs   []error
 }
 
-// WatchStalls begins to watch CPUs, each with a process of its own in the host. They take some hundredths of a CPU. It returns when all of them
-// watch.
+// WatchStalls starts watching CPUs, with a separate process in the host for each CPU. The processes use some hundredths of a CPU. It returns when all
+// of them watch.
 func (h *Host) WatchStalls(ctx context.Context, cpus ...int) (*Stalls, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &Stalls{cancel: cancel, passed: map[int]time.Duration{}}
@@ -63,14 +61,27 @@ func (h *Host) WatchStalls(ctx context.Context, cpus ...int) (*Stalls, error) {
 	watching := make(chan error, len(cpus))
 	for _, cpu := range cpus {
 		w.passed[cpu] = 0
-		out, in := io.Pipe()
-		w.done.Go(func() { w.follow(cpu, out, watching) })
 		w.done.Go(func() {
-			_, err := h.play(ctx, role{name: stallName, cpu: cpu, priority: MostUrgent, input: stallWatch{cpu, len(files) > 0}, files: files, output: in})
+			defer w.pass(cpu, math.MaxInt64)
+			r := role{name: stallName, cpu: cpu, priority: MostUrgent, input: stallWatch{cpu, len(files) > 0}, files: files}
+			watches := false
+			err := follow(ctx, h, r, func(s Stall) {
+				if !watches { // the first report means that the process watches
+					watches = true
+					watching <- nil
+					return
+				}
+				if s.Late > 0 {
+					w.add(s)
+				}
+				w.pass(cpu, s.Due+s.Late)
+			})
 			if ctx.Err() == nil {
 				w.fail(fmt.Errorf("stall watch: CPU %d: %w", cpu, err))
 			}
-			in.Close()
+			if !watches {
+				watching <- fmt.Errorf("stall watch does not watch: %w", err)
+			}
 		})
 	}
 	for range cpus {
@@ -82,8 +93,8 @@ func (h *Host) WatchStalls(ctx context.Context, cpus ...int) (*Stalls, error) {
 	return w, nil
 }
 
-// noteHolders has the kernel note which thread has a CPU when one that watches gets it. The file is where. There is none on a kernel that does
-// not describe itself (CONFIG_DEBUG_INFO_BTF).
+// noteHolders makes the kernel record the thread that had a CPU before a watching thread gets it. The file is the map of these records. Kernels
+// without a description of themselves (CONFIG_DEBUG_INFO_BTF) have no records.
 func (w *Stalls) noteHolders() (files []*os.File, err error) {
 	spec, err := loadStall()
 	if err != nil {
@@ -116,35 +127,13 @@ func (w *Stalls) noteHolders() (files []*os.File, err error) {
 	return []*os.File{file}, nil
 }
 
-// follow reads what the process of a CPU writes, to its end. Its first line says that it watches.
-func (w *Stalls) follow(cpu int, out io.Reader, watching chan<- error) {
-	defer w.pass(cpu, math.MaxInt64)
-	reports := json.NewDecoder(out)
-	var first Stall
-	if err := reports.Decode(&first); err != nil {
-		watching <- fmt.Errorf("stall watch does not watch: %w", err)
-		return
-	}
-	watching <- nil
-	for {
-		var s Stall
-		if reports.Decode(&s) != nil { // it was killed, maybe in the middle of a line
-			return
-		}
-		if s.Late > 0 {
-			w.add(s)
-		}
-		w.pass(cpu, s.Due+s.Late)
-	}
-}
-
 func (w *Stalls) add(s Stall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.all = append(w.all, s)
 }
 
-// pass notes that all stalls of a CPU are known that were over at a time.
+// pass records a time for a CPU. All stalls of the CPU that ended before this time are known.
 func (w *Stalls) pass(cpu int, at time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,8 +147,8 @@ func (w *Stalls) fail(err error) {
 	w.errs = append(w.errs, err)
 }
 
-// Between returns the stalls that began from one time of CLOCK_MONOTONIC on and before another one, which is over. It waits for the reports of
-// all watches that have not ended.
+// Between returns the stalls that started at or after from, and before to, both by CLOCK_MONOTONIC. The time to must be in the past. It waits for the
+// reports of all watches that have not ended.
 func (w *Stalls) Between(from, to time.Duration) (between []Stall) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,7 +165,7 @@ func (w *Stalls) Between(from, to time.Duration) (between []Stall) {
 	return between
 }
 
-// Stop ends the watch. It returns why a part of it ended before, if one did.
+// Stop ends the watch. If a part of the watch ended before, Stop returns its error.
 func (w *Stalls) Stop() error {
 	w.cancel()
 	w.done.Wait()
@@ -187,5 +176,5 @@ func (w *Stalls) Stop() error {
 	return errors.Join(w.errs...)
 }
 
-// Now is the time of CLOCK_MONOTONIC, as in stalls.
+// Now returns the time of CLOCK_MONOTONIC, as in stalls.
 func Now() (time.Duration, error) { return now() }

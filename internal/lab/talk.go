@@ -10,37 +10,37 @@ import (
 	"time"
 )
 
-// TalkOptions says how clients of a UDP server that sends each datagram back talk to it. One thread does it with the least of the kernel's work,
-// for some ten thousand datagrams per second beside a flood on the same CPU.
+// TalkOptions are options for clients of a UDP server that sends each datagram back. One thread does the work with as few system calls as possible:
+// some ten thousand datagrams per second during a flood on the same CPU.
 type TalkOptions struct {
 	Host     *Host          `json:"-"` // of the clients
 	Server   netip.AddrPort // IPv4
-	From     []netip.Addr   // the clients' addresses, which take turns; each must be one of the host's own
+	From     []netip.Addr   // the clients' addresses, used in turn; each must be one of the host's own
 	Clients  int            // each has a socket
-	Port     uint16         // of the first client; those that follow have the next ones
+	Port     uint16         // of the first client; the others have the ports after it
 	Payload  []byte         // of each datagram; its last TalkStamp bytes are overwritten
-	Join     []byte         // not nil: no Payload, but clients begin with this message of A2S or RakNet, and send what is asked of them until they are served, once each
-	Rate     float64        // datagrams per second of all clients that are due whether or not earlier ones were answered; 0: a client sends when it has its answer
+	Join     []byte         // not nil: there is no Payload. Each client begins with this message of A2S or RakNet, and replies to the server until it is served, once.
+	Rate     float64        // datagrams per second of all clients, also if earlier ones were not answered; 0: a client sends after its answer
 	Duration time.Duration  // in which datagrams are sent
-	Timeout  time.Duration  // of an answer, from when its datagram was due
+	Timeout  time.Duration  // of an answer, since its datagram was due
 	CPU      int            // of the clients' process
-	Urgent   bool           // lets few other processes have that CPU meanwhile; for measurements
+	Urgent   bool           // keeps most other processes off this CPU; for measurements
 }
 
-// TalkStamp is how many bytes at the end of a payload tell answers apart.
+// TalkStamp is the number of bytes at the end of a payload that identify its answer.
 const TalkStamp = 16
 
-// TalkSummary is what the clients got. Times count from when a datagram was due.
+// TalkSummary contains the clients' results. The time of a datagram starts when the datagram is due.
 type TalkSummary struct {
 	Sent     uint64        // datagrams
-	Answered uint64        // of these, in time; of those who join, those who were served
+	Answered uint64        // number answered in time; with Join: number of clients served
 	Clients  int           // that had an answer
-	Latency  Latency       // until the answer
+	Latency  Latency       // from the due time until the answer
 	Took     time.Duration // in which datagrams were sent
-	Stalled  time.Duration // the longest that the clients did not look what there is to do; 1 ms when they have the CPU
+	Stalled  time.Duration // the longest time between two polls of the clients; 1 ms if they have the CPU
 }
 
-// Share is the part of the datagrams that had an answer; NaN when there were none.
+// Share returns the share of the datagrams with an answer; NaN if there were none.
 func (s *TalkSummary) Share() float64 {
 	if s.Sent == 0 {
 		return math.NaN()
@@ -71,18 +71,21 @@ func (o *TalkOptions) check() error {
 	return nil
 }
 
-// Talk has clients send datagrams for the duration, or until ctx ends, and waits for the answers to all.
+// talkName is the name under which this program runs as a process of UDP clients.
+const talkName = "floodwall-talk"
+
+// Talk makes clients send datagrams for the duration, or until ctx ends, and waits for all answers.
 func Talk(ctx context.Context, o TalkOptions) (s TalkSummary, err error) {
 	if err := o.check(); err != nil {
 		return s, fmt.Errorf("talk: %w", err)
 	}
-	if err := o.start(ctx, &s); err != nil {
+	if err := follow(ctx, o.Host, role{name: talkName, cpu: o.CPU, priority: clientPriority(o.Urgent), input: o}, func(got TalkSummary) { s = got }); err != nil {
 		return s, fmt.Errorf("talk: %w", cmp.Or(ctx.Err(), err))
 	}
 	return s, nil
 }
 
-// run talks on the calling thread.
+// run runs the clients on the calling thread.
 func (o *TalkOptions) run() (s TalkSummary, err error) {
 	t, err := newTalker(o)
 	if err != nil {

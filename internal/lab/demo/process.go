@@ -7,23 +7,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// patience is how long anything may take on a machine with other work.
+// patience is the longest time that a step may take on a machine with other load.
 const patience = time.Minute
 
-// InsideVar tells, in the environment, that a process has the Namespaces.
+// InsideVar is the environment variable that tells a process that it already runs in the Namespaces.
 const InsideVar = "FLOODWALL_DEMO_FLEET"
 
-// open opens the programs of Floodwall: a user without rights may not reach the directory that they are in.
+// open opens the files of Floodwall's programs. Later, a user without rights starts some of them, and might not be able to access their directory.
 func (s *site) open(find func(program string) (string, error)) error {
 	s.programs = map[string]*os.File{}
 	for _, name := range []string{"floodwall", "floodwall-hub", "floodwall-bgp"} {
@@ -38,32 +36,15 @@ func (s *site) open(find func(program string) (string, error)) error {
 	return nil
 }
 
-// command is a command of one of the programs, which is the first of args.
+// command returns a command of one of the programs. The first element of args is the name of the program.
 func (s *site) command(ctx context.Context, args []string) *exec.Cmd {
 	c := exec.CommandContext(ctx, fmt.Sprintf("/proc/self/fd/%d", s.programs[args[0]].Fd()))
 	c.Args = args
 	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, InsideVar+"=") })
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setsid: true} // Ctrl-C is for the demonstration alone, which ends them
 	return c
 }
 
-// start starts a command in a host, and calls ended with what it comes to. The kernel kills it with the thread that started it
-// (prctl(2), PR_SET_PDEATHSIG), so that thread waits for it.
-func (h *host) start(c *exec.Cmd, ended func(error)) error {
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := h.lab.Do(c.Start)
-		started <- err
-		if err == nil {
-			ended(c.Wait())
-		}
-	}()
-	return <-started
-}
-
-// shown is a command as the operator would write it: without the flags that keep the instances of this demonstration apart.
+// shown returns a command as an operator would write it. It leaves out the flags that separate the instances of this demonstration.
 func shown(h *host, args []string) string {
 	var words []string
 	for i := 0; i < len(args); i++ {
@@ -79,7 +60,7 @@ func shown(h *host, args []string) string {
 	return h.name + "$ " + strings.Join(words, " ")
 }
 
-// run runs a command in a host to its end, and returns what it prints.
+// run runs a command on a host, waits for its end, and returns its output.
 func (s *site) run(ctx context.Context, h *host, args ...string) (string, error) {
 	s.log(shown(h, args))
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -87,10 +68,9 @@ func (s *site) run(ctx context.Context, h *host, args ...string) (string, error)
 	c := s.command(ctx, args)
 	var out, complaint bytes.Buffer
 	c.Stdout, c.Stderr = &out, &complaint
-	ended := make(chan error, 1)
-	err := h.start(c, func(err error) { ended <- err })
+	p, err := h.lab.Start(c, nil)
 	if err == nil {
-		err = <-ended
+		err = p.Wait()
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s: %w: %s", shown(h, args), err, bytes.TrimSpace(complaint.Bytes()))
@@ -98,35 +78,29 @@ func (s *site) run(ctx context.Context, h *host, args ...string) (string, error)
 	return out.String(), nil
 }
 
-// process is a command that goes on.
+// process is a running command that does not end by itself.
 type process struct {
-	what  string
-	log   string // file of what it prints
-	cmd   *exec.Cmd
-	ended chan struct{}
-	err   error // after ended
+	*lab.Process
+	what string
+	log  string // file of its output
 }
 
-// serve starts a command that goes on until the site ends, and waits until it has printed a text.
+// serve starts a command that runs until the end of the site. It waits until the command has printed the text ready.
 func (s *site) serve(ctx context.Context, h *host, ready string, args ...string) error {
 	return s.goOn(ctx, h, shown(h, args), ready, s.command(context.Background(), args))
 }
 
-// goOn is serve, of any command.
+// goOn is like serve, but for any command.
 func (s *site) goOn(ctx context.Context, h *host, what, ready string, c *exec.Cmd) error {
 	s.log(what)
-	p := &process{what: what, log: filepath.Join(fleetStateDir, fmt.Sprintf("%s-%d.log", h.name, len(s.served))), cmd: c, ended: make(chan struct{})}
+	p := &process{what: what, log: filepath.Join(fleetStateDir, fmt.Sprintf("%s-%d.log", h.name, len(s.served)))}
 	out, err := os.Create(p.log)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	err = h.start(p.cmd, func(err error) {
-		p.err = err
-		close(p.ended)
-	})
-	if err != nil {
+	c.Stdout, c.Stderr = out, out
+	if p.Process, err = h.lab.Start(c, nil); err != nil {
 		return fmt.Errorf("%s: %w", p.what, err)
 	}
 	s.served = append(s.served, p)
@@ -136,7 +110,7 @@ func (s *site) goOn(ctx context.Context, h *host, what, ready string, c *exec.Cm
 	})
 }
 
-// until waits for something, as long as all processes go on.
+// until waits until is returns true. It fails if a process ends before.
 func (s *site) until(ctx context.Context, what string, is func() (bool, error)) error {
 	for end := time.Now().Add(patience); ; {
 		if done, err := is(); done || err != nil {
@@ -144,8 +118,8 @@ func (s *site) until(ctx context.Context, what string, is func() (bool, error)) 
 		}
 		for _, p := range s.served {
 			select {
-			case <-p.ended:
-				return fmt.Errorf("%s: ended: %v: %s", p.what, p.err, p.lastLines())
+			case <-p.Ended:
+				return fmt.Errorf("%s: ended: %v: %s", p.what, p.Err, p.lastLines())
 			default:
 			}
 		}
@@ -160,31 +134,21 @@ func (s *site) until(ctx context.Context, what string, is func() (bool, error)) 
 	}
 }
 
-// lastLines are those of a process that say why it ended.
+// lastLines returns the last lines of a process's output. These lines usually say why the process ended.
 func (p *process) lastLines() string {
 	text, _ := os.ReadFile(p.log) // without them the error says less
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	return strings.Join(lines[max(0, len(lines)-3):], "; ")
 }
 
-// end ends the processes. One that does not end by itself is killed.
+// end ends all processes. It kills those that do not end when they are told to.
 func (s *site) end() {
 	var ending sync.WaitGroup
 	for _, p := range s.served {
-		ending.Go(p.end)
+		ending.Go(func() { p.Stop(patience / 6) })
 	}
 	ending.Wait()
 	for _, f := range s.programs {
 		f.Close()
-	}
-}
-
-func (p *process) end() {
-	_ = p.cmd.Process.Signal(unix.SIGTERM) // it may have ended
-	select {
-	case <-p.ended:
-	case <-time.After(patience / 6):
-		_ = p.cmd.Process.Kill()
-		<-p.ended
 	}
 }

@@ -10,16 +10,14 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/floodwall/floodwall/internal/bgp/wire"
 )
 
-// nobody is a user without rights, for `floodwall-bgp run`.
+// nobody is the user without rights that runs `floodwall-bgp run`.
 const nobody = 65534
 
-// upstream is added to the policies of the node that announces, and of the router that obeys. Both have a session with a route reflector
-// (RFC 4456), as routers of one network have: `floodwall-bgp run` takes no connections.
+// upstream is the part of the policy with the BGP settings, for the announcing node and for the router. Both have a session with a route reflector
+// (RFC 4456), like the routers of a network, because `floodwall-bgp run` accepts no connections.
 const upstream = `upstream:
   as: 64500
   router_id: %s
@@ -28,16 +26,16 @@ const upstream = `upstream:
   peers: [{address: %s, as: 64500, families: [ipv4-flowspec]}]
 `
 
-// RouterPolicy is what the router runs, on the device to the attackers.
+// RouterPolicy is the policy of the router. It applies to the device that leads to the attackers.
 const RouterPolicy = `devices: [attackers]
 default: pass
 never: [192.0.2.0/24]
 `
 
-// receives is added to the router's upstream.
+// receives is a further line for the router's upstream.
 const receives = "  receive: {max: 8}\n"
 
-// reflectorConfig is for BIRD, as the route reflector of the node and the router.
+// reflectorConfig is the configuration of BIRD, the route reflector of the node and the router.
 const reflectorConfig = `log stderr all;
 router id %[1]s;
 protocol device {}
@@ -53,7 +51,7 @@ protocol bgp edge from reflected { neighbor %[3]s as 64500; }
 
 func upstreamOf(a netip.Addr) string { return fmt.Sprintf(upstream, a, reflectorAddress.Addr()) }
 
-// haveBIRD says at the beginning that the route reflector's program is missing.
+// haveBIRD returns an error if BIRD, the program of the route reflector, is missing.
 func haveBIRD() error {
 	if _, err := exec.LookPath("bird"); err != nil {
 		return &FleetTrouble{"the demonstration needs BIRD 2 as its route reflector, and there is no command bird", "install it: apt-get install bird2"}
@@ -61,7 +59,7 @@ func haveBIRD() error {
 	return nil
 }
 
-// beginUpstream starts the route reflector, the router's Floodwall, and the BGP of both sides.
+// beginUpstream starts the route reflector, Floodwall on the router, and BGP on both sides.
 func (s *site) beginUpstream(ctx context.Context) error {
 	config := filepath.Join(fleetStateDir, "bird.conf")
 	text := fmt.Sprintf(reflectorConfig, s.reflector.address, s.nodes[0].address, s.router.address)
@@ -69,7 +67,6 @@ func (s *site) beginUpstream(ctx context.Context) error {
 		return err
 	}
 	bird := exec.CommandContext(context.Background(), "bird", "-f", "-c", config, "-s", filepath.Join(fleetStateDir, "bird.ctl"), "-P", filepath.Join(fleetStateDir, "bird.pid"))
-	bird.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setsid: true}
 	if err := s.goOn(ctx, &s.reflector, s.reflector.name+"$ bird -c bird.conf", "Started", bird); err != nil {
 		return err
 	}
@@ -96,8 +93,8 @@ func (s *site) beginUpstream(ctx context.Context) error {
 	return nil
 }
 
-// speak starts `floodwall-bgp run` of a host, as a user without rights. The user is set before the program begins: a process
-// that becomes another user does not end with its parent any more (prctl(2), PR_SET_PDEATHSIG).
+// speak starts `floodwall-bgp run` on a host, as a user without rights. The user is set before the program starts. If the process changed its user
+// itself, it would no longer end with its parent (prctl(2), PR_SET_PDEATHSIG).
 func (s *site) speak(ctx context.Context, n *node) error {
 	run, state := wire.Dir(n.instance.Dir, ""), "/run/bgp-"+n.name
 	for _, dir := range []string{run, state} {
@@ -110,11 +107,11 @@ func (s *site) speak(ctx context.Context, n *node) error {
 	}
 	args := []string{"floodwall-bgp", "run", "--dir", state, "--bpffs", n.instance.Dir}
 	c := s.command(context.Background(), args)
-	c.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	return s.goOn(ctx, &n.host, shown(&n.host, args), "", c)
 }
 
-// awaitSession waits until a host and the route reflector exchange routes.
+// awaitSession waits until the BGP session between a host and the route reflector is established.
 func (s *site) awaitSession(ctx context.Context, n *node) error {
 	client := wire.NewClient(wire.Dir(n.instance.Dir, ""))
 	return s.until(ctx, "the BGP session of "+n.name, func() (bool, error) {
@@ -123,7 +120,7 @@ func (s *site) awaitSession(ctx context.Context, n *node) error {
 	})
 }
 
-// flowSpec reports whether a host has a rule for a received route, and how many packets such rules have dropped.
+// flowSpec reports whether a host has a rule for a received route. It also returns the number of packets that such rules have dropped.
 func (n *node) flowSpec(ctx context.Context) (rule bool, drops uint64, err error) {
 	err = n.lab.Do(func() error {
 		st, err := n.instance.Status(ctx)

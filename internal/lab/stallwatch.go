@@ -14,28 +14,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What this program is called as a process that watches a CPU for stalls, and what the kernel calls that process.
+// The names under which this program runs as a process that watches a CPU for stalls: its own name, and the kernel's.
 const (
 	stallName = "floodwall-stall"
 	watchName = "floodwall-stall"
 )
 
-// stallTick is how often the watch wants its CPU.
+// stallTick is the interval at which the watch wakes up on its CPU.
 const stallTick = 200 * time.Microsecond
 
-// stallSign is how often the watch says at least that it goes on.
+// stallSign is the longest time between two reports of the watch.
 const stallSign = 5 * time.Millisecond
 
-// stallFile is the descriptor of the map of holders in that process: the first after the standard ones.
+// stallFile is the descriptor of the map of holders in this process: the first after the standard ones.
 const stallFile = 3
 
-// stallWatch is what the process is told.
+// stallWatch is the input of the process.
 type stallWatch struct {
 	CPU     int
 	Holders bool // it has the map
 }
 
-// stallMain watches its CPU until it is killed. It makes its system calls without telling Go's runtime, which could be late to let it go on.
+// stallMain watches its CPU until it is killed. It makes raw system calls, so Go's runtime cannot delay their return.
 func stallMain() error {
 	debug.SetGCPercent(-1)
 	runtime.LockOSThread()
@@ -57,7 +57,7 @@ func stallMain() error {
 	return o.watch(stat, holder)
 }
 
-// holder returns what reads the name of the thread that had the CPU before.
+// holder returns a function that reads the name of the thread that had the CPU before.
 func (o stallWatch) holder() (func() string, error) {
 	if !o.Holders {
 		return func() string { return "" }, nil
@@ -73,7 +73,7 @@ func (o stallWatch) holder() (func() string, error) {
 	}, nil
 }
 
-// watch wants the CPU at each tick, and says by how much it was late. A report without a delay is a sign that all until then was reported.
+// watch wakes up at each tick, and reports delays. A report without a delay means that all delays until then were reported.
 func (o stallWatch) watch(stat *os.File, holder func() string) error {
 	out := json.NewEncoder(os.Stdout)
 	due, err := now()
@@ -103,7 +103,7 @@ func (o stallWatch) watch(stat *os.File, holder func() string) error {
 	return err
 }
 
-// wakeAt returns at a time of CLOCK_MONOTONIC.
+// wakeAt sleeps until a time of CLOCK_MONOTONIC.
 func wakeAt(due time.Duration) {
 	until := unix.NsecToTimespec(int64(due))
 	for {
@@ -114,8 +114,8 @@ func wakeAt(due time.Duration) {
 	}
 }
 
-// waitedSoFar reads how long the thread could have run but something else had its CPU: the second number of schedstat (kernel
-// Documentation/scheduler/sched-stats.rst); 0 where the kernel does not count it.
+// waitedSoFar reads how long the thread was ready to run while another thread had the CPU: the second number of schedstat (kernel
+// Documentation/scheduler/sched-stats.rst). It is 0 if the kernel does not count this time.
 func waitedSoFar(stat *os.File) time.Duration {
 	var text [96]byte
 	n, _, errno := unix.RawSyscall6(unix.SYS_PREAD64, stat.Fd(), uintptr(unsafe.Pointer(&text)), uintptr(len(text)), 0, 0, 0)
