@@ -44,7 +44,7 @@ func benchCommand(e *env) *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.IntVar(&f.options.Rounds, "rounds", 0, "`number` of measurements of each row, in turn with the others (default 5, with --quick 2)")
-	flags.StringVar(&f.rows, "rows", "", "`regexp`: of packet rates, exchange, dns, udp, detect, synproxy and program, only the rows whose names match it, as floodwall/rules=20")
+	flags.StringVar(&f.rows, "rows", "", "`regexp`: of all but placement and blocklist, only the rows whose names match it, as floodwall/rules=20")
 	flags.DurationVar(&f.options.Window, "window", 0, "`time` of one measurement (default 500ms, with --quick 100ms)")
 	flags.DurationVar(&f.options.Phase, "for", 0, "`time` of the requests of one measurement of conntrack and dns, two of udp, and five of synproxy (default 10s, with --quick 3s)")
 	flags.BoolVar(&f.options.Quick, "quick", false, "short and small: whether it works, not how fast it is")
@@ -64,7 +64,7 @@ func benchCommand(e *env) *cobra.Command {
 	return c
 }
 
-// benchLong lists the experiments.
+// benchLong returns the long help text of bench, with a list of the experiments.
 func benchLong() string {
 	var b strings.Builder
 	b.WriteString("Bench measures the cost of filtering on this machine, with real packets in network namespaces of its own.\n" +
@@ -75,7 +75,7 @@ func benchLong() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// knownExperiments wants names of experiments.
+// knownExperiments returns a usage error unless all arguments are names of experiments.
 func knownExperiments(c *cobra.Command, args []string) error {
 	if unknown := experiment.Unknown(args); unknown != "" {
 		return cli.Usagef(c, "the experiments are "+strings.Join(c.ValidArgs[1:], ", ")+"; all is all of them", "unknown experiment %q", unknown)
@@ -115,7 +115,7 @@ func (e *env) bench(c *cobra.Command, args []string, f *benchFlags) error {
 	return nil
 }
 
-// check finds numbers that nothing can be measured with.
+// check returns a usage error if nothing can be measured with the numbers in the flags.
 func (f *benchFlags) check(c *cobra.Command) error {
 	o := f.options
 	switch {
@@ -136,7 +136,7 @@ func (f *benchFlags) check(c *cobra.Command) error {
 	return nil
 }
 
-// selectRows takes the rows that are to be measured.
+// selectRows parses --rows, which selects the rows to measure.
 func (f *benchFlags) selectRows(c *cobra.Command) (err error) {
 	if f.rows == "" {
 		return nil

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -22,7 +23,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// tiny is the least that every experiment can do.
+// tiny returns the options of the shortest run of every experiment.
 func tiny(t *testing.T) rig.Options {
 	file := filepath.Join(t.TempDir(), "list.txt")
 	if err := os.WriteFile(file, []byte("1.2.3.4\n5.6.0.0/16\n"), 0o600); err != nil {
@@ -31,14 +32,14 @@ func tiny(t *testing.T) rig.Options {
 	return rig.Options{Quick: true, Rounds: 1, Window: 20 * time.Millisecond, Phase: 300 * time.Millisecond, Routes: 1000, List: file, Find: findBuilt}
 }
 
-// wantRows are results that must be there, by experiment. The short form measures no others where rows can be chosen. Those of
-// tools are empty when the tool is not installed.
+// wantRows are the results that must be there, by experiment. Where rows can be chosen, a short test run measures only these. Results of tools are
+// empty if the tool is not installed.
 var wantRows = map[string][]string{
 	"drop": {
 		"drop/empty", "drop/touch", "drop/least", "drop/floodwall/rules=0", "drop/floodwall/rules=10000/off", "drop/iptables/filter",
 		"drop/floodwall/rules=20/strict", "drop/floodwall/rules=500/off/listed", "drop/floodwall/rules=20/off/ipv6",
 		"drop/floodwall/rules=20/off/vlan", "drop/floodwall/limit", "drop/floodwall/ack", "drop/floodwall/syn",
-		"drop/nft/ingress/rules=500", "drop/bpfilter", "drop/one-core/empty",
+		"drop/nft/ingress/rules=500", "drop/tc-drop", "drop/floodwall/tc/rules=20/off", "drop/bpfilter", "drop/one-core/empty",
 		"drop/one-core/floodwall/rules=20",
 	},
 	"sets": {
@@ -61,8 +62,8 @@ var wantRows = map[string][]string{
 		"cost/one-core/iptables/raw",
 	},
 	"pass": {
-		"pass/host/open", "pass/host/floodwall/nftables/service", "pass/out/floodwall/xdp", "pass/untuned/to-server/open", "pass/untuned/to-server/tc-pass",
-		"pass/untuned/to-server/floodwall/xdp/native", "pass/untuned/to-client/floodwall/xdp/generic", "pass/untuned/to-server/nft/conntrack",
+		"pass/host/open", "pass/host/tc-pass", "pass/host/floodwall/tc/reply", "pass/host/floodwall/nftables/service", "pass/out/floodwall/xdp", "pass/untuned/to-server/open", "pass/untuned/to-server/tc-pass",
+		"pass/untuned/to-server/floodwall/xdp/native", "pass/untuned/to-client/floodwall/xdp/generic", "pass/untuned/to-server/floodwall/xdp/tc", "pass/untuned/to-server/nft/conntrack",
 	},
 	"limit": {
 		"limit/floodwall/xdp/random", "limit/iptables/spread", "limit/nft/repeated", "limit/one-core/bpf-lru/spread",
@@ -104,8 +105,8 @@ var wantRows = map[string][]string{
 	},
 }
 
-// rows matches those of the wanted results that stand in a table of packet rates. The table of one core has the rows of the
-// other, and that of what a limit lets through too.
+// rows matches the wanted results in a table of packet rates. The table of one core has the same rows as the other table, and as the table of the
+// packets that a limit passes.
 func rows(want []string) *regexp.Regexp {
 	names := make([]string, len(want))
 	for i, name := range want {
@@ -115,7 +116,7 @@ func rows(want []string) *regexp.Regexp {
 	return regexp.MustCompile("^(" + strings.Join(names, "|") + ")$")
 }
 
-// lacking are the ends of the names of results without figures.
+// lacking are the endings of the names of results without figures.
 var lacking = []string{
 	"/bpfilter", "/bpf-hash", "/bpf-hash/fill", "/bpf-hash/free", "floodwall/string/kmp", "floodwall/nftables/string/bm",
 	"floodwall/nftables/string/n=64",
@@ -139,7 +140,7 @@ func TestExperiments(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkReport(t, r, wantRows[e.Name])
-			// At once: the garbage collector would close a forgotten program before long.
+			// The test must not wait here: after a while the garbage collector would close a program that nobody closed.
 			if left := before.leftovers(t, 0); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
@@ -158,9 +159,8 @@ func checkReport(t *testing.T, r *report.Report, want []string) {
 	for _, res := range o.Results {
 		names = append(names, res.Name)
 		empty := slices.ContainsFunc(lacking, func(end string) bool { return strings.HasSuffix(res.Name, end) }) || strings.HasPrefix(res.Name, "program/bpfilter/")
-		// A disturbed machine may let nothing arrive in so short a time, but then the note says so.
-		// Nor does it always let the costs be told apart by which a rule moves.
-		// Captures of real attacks are not everywhere.
+		// On a disturbed machine it can happen that no packet arrives in such a short time, but then the note reports it. Also, the costs by which a
+		// rule moves may be almost equal. Captures of real attacks are not on every machine.
 		excused := strings.HasPrefix(res.Note, "its packets") || strings.HasPrefix(res.Note, "nothing arrived") || strings.HasPrefix(res.Note, "not within")
 		if (len(res.Metrics) == 0) != empty && !excused || empty && res.Note == "" {
 			t.Errorf("%s: %d metrics, note %q", res.Name, len(res.Metrics), res.Note)
@@ -184,12 +184,12 @@ func checkReport(t *testing.T, r *report.Report, want []string) {
 func checkFiles(t *testing.T, r *report.Report) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bench", "now")
-	page := func(w io.Writer, r *report.Report) error { return r.WriteTables(w, false) } // the page has tests of its own
+	page := func(w io.Writer, r *report.Report) error { return r.WriteTables(w, false) } // the page has its own tests
 	if err := r.Save(dir, page); err != nil {
 		t.Fatal(err)
 	}
 	benchmarks := ""
-	if slices.ContainsFunc(r.Experiments[0].Results, func(res lab.Result) bool { return len(res.Metrics) > 0 }) { // none where nothing arrived
+	if slices.ContainsFunc(r.Experiments[0].Results, func(res lab.Result) bool { return len(res.Metrics) > 0 }) { // there are none if nothing arrived
 		benchmarks = "BenchmarkFloodwall/"
 	}
 	for file, part := range map[string]string{
@@ -203,7 +203,7 @@ func checkFiles(t *testing.T, r *report.Report) {
 	}
 }
 
-// A run that is stopped must end at once, say what it has, and leave nothing.
+// A run that is stopped must end at once, report its figures so far, and leave nothing behind.
 func TestStoppedRun(t *testing.T) {
 	testutil.RequireRoot(t)
 	before := look(t)
@@ -211,7 +211,7 @@ func TestStoppedRun(t *testing.T) {
 	o.Rounds, o.Window = 1000, time.Minute
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan time.Time, 1)
-	earlier := sources() // threads of tests before, which end by and by
+	earlier := sources() // threads of earlier tests, which end after some time
 	go func() {
 		testutil.Eventually(time.Minute, func() bool {
 			return slices.ContainsFunc(sources(), func(id int) bool { return !slices.Contains(earlier, id) })
@@ -233,12 +233,12 @@ func TestStoppedRun(t *testing.T) {
 	}
 }
 
-// sources are the threads of this process that go before ordinary ones, as those of a source do.
+// sources returns the threads of this process with a priority above ordinary threads, as the threads of a source have.
 func sources() (ids []int) {
-	tasks, _ := filepath.Glob("/proc/self/task/*") // the pattern is good
+	tasks, _ := filepath.Glob("/proc/self/task/*") // the pattern is valid
 	for _, task := range tasks {
 		id, _ := strconv.Atoi(filepath.Base(task))
-		attributes, err := unix.SchedGetAttr(id, 0) // or the thread has just ended
+		attributes, err := unix.SchedGetAttr(id, 0) // fails if the thread has just ended
 		if err == nil && attributes.Policy == unix.SCHED_RR {
 			ids = append(ids, id)
 		}
@@ -258,11 +258,11 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// scene is what a bench could leave behind. All that it makes in the kernel is held by descriptors of this process: the
-// namespaces with their devices and the threads of these, the programs with their maps and links, and the file system of the
-// pins. Threads by their names would be those of other benches on the machine, too.
+// scene is all that a bench could leave behind. Descriptors of this process hold everything that a bench makes in the kernel: namespaces with their
+// devices and threads, programs with their maps and links, and the file system of the pins. Names of threads would also find those of other benches
+// on the machine.
 type scene struct {
-	descriptors []string // by what they are
+	descriptors []string // by the kind of file
 	devices     []string // in the namespace of this process
 	children    []string // processes that this one has started
 }
@@ -274,7 +274,8 @@ func look(t *testing.T) (s scene) {
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		if to, err := os.Readlink(path); err == nil { // or it was the one that lists the directory
+		// That descriptor listed the directory, or it is of NATS, which reads its own process's use each second (server/pse).
+		if to, err := os.Readlink(path); err == nil && to != fmt.Sprintf("/proc/%d/stat", os.Getpid()) {
 			s.descriptors = append(s.descriptors, to)
 		}
 	}
@@ -287,13 +288,13 @@ func look(t *testing.T) (s scene) {
 	}
 	tasks, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, path := range tasks {
-		children, _ := os.ReadFile(path) // or the thread has just ended
+		children, _ := os.ReadFile(path) // fails if the thread has just ended
 		s.children = append(s.children, strings.Fields(string(children))...)
 	}
 	return s
 }
 
-// leftovers returns what was not there before and does not go for so long.
+// leftovers returns the additions since before that are still there after the time wait.
 func (s scene) leftovers(t *testing.T, wait time.Duration) (left []string) {
 	t.Helper()
 	for end := time.Now().Add(wait); ; time.Sleep(100 * time.Millisecond) {
@@ -307,7 +308,7 @@ func (s scene) leftovers(t *testing.T, wait time.Duration) (left []string) {
 	}
 }
 
-// added lists what is in after more often than in before.
+// added lists the entries that after has more often than before.
 func added(before, after []string) (more []string) {
 	count := map[string]int{}
 	for _, name := range before {

@@ -1,4 +1,4 @@
-// This file is the experiment of that name: a web server behind blocked addresses, by an article of 2012.
+// This file is the experiment blocklist: a web server that blocks a list of addresses. It follows an article of 2012.
 
 package experiment
 
@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
@@ -14,180 +16,173 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// runBlocklist measures what addresses that are blocked, and never come, cost those who visit a web server, as an article did
-// in 2012.
+// runBlocklist measures how blocked addresses slow down the visitors of a web server. No packet comes from a blocked address. An article measured
+// this in 2012.
 func runBlocklist(ctx context.Context, s *rig.Session) error {
 	lists, err := makeLists(s)
 	if err != nil {
 		return err
 	}
-	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &builder{Builder: rig.Builder{Session: s, Lab: l}, cases: testCases()}
-		defer b.Close()
-		for _, c := range b.cases {
+	return rig.With(ctx, s, func(in *rig.Builder) error {
+		b := &blocklist{Builder: in, blockers: blockers()}
+		for _, c := range b.blockers {
 			b.Steps.Show("starting the server of %s", c.label)
-			if c.site, err = newSite(ctx, &b.Builder); err != nil {
+			if c.site, err = newSite(ctx, b.Builder); err != nil {
 				return fmt.Errorf("%s: %w", c.label, err)
 			}
 		}
-		defer b.publish() // what there is, also when the rest cannot be measured
+		defer b.publish() // all figures so far, also when the rest cannot be measured
 		return b.measure(ctx, lists)
 	})
 }
 
-// leastRounds is the least number of rounds of the list that is judged: by one or two, noise cannot be told.
+// leastRounds is the minimum number of rounds for the list that is judged. One or two rounds do not show the noise.
 const leastRounds = 5
 
-// builder makes the tables of blocklist.
-type builder struct {
-	rig.Builder
-	cases  []*testCase
-	points []listPoint
+// blocklist is the experiment.
+type blocklist struct {
+	*rig.Builder
+	blockers []*blocker
+	points   []*listPoint
 }
 
-// testCase is a row of the tables: what blocks the addresses, on a host of its own.
-type testCase struct {
-	blocker
-	site   *rig.Site
-	visits []*visit // one for each point
-}
-
-// listPoint is a list that was measured.
+// listPoint has the results for a list, with a row for each blocker.
 type listPoint struct {
-	name    string
-	label   string
-	entries int
+	name, label string
+	entries     int
+	rows        []*rig.Row
+	loaded      []rig.Loaded
+	shares      [][][2]float64 // for each row, the distribution of the times of requests: percent, and the milliseconds within which that share came
 }
 
-// visit is what came of the requests of all rounds with a list.
-type visit struct {
-	blocking
-	missing string
-	rounds  []roundTimes
-	whole   lab.Times    // of all rounds; only until the point is measured
-	shares  [][2]float64 // of whole: percent, and milliseconds within which that many requests came
-}
-
-// roundTimes is the figures of a round of requests.
-type roundTimes struct {
-	whole  lab.Latency
-	phases [len(lab.SerialPhases)]lab.Latency
-}
-
-// requests is how many make a round: the article's, unless phases are too short for them.
-func (b *builder) requests() int {
+// requests returns the number of requests in a round. It is the article's number, or less if phases are too short.
+func (b *blocklist) requests() int {
 	return max(1, int(min(articleRequests, articleRequests*b.Phase/(3*time.Second))))
 }
 
-// measure takes all lists, from the shortest to the longest.
-func (b *builder) measure(ctx context.Context, lists []func() *rig.List) error {
-	b.Steps.Expect(len(lists))
+// measure measures all lists, from the shortest to the longest.
+func (b *blocklist) measure(ctx context.Context, lists []func() *rig.List) error {
 	for i, prepare := range lists {
 		b.Steps.Show("making addresses")
 		l := prepare()
 		if err := b.point(ctx, l, b.rounds(len(l.Prefixes), i == len(lists)-1)); err != nil {
 			return err
 		}
-		b.Steps.Step()
 	}
 	return nil
 }
 
-// rounds is how many are taken of so many entries: enough of the last ones, which are judged, and one where tables have no
-// column.
-func (b *builder) rounds(entries int, last bool) int {
+// rounds returns the number of rounds for a list with the given number of entries. The last list is judged, so it gets at least leastRounds. A list
+// without a column in the tables gets one round.
+func (b *blocklist) rounds(entries int, last bool) int {
 	switch {
 	case last:
 		return max(b.Rounds, leastRounds)
-	case b.Sizes == nil && b.List == "" && !(listPoint{entries: entries}).column():
+	case b.Sizes == nil && b.List == "" && !(&listPoint{entries: entries}).column():
 		return 1
 	}
 	return b.Rounds
 }
 
-// point has all cases block a list, and then measures them in turn.
-func (b *builder) point(ctx context.Context, l *rig.List, rounds int) (err error) {
-	for _, c := range b.cases {
-		c.visits = append(c.visits, &visit{})
-	}
-	b.points = append(b.points, listPoint{name: l.Name, label: l.Label, entries: len(l.Prefixes)})
-	defer func() { err = errors.Join(err, b.unblock()) }()
-	for _, c := range b.cases {
-		b.Steps.Show("%s: loading %s", c.label, l.Label)
-		if c.now().missing, err = rig.Tolerate(b.block(ctx, c, l)); err != nil {
-			return fmt.Errorf("%s, %s: %w", c.label, l.Label, err)
-		}
-	}
-	debug.FreeOSMemory() // what loading leaves to the garbage collector would be collected on the clients' CPU
-	for round := range rounds {
-		for _, c := range rig.Alternated(b.cases, round) {
-			b.Steps.Show("%s: round %d of %d, %s", l.Label, round+1, rounds, c.label)
-			if err := b.round(ctx, c, l); err != nil {
-				return fmt.Errorf("%s, %s: %w", c.label, l.Label, err)
+// point makes all blockers block a list, and measures the blockers in turn.
+func (b *blocklist) point(ctx context.Context, l *rig.List, rounds int) (err error) {
+	p := newPoint(l.Name, l.Label, len(l.Prefixes), b.blockers)
+	b.points = append(b.points, p)
+	defer func() {
+		for _, blocks := range p.loaded {
+			if blocks.Remove != nil {
+				err = errors.Join(err, blocks.Remove())
 			}
 		}
+	}()
+	whole := make([]lab.Times, len(b.blockers))
+	for i, c := range b.blockers {
+		p.rows[i].Setup = &rig.Setup{Label: c.label + " with " + l.Label, Do: func(ctx context.Context) (err error) {
+			p.loaded[i], err = b.block(ctx, c, l)
+			p.rows[i].Extra = p.loaded[i].Metrics()
+			return err
+		}}
+		p.rows[i].Take = func(ctx context.Context, _ int) (rig.Reading, error) {
+			s, err := lab.Serial(ctx, c.serial(l, b.requests()))
+			if err != nil {
+				return nil, err
+			}
+			whole[i].Add(s.Whole)
+			return blocklistReading(s), nil
+		}
 	}
-	for _, c := range b.cases {
-		c.now().distribute()
+	t, s := &rig.Table{Doing: l.Label + ", ", Rows: slices.Clone(p.rows)}, *b.Session
+	s.Rows, s.Rounds = nil, rounds
+	if err := s.SetUpRows(ctx, t); err != nil {
+		return err
+	}
+	debug.FreeOSMemory() // otherwise the garbage collector would run for the garbage of loading on the clients' CPU
+	if err := s.TakeAll(ctx, t); err != nil {
+		return err
+	}
+	for i := range whole {
+		p.shares[i] = distribution(&whole[i])
 	}
 	return nil
 }
 
-// now is the visit of the list that is measured.
-func (c *testCase) now() *visit { return c.visits[len(c.visits)-1] }
-
-// unblock ends what blocks the list.
-func (b *builder) unblock() (err error) {
-	for _, c := range b.cases {
-		if remove := c.now().remove; remove != nil {
-			err = errors.Join(err, remove())
-		}
+// newPoint returns a listPoint without results.
+func newPoint(name, label string, entries int, blockers []*blocker) *listPoint {
+	p := &listPoint{name: name, label: label, entries: entries, loaded: make([]rig.Loaded, len(blockers)), shares: make([][][2]float64, len(blockers))}
+	for _, c := range blockers {
+		p.rows = append(p.rows, &rig.Row{Name: name + "/" + c.name, Label: c.label, Kind: c.name, Load: name, Line: c.name})
 	}
-	return err
+	return p
 }
 
-// block has a case block a list, and makes sure that it does.
-func (b *builder) block(ctx context.Context, c *testCase, l *rig.List) (err error) {
+// row returns the row of a blocker.
+func (p *listPoint) row(blocker string) *rig.Row {
+	return p.rows[slices.IndexFunc(p.rows, func(r *rig.Row) bool { return r.Kind == blocker })]
+}
+
+// block makes a blocker block a list, and checks that the list is blocked.
+func (b *blocklist) block(ctx context.Context, c *blocker, l *rig.List) (blocks rig.Loaded, err error) {
 	n := len(l.Prefixes)
 	switch {
 	case c.load == nil:
 	case c.most > 0 && n > c.most:
-		return &rig.Missing{Reason: fmt.Sprintf("measured with up to %s", report.CountText(c.most))}
+		return blocks, &rig.Missing{Reason: fmt.Sprintf("measured with up to %s", report.CountText(c.most))}
 	case c.slow && n >= rig.SlowSize && !b.All:
-		return &rig.Missing{Reason: "takes minutes: measured with --all"}
+		return blocks, &rig.Missing{Reason: "takes minutes: measured with --all"}
 	default:
-		if c.now().blocking, err = c.load(ctx, c.site, l); err != nil {
-			return err
+		if blocks, err = c.load(ctx, c.site, l); err != nil {
+			return blocks, err
 		}
 	}
-	return c.probe(ctx, l)
+	return blocks, c.probe(ctx, l)
 }
 
-// round takes one round of a case.
-func (b *builder) round(ctx context.Context, c *testCase, l *rig.List) error {
-	v := c.now()
-	if v.missing != "" {
+// phaseUnit returns the unit of a figure for a phase of requests.
+func phaseUnit(phase, figure string) string {
+	return strings.ReplaceAll(phase, " ", "-") + "-" + figure
+}
+
+// blocklistReading returns the figures of a round of requests.
+func blocklistReading(s *lab.SerialSummary) rig.Reading {
+	whole := s.Whole.Latency()
+	read := rig.Reading{"req/s": 1e9 / float64(whole.Mean), "mean-ns": float64(whole.Mean), "p50-ns": float64(whole.P50), "p99-ns": float64(whole.P99), "p999-ns": float64(whole.P999)}
+	for i, times := range s.Phases {
+		of := times.Latency()
+		for figure, t := range map[string]time.Duration{"p50-ns": of.P50, "p99-ns": of.P99, "p999-ns": of.P999} {
+			read[phaseUnit(lab.SerialPhases[i], figure)] = float64(t)
+		}
+	}
+	return read
+}
+
+// distribution returns the distribution of times. Each element has a percentage of the requests, and the time in milliseconds in which they were
+// answered.
+func distribution(whole *lab.Times) (shares [][2]float64) {
+	if whole.Count() == 0 {
 		return nil
 	}
-	s, err := lab.Serial(ctx, c.serial(l, b.requests()))
-	if err != nil {
-		return err
+	for _, percent := range []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5, 99.9} {
+		shares = append(shares, [2]float64{percent, whole.Quantile(percent).Seconds() * 1e3})
 	}
-	r := roundTimes{whole: s.Whole.Latency()}
-	for i, times := range s.Phases {
-		r.phases[i] = times.Latency()
-	}
-	v.rounds = append(v.rounds, r)
-	v.whole.Add(s.Whole)
-	return nil
-}
-
-// distribute keeps of all times which shares of them were within which time.
-func (v *visit) distribute() {
-	if v.whole.Count() > 0 {
-		for _, percent := range []float64{1, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 98, 99, 99.5, 99.9} {
-			v.shares = append(v.shares, [2]float64{percent, v.whole.Quantile(percent).Seconds() * 1e3})
-		}
-	}
-	v.whole = lab.Times{}
+	return shares
 }

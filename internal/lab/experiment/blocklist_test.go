@@ -17,7 +17,7 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestBlockers has each tool block a client of either family and no longer do so.
+// TestBlockers makes each tool block a client of either family, and then unblock it.
 func TestBlockers(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, tool := range []string{"iptables-legacy-restore", "ip6tables-legacy-restore", "nft", "ipset", "nginx"} {
@@ -28,15 +28,15 @@ func TestBlockers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	b := &builder{Builder: rig.Builder{Session: &rig.Session{}, Lab: l}, cases: testCases()}
+	b := &rig.Builder{Session: &rig.Session{}, Lab: l}
 	defer b.Close()
-	at, err := newSite(t.Context(), &b.Builder)
+	at, err := newSite(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	four, six := rig.RandomHosts(3), rig.RandomPrefixes(3)
 	none := &rig.List{Hosts: true}
-	for _, c := range b.cases {
+	for _, c := range blockers() {
 		c.site = at
 		for _, blocked := range []*rig.List{none, four, six} {
 			if c.load == nil {
@@ -52,17 +52,17 @@ func TestBlockers(t *testing.T) {
 			if _, err := lab.Serial(t.Context(), c.serial(blocked, 1)); err != nil {
 				t.Errorf("%s, %s, a client that is not listed: %v", c.label, blocked.Label, err)
 			}
-			if err := g.remove(); err != nil {
+			if err := g.Remove(); err != nil {
 				t.Fatalf("%s, %s: %v", c.label, blocked.Label, err)
 			}
-			free := testCase{site: at}
+			free := blocker{site: at}
 			if err := free.probe(t.Context(), blocked); err != nil {
 				t.Errorf("%s, %s, no longer blocked: %v", c.label, blocked.Label, err)
 			}
 		}
 	}
-	// A tool that blocks nothing is found out. On a busy machine, an answer can come later than a probe waits.
-	idle := testCase{site: at, blocker: blocker{load: blockByNft}}
+	// A tool that blocks nothing must be detected. On a busy machine, an answer can come later than a probe waits.
+	idle := blocker{site: at, load: blockByNft}
 	found := func() bool {
 		err = idle.probe(t.Context(), four)
 		return err != nil
@@ -118,30 +118,30 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// blockOf is an experiment after two rounds: the microseconds of the requests by entries and case, where the second round
-// takes so much more.
-func blockOf(us map[int]map[string]float64, more time.Duration) *builder {
+// blockOf returns an experiment after two rounds. The parameter us has the microseconds of the requests by entries and case. The second round takes
+// longer. The parameter more is the difference.
+func blockOf(us map[int]map[string]float64, more time.Duration) *blocklist {
 	s := &rig.Session{Options: rig.Options{Rounds: 2}, Outcome: &report.Outcome{Name: "blocklist"}}
-	b := &builder{Builder: rig.Builder{Session: s}, cases: testCases()}
+	b := &blocklist{Builder: &rig.Builder{Session: s}, blockers: blockers()}
 	for _, entries := range []int{0, fewRules, publishedMost / 2, publishedMost, 10_000_000} {
-		l := &rig.List{Name: "n=" + report.CountText(entries)}
-		b.points = append(b.points, listPoint{name: l.Name, label: report.CountText(entries) + " addresses", entries: entries})
-		for _, c := range b.cases {
-			v := &visit{missing: "not there"}
-			if value := us[entries][c.name]; value > 0 {
-				v.missing = ""
-				for round := range 2 {
-					t := time.Duration(1000*value) + time.Duration(round)*more
-					v.rounds = append(v.rounds, roundTimes{whole: lab.Latency{Mean: t, P50: t, P99: 2 * t, P999: 3 * t}})
-				}
+		p := newPoint("n="+report.CountText(entries), report.CountText(entries)+" addresses", entries, b.blockers)
+		b.points = append(b.points, p)
+		for _, r := range p.rows {
+			value := us[entries][r.Kind]
+			if value == 0 {
+				r.Missing = "not there"
+				continue
 			}
-			c.visits = append(c.visits, v)
+			for round := range 2 {
+				t := 1000*value + float64(round)*float64(more)
+				r.Rounds = append(r.Rounds, rig.Reading{"mean-ns": t, half: t, "p99-ns": 2 * t, "p999-ns": 3 * t})
+			}
 		}
 	}
 	return b
 }
 
-// asPublished is in the proportions of the article, and of what Floodwall should do.
+// asPublished has the proportions of the article, and the proportions expected of Floodwall.
 func asPublished() map[int]map[string]float64 {
 	us := map[int]map[string]float64{}
 	for entries, rules := range map[int]float64{0: 76, fewRules: 110, publishedMost / 2: 804, publishedMost: 1506, 10_000_000: 0} {
@@ -201,7 +201,7 @@ func TestTables(t *testing.T) {
 	if diff := cmp.Diff(want, b.Outcome.Tables[0].All()[:4]); diff != "" {
 		t.Errorf("means (-want +got):\n%s", diff)
 	}
-	// With half 70, 72, 73 and 75 µs without firewall, and twice as much for 99%.
+	// The median is 70, 72, 73 and 75 µs without a firewall, and the 99th percentile is twice as much.
 	var bars []string
 	for _, bar := range b.Outcome.Bars {
 		bars = append(bars, bar.Name+" "+bar.String())
@@ -215,7 +215,7 @@ func TestTables(t *testing.T) {
 			t.Errorf("table %d is %q, want %q", i, got.Title, title)
 		}
 	}
-	if row := strings.Join(b.Outcome.Tables[2].Rows[2], "|"); row != "iptables: one ipset|||||||||||||||not there" {
+	if row := strings.Join(b.Outcome.Tables[2].Rows[2], "|"); row != "iptables: one ipset|||||||||||||not there" {
 		t.Errorf("a row without figures: %q", row)
 	}
 	for _, c := range b.Outcome.Curves {
@@ -227,7 +227,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestBarWithinNoise has Floodwall be as slow as the slowest round without firewall, which is noise.
+// TestBarWithinNoise checks that Floodwall meets its bar with the time of the slowest round without a firewall. This difference is noise.
 func TestBarWithinNoise(t *testing.T) {
 	us := asPublished()
 	us[10_000_000] = map[string]float64{noFirewall: 70, noneAgain: 73, ourBlocker: 74}

@@ -1,4 +1,4 @@
-// This file measures what packets cost on a host, for the model by which rules are placed.
+// This file measures the cost of packets on a host. The cost model for the placement of rules uses these costs.
 
 package experiment
 
@@ -13,13 +13,13 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// Calibration is the costs of this host, and a table of them.
+// Calibration has the costs of packets on this host, and a table of the costs.
 type Calibration struct {
 	Model *cost.Model   `json:"model"`
 	Table *report.Table `json:"table"`
 }
 
-// runCalibration measures these groups, with a table of routes. beside is what else nft has on the host, "" for nothing.
+// runCalibration measures the given groups at a router with a table of routes. The parameter beside is another nft script of the host, or "".
 func runCalibration(ctx context.Context, s *rig.Session, groups []Group, table rig.Routes, beside string) (*Calibration, error) {
 	host, err := cost.ThisHost()
 	if err != nil {
@@ -41,32 +41,32 @@ func runCalibration(ctx context.Context, s *rig.Session, groups []Group, table r
 	return &Calibration{&c.model, c.result()}, nil
 }
 
-// Group is a target's stages, which are measured in turn with each other. What XDP leaves to later stages is done by
-// nftables.
+// Group has the stages of a target, which are measured in turn. The stages after XDP belong to nftables.
 type Group struct {
 	target string
 	stages []string
 }
 
-// Groups are all that can be measured.
+// Groups are all groups that can be measured.
 var Groups = []Group{
 	{"xdp", []string{"xdp"}},
 	{"nftables", []string{"ingress", "raw", "filter"}},
 	{"iptables", []string{"raw", "filter"}},
 }
 
-// calibration is a cost model in the making.
+// calibration is a cost model under construction.
 type calibration struct {
 	rig.Builder
 	table    rig.Routes
 	beside   string
 	model    cost.Model
 	measured []*stageProbes
-	behind   behindProbes
 	missing  []string
+
+	plain, routed, tracked *rig.Probe // drops at the filter stage, which differ in the work before that stage
 }
 
-// group installs and measures all that one target does.
+// group sets up and measures all stages of a target.
 func (c *calibration) group(ctx context.Context, g Group) error {
 	base, err := c.base(ctx, g.target)
 	if err != nil {
@@ -90,25 +90,25 @@ func (c *calibration) group(ctx context.Context, g Group) error {
 		if err := c.installBehind(ctx); err != nil {
 			return err
 		}
-		all = append(all, c.behind.plain, c.behind.routed, c.behind.tracked)
+		all = append(all, c.plain, c.routed, c.tracked)
 	}
 	c.measured = append(c.measured, stages...)
 	return c.Probes(ctx, all, probeRounds, 0, packets(c.Session))
 }
 
-// How figures are taken: in many short rounds, so that some are undisturbed. sentRate is about what a core sends,
-// forwards and receives again.
+// Each figure is measured in many short rounds, so that some rounds are undisturbed. sentRate is roughly the rate in packets per second at which one
+// core can send, forward and receive packets.
 const (
 	probeRounds = 16
 	sentRate    = 700_000
 )
 
-// packets is how many packets a round is: a fourteenth of a window.
+// packets returns the number of packets in a round. A round takes a fourteenth of a window.
 func packets(s *rig.Session) uint64 {
 	return uint64(sentRate * s.Window.Seconds() / 14)
 }
 
-// base is a router that the target's others are compared with.
+// base returns the probe of a router without rules. The other probes of the target are compared with it.
 func (c *calibration) base(ctx context.Context, target string) (*rig.Probe, error) {
 	at, err := c.router(ctx, rig.DefaultRoute)
 	if err != nil {
@@ -117,20 +117,17 @@ func (c *calibration) base(ctx context.Context, target string) (*rig.Probe, erro
 	return &rig.Probe{Label: target + ", nothing", Subject: rig.Subject{Site: at}, Flows: []lab.Flow{forwardedFlow}}, nil
 }
 
-// router builds another site.
+// router builds another site with a router.
 func (c *calibration) router(ctx context.Context, table rig.Routes) (*rig.Site, error) {
 	c.Sites++
 	at, err := rig.NewRouter(c.Lab, c.Sites, table)
 	if err != nil {
 		return nil, err
 	}
-	return at, c.InstallNft(ctx, at, c.beside)
+	return at, c.Guard(ctx, at, rig.Guard{Nft: c.beside})
 }
 
-// behindProbes are drops at the filter stage, which differ in what is before it.
-type behindProbes struct{ plain, routed, tracked *rig.Probe }
-
-// trackAll has conntrack look at all packets: that anything asks for a state is enough.
+// trackAll is an nft script that makes conntrack track all packets. One rule that uses a state is enough.
 const trackAll = "table inet track {\nchain output {\ntype filter hook output priority filter; policy accept;\nct state invalid counter\n}\n}\n"
 
 func (c *calibration) installBehind(ctx context.Context) (err error) {
@@ -140,19 +137,18 @@ func (c *calibration) installBehind(ctx context.Context) (err error) {
 		table  rig.Routes
 		script string
 	}{
-		{&c.behind.plain, "drop at filter", rig.DefaultRoute, ""},
-		{&c.behind.routed, "drop at filter, with the table of routes", c.table, ""},
-		{&c.behind.tracked, "drop at filter, with conntrack", rig.DefaultRoute, trackAll},
+		{&c.plain, "drop at filter", rig.DefaultRoute, ""},
+		{&c.routed, "drop at filter, with the table of routes", c.table, ""},
+		{&c.tracked, "drop at filter, with conntrack", rig.DefaultRoute, trackAll},
 	} {
 		c.Steps.Show("installing %s", p.label)
 		at, err := c.router(ctx, p.table)
 		if err != nil {
 			return err
 		}
-		if err := c.InstallNft(ctx, at, p.script); err != nil {
-			return err
-		}
-		if _, err := c.Hold(ctx, at, policyAt("filter", dropped), "nftables"); err != nil {
+		g := rig.Floodwall("nftables", policyAt("filter", dropped))
+		g.Nft = p.script
+		if err := c.Guard(ctx, at, g); err != nil {
 			return err
 		}
 		*p.probe = &rig.Probe{Label: p.label, Subject: rig.Subject{Site: at}, Flows: []lab.Flow{localFlow}}

@@ -10,10 +10,10 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// picked chooses rounds of those that were measured.
+// picked is a function that selects some of the measured rounds.
 type picked func(report.Samples) report.Samples
 
-// The rounds that a figure is of, and two halves of them, by whose difference it can be told how far it is to be trusted.
+// A figure is computed from all rounds, and from each half of them. The difference between the halves shows the accuracy of the figure.
 var (
 	allRounds  picked = func(s report.Samples) report.Samples { return s }
 	evenRounds picked = func(s report.Samples) report.Samples { return everySecond(s, 0) }
@@ -27,7 +27,7 @@ func everySecond(s report.Samples, first int) (out report.Samples) {
 	return out
 }
 
-// of is what a packet costs at a probe: the least of the rounds, as all that disturbs only adds.
+// of returns the cost of a packet at a probe. It is the minimum of the rounds, because every disturbance only adds time.
 func (pick picked) of(p *rig.Probe) float64 {
 	if rounds := pick(p.Costs); len(rounds) > 0 {
 		return slices.Min(rounds)
@@ -35,13 +35,13 @@ func (pick picked) of(p *rig.Probe) float64 {
 	return math.NaN()
 }
 
-// stageCost is the figures of a stage.
+// stageCost has the costs of a stage.
 type stageCost struct {
 	cost.Work
 	reach float64
 }
 
-// cost is what each of the stage's probes takes beyond another. Figures below 0 cannot be told from nothing.
+// cost returns the costs of a stage from the differences between its probes. A cost below 0 is not distinguishable from 0.
 func (p *stageProbes) cost(pick picked) (c stageCost) {
 	one := pick.of(p.one)
 	rule := (pick.of(p.many) - one) / manyRules
@@ -55,7 +55,7 @@ func (p *stageProbes) cost(pick picked) (c stageCost) {
 	return c
 }
 
-// positive is the same without figures below 0.
+// positive returns the figures, with 0 in place of figures below 0.
 func (c stageCost) positive() stageCost {
 	for _, v := range []*float64{&c.Hook, &c.Rule, &c.Set, &c.Limit, &c.Local, &c.reach} {
 		*v = max(*v, 0)
@@ -63,7 +63,7 @@ func (c stageCost) positive() stageCost {
 	return c
 }
 
-// result fills in the model, and returns the table that shows it.
+// result completes the model, and returns a table that shows it.
 func (c *calibration) result() *report.Table {
 	t := &report.Table{
 		Title: "calibrate: nanoseconds that a packet costs on this host",
@@ -79,7 +79,7 @@ func (c *calibration) result() *report.Table {
 		all, even, odd := p.cost(allRounds), p.cost(evenRounds), p.cost(oddRounds)
 		c.model.Work[p.target+"/"+p.stage] = all.positive().Work
 		cells := []string{p.target + " at " + p.stage, ""}
-		if p.target != "iptables" { // what its packets have cost by then, nftables tells
+		if p.target != "iptables" { // for iptables, the cost of packets before the stage is that of nftables
 			c.model.Reach[p.stage] = all.positive().reach
 			cells[1] = nanoseconds(t, all.reach, even.reach, odd.reach)
 		}
@@ -90,21 +90,21 @@ func (c *calibration) result() *report.Table {
 		}
 		t.AddRow(cells...)
 	}
-	if c.behind.plain != nil {
-		c.model.Conntrack = c.between(t, "conntrack, before filter", c.behind.tracked)
-		c.model.Route = c.between(t, "the table of routes, before filter", c.behind.routed)
+	if c.plain != nil {
+		c.model.Conntrack = c.between(t, "conntrack, before filter", c.tracked)
+		c.model.Route = c.between(t, "the table of routes, before filter", c.routed)
 	}
 	return t
 }
 
-// between adds a row for what stands between raw and filter, and returns what that costs.
+// between adds a table row for the work between raw and filter. It returns the cost of this work.
 func (c *calibration) between(t *report.Table, label string, p *rig.Probe) float64 {
-	beyond := func(pick picked) float64 { return pick.of(p) - pick.of(c.behind.plain) }
+	beyond := func(pick picked) float64 { return pick.of(p) - pick.of(c.plain) }
 	t.AddRow(label, nanoseconds(t, beyond(allRounds), beyond(evenRounds), beyond(oddRounds)), "", "", "", "", "", "")
 	return max(beyond(allRounds), 0)
 }
 
-// nanoseconds is a figure as text, with what it is by either half of the rounds.
+// nanoseconds returns a figure as text, with half the difference between the two halves of the rounds.
 func nanoseconds(t *report.Table, v, even, odd float64) string {
 	if v < 0 {
 		t.AddNote("0* came out below nothing: less than can be told.")

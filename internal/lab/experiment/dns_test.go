@@ -15,7 +15,7 @@ import (
 )
 
 func TestParseAnswers(t *testing.T) {
-	a, err := parseAnswers(`DNS Performance Testing Tool
+	sent, latency, err := parseAnswers(`DNS Performance Testing Tool
 > NOERROR h0.bench.example A 0.000297
 > SERVFAIL h1.bench.example A 0.000001
 > NOERROR h2.bench.example A 0.000120
@@ -28,21 +28,21 @@ Statistics:
   Queries completed:    4 (80.00%)
 `)
 	want := []time.Duration{120 * time.Microsecond, 297 * time.Microsecond, 1500 * time.Millisecond}
-	if err != nil || a.sent != 5 || !cmp.Equal(want, a.latency) {
-		t.Errorf("%+v, %v; want 5 sent and %v", a, err, want)
+	if err != nil || sent != 5 || !cmp.Equal(want, latency) {
+		t.Errorf("%d sent, %v, %v; want 5 sent and %v", sent, latency, err, want)
 	}
-	if half, most := a.percentile(0.5), a.percentile(0.99); half != want[1] || most != want[2] {
+	if half, most := percentile(latency, 0.5), percentile(latency, 0.99); half != want[1] || most != want[2] {
 		t.Errorf("half within %v, 99%% within %v; want %v and %v", half, most, want[1], want[2])
 	}
-	if none := (&answers{}).percentile(0.5); none != 0 {
+	if none := percentile(nil, 0.5); none != 0 {
 		t.Errorf("half of no answers within %v", none)
 	}
-	if _, err := parseAnswers("> NOERROR h0.bench.example A soon\n"); err == nil || !strings.Contains(err.Error(), "soon") {
+	if _, _, err := parseAnswers("> NOERROR h0.bench.example A soon\n"); err == nil || !strings.Contains(err.Error(), "soon") {
 		t.Errorf("a line without seconds: %v", err)
 	}
 }
 
-// TestQuery has another decoder read the attacker's query.
+// TestQuery decodes the attacker's query with another implementation.
 func TestQuery(t *testing.T) {
 	var m mdns.Msg
 	if err := m.Unpack(queryFor(bigName, typeANY)); err != nil {
@@ -55,7 +55,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestZone has another parser read the zone, and looks for what is asked for.
+// TestZone parses the zone with another implementation, and looks up the names of the queries.
 func TestZone(t *testing.T) {
 	count := map[uint16]int{}
 	zone := mdns.NewZoneParser(strings.NewReader(zoneText()), "", "zone")
@@ -71,30 +71,30 @@ func TestZone(t *testing.T) {
 	}
 }
 
-// dnsVisitOf is a visit of ten seconds in which so many of 100 queries were answered, some of them truncated, and so
-// much went to others for 1,000 bytes of the attacker.
-func dnsVisitOf(answered, truncated int, others uint64) *dnsVisit {
-	v := &dnsVisit{time: 10 * time.Second}
-	v.sent, v.truncated, v.othersBytes = 100, uint64(truncated), others
-	v.latency = make([]time.Duration, answered)
-	v.attack = attack{flood: 10, bytes: 1000, took: 10 * time.Second}
-	return v
+// dnsVisitOf returns ten seconds in which this number of 100 queries was answered, with this number of truncated answers. The parameter others is the
+// number of bytes to other hosts for 1,000 bytes of an attacker; 0: no attacker.
+func dnsVisitOf(answered, truncated int, others uint64) rig.Reading {
+	read := dnsReading(100, make([]time.Duration, answered), uint64(truncated), 10*time.Second)
+	if others > 0 {
+		arrivals{othersBytes: others}.add(read, 10, 100, 10*time.Second)
+	}
+	return read
 }
 
 func TestDNSBars(t *testing.T) {
 	s := &rig.Session{Options: rig.Options{Rounds: 3, Phase: 10 * time.Second}, Outcome: &report.Outcome{Name: "dns"}}
-	b := &dnsBuilder{Builder: rig.Builder{Session: s}}
-	guarded, bare := guard{name: "floodwall", label: "guarded", policy: dnsPolicy}, guard{name: "nothing", label: "bare"}
-	b.cases = []*dnsTestCase{
-		{guard: guarded, flood: noFlood, visits: []*dnsVisit{dnsVisitOf(100, 0, 0)}},
-		{guard: bare, flood: random, visits: []*dnsVisit{dnsVisitOf(50, 0, 30_000)}},
-		{guard: guarded, flood: random, visits: []*dnsVisit{dnsVisitOf(100, 2, 1000), dnsVisitOf(99, 0, 999), dnsVisitOf(98, 0, 1001)}},
-		{guard: guarded, flood: oneNet, visits: []*dnsVisit{dnsVisitOf(99, 1, 1001)}},
-		{guard: bare, flood: oneNet, missing: "unbound is not installed (apt install unbound)"},
+	table := dnsTable(&rig.Builder{Session: s}, "")
+	for name, rounds := range map[string][]rig.Reading{
+		"quiet/floodwall": {dnsVisitOf(100, 0, 0)}, "random/nothing": {dnsVisitOf(50, 0, 30_000)},
+		"random/floodwall": {dnsVisitOf(100, 2, 1000), dnsVisitOf(99, 0, 999), dnsVisitOf(98, 0, 1001)},
+		"victim/floodwall": {dnsVisitOf(99, 1, 1001)},
+	} {
+		table.Find(name).Rounds = rounds
 	}
-	b.publish()
+	table.Find("victim/nothing").Missing = "unbound is not installed (apt install unbound)"
+	table.Publish(s.Outcome)
 	var got []string
-	for _, bar := range b.Outcome.Bars {
+	for _, bar := range s.Outcome.Bars {
 		got = append(got, bar.Name+" "+bar.String())
 	}
 	want := []string{
@@ -105,18 +105,21 @@ func TestDNSBars(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("bars (-want +got):\n%s", diff)
 	}
-	table := b.Outcome.Tables[0]
-	for i, want := range map[int]string{
-		1: "2 Mpps of random sources: bare|50.00%|50.00% .. 50.00%||5|0.000 ms|0.000 ms|0|0|0|0.0|0.0|30.00||",
-		4: "20,000/s of the sources of one /24: bare||||||||||||||unbound is not installed (apt install unbound)",
+	rows := map[string]string{}
+	for _, row := range s.Outcome.Tables[0].Rows {
+		rows[row[0]] = strings.Join(row[1:], "|")
+	}
+	for label, want := range map[string]string{
+		"2 Mpps of random sources: unbound":           "50.00%|50.00% .. 50.00%|5|0.000 ms|0.000 ms|0|0|0|0.0|0.0|30.00|",
+		"20,000/s of the sources of one /24: unbound": "|||||||||||unbound is not installed (apt install unbound)",
 	} {
-		if got := strings.Join(table.Rows[i], "|"); got != want {
-			t.Errorf("row %d:\n%s\nwant\n%s", i, got, want)
+		if rows[label] != want {
+			t.Errorf("row %s:\n%s\nwant\n%s", label, rows[label], want)
 		}
 	}
 }
 
-// TestPolicy has the service that is measured be that of the guide.
+// TestPolicy checks that the measured service is the same as in the guide.
 func TestPolicy(t *testing.T) {
 	guide, err := os.ReadFile("../../../docs/guides/open-resolver.md")
 	if err != nil {

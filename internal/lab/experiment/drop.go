@@ -1,4 +1,4 @@
-// This file is the experiment of that name: dropping packets, by number of rules, checks and kind of packet.
+// This file is the experiment drop: it measures dropped packets per second, by the number of rules, by checks and by the kind of packet.
 
 package experiment
 
@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
 
@@ -18,40 +17,40 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// runDrop measures what policies cost before the packet is dropped.
+// runDrop measures what policies cost until they have dropped a packet.
 func runDrop(ctx context.Context, s *rig.Session) error {
-	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &rig.Builder{Session: s, Lab: l}
-		defer b.Close()
+	return rig.With(ctx, s, func(b *rig.Builder) error {
 		b.Flow = rig.Flood(rig.RandomHosts(rig.MaxSources).Listed)
+		b.Table.Title = "drop: 64-byte UDP packets from random sources, dropped on one core"
 		if err := b.Limits(); err != nil {
 			return err
 		}
-		for _, add := range []func(context.Context, *rig.Builder) error{addFloodwall, addIptables, addNft} {
-			if err := add(ctx, b); err != nil {
+		if err := addFloodwall(ctx, b); err != nil {
+			return err
+		}
+		for _, r := range append(dropTC(), dropTools()...) {
+			if err := b.AddGuarded(ctx, &rig.Rate{Name: r.name, Label: r.label}, r.guard, nil); err != nil {
 				return err
 			}
 		}
-		b.Table.Rows = append(b.Table.Rows, &rig.Rate{
-			Name: "bpfilter", Label: "bpfilter", Missing: "not packaged in Debian; see github.com/facebook/bpfilter",
-		})
-		b.Table.Title = "drop: 64-byte UDP packets from random sources, dropped on one core"
+		b.Add(&rig.Rate{Name: "bpfilter", Label: "bpfilter", Missing: "not packaged in Debian; see github.com/facebook/bpfilter"})
 		return b.Measure(ctx)
 	})
 }
 
-// addFloodwall adds the programs of policies.
+// addFloodwall adds the rows of Floodwall's policies.
 func addFloodwall(ctx context.Context, b *rig.Builder) error {
-	builtIn := 0 // rules that every program has, whatever the policy
+	builtIn := 0 // the rules of every program, whatever the policy
 	applied := map[string]*rig.Applied{}
-	resting := time.Now() // the protections of policies that are unloaded: they drop nothing until then
+	resting := time.Now() // until then, the protections of unloaded policies drop nothing
 	for _, c := range cases(b.Quick) {
 		name := "floodwall/" + c.name
 		if !b.Wants(name) {
 			continue
 		}
 		b.Steps.Show("applying %s", c.label)
-		// Not by the policy alone: segments cost more after SYNs, which leave notes of their cookies, and packets beside open flows.
+		// The key of a program includes more than the policy. After SYNs, segments cost more, because SYNs leave records of their cookies. With open
+		// flows, packets cost more.
 		key := fmt.Sprint(c.policy, c.flood, c.open)
 		a := applied[key]
 		if a == nil {
@@ -84,7 +83,7 @@ func addFloodwall(ctx context.Context, b *rig.Builder) error {
 	}
 }
 
-// apply loads the program of a case.
+// apply loads the program for a case.
 func apply(ctx context.Context, b *rig.Builder, c *dropTestCase) (*rig.Applied, error) {
 	verdicts := map[string]string{}
 	if c.packet != "" {
@@ -106,14 +105,14 @@ func apply(ctx context.Context, b *rig.Builder, c *dropTestCase) (*rig.Applied, 
 	return a, err
 }
 
-// openPortFlows has flows begin here, and be answered, in the table that the program goes on with.
+// openPortFlows opens n flows from one port of this host and answers them. It uses the table that the program continues to use.
 func openPortFlows(device string, n int) error {
 	return rig.BothSides(device, func(xdp, egress *ebpf.Program) error {
 		return rig.OpenFlows(xdp, egress, netip.AddrPortFrom(rig.Server4, openPort), n)
 	})
 }
 
-// readSamples reads the samples of all packets until the builder is closed, as the daemon does.
+// readSamples reads the samples of all packets, as the daemon does, until the builder is closed.
 func readSamples(ctx context.Context, b *rig.Builder, in control.Instance) error {
 	h, err := in.Handout(ctx, true)
 	if err != nil {
@@ -138,8 +137,19 @@ func readSamples(ctx context.Context, b *rig.Builder, in control.Instance) error
 	return nil
 }
 
-func addIptables(ctx context.Context, b *rig.Builder) error {
-	for _, row := range []struct {
+// dropTC returns the rows of programs at tc: one that drops all, and the policies of Floodwall's rows.
+func dropTC() []guardRow {
+	all := []guardRow{{"tc-drop", "a tc program that drops", rig.Guard{TC: rig.DropTC}}}
+	for _, n := range []int{0, someRules, 10_000} {
+		label := "floodwall, tc: " + report.Things(n, "rule that does not match", "rules that do not match") + ", checks: off"
+		all = append(all, guardRow{fmt.Sprintf("floodwall/tc/rules=%d/off", n), label, rig.Floodwall("tc", noReplies+"checks: off\n"+rig.RulesPolicy(n))})
+	}
+	return all
+}
+
+// dropTools returns the rows of the tools of the system.
+func dropTools() (all []guardRow) {
+	for _, r := range []struct {
 		name, label, table, chain string
 		rules                     int
 	}{
@@ -147,20 +157,9 @@ func addIptables(ctx context.Context, b *rig.Builder) error {
 		{"iptables/raw/rules=5", "iptables: raw PREROUTING, after 5 rules", "raw", "PREROUTING", 5},
 		{"iptables/filter", "iptables: filter INPUT, the first rule", "filter", "INPUT", 0},
 	} {
-		err := b.Installed(row.name, row.label, func(at *rig.Site) error {
-			script := rig.IptablesScript(row.table, row.chain, row.rules)
-			_, _, err := rig.RunTool(ctx, at.Server, strings.NewReader(script), "iptables-legacy-restore")
-			return err
-		})
-		if err != nil {
-			return err
-		}
+		all = append(all, guardRow{name: r.name, label: r.label, guard: rig.Guard{Iptables: rig.IptablesScript(r.table, r.chain, r.rules)}})
 	}
-	return nil
-}
-
-func addNft(ctx context.Context, b *rig.Builder) error {
-	for _, row := range []struct {
+	for _, r := range []struct {
 		name, label string
 		hook        rig.NftHook
 		rules       int
@@ -170,14 +169,7 @@ func addNft(ctx context.Context, b *rig.Builder) error {
 		{"nft/ingress/rules=20", "nft: ingress hook, after 20 rules", rig.NftIngress, 20},
 		{"nft/ingress/rules=500", "nft: ingress hook, after 500 rules", rig.NftIngress, 500},
 	} {
-		err := b.Installed(row.name, row.label, func(at *rig.Site) error {
-			script := row.hook.Script(at, rig.NftRules(row.rules)+"drop\n", "")
-			_, _, err := rig.RunTool(ctx, at.Server, strings.NewReader(script), "nft", "-f", "-")
-			return err
-		})
-		if err != nil {
-			return err
-		}
+		all = append(all, guardRow{name: r.name, label: r.label, guard: rig.Guard{Nft: r.hook.Script(rig.NftRules(r.rules)+"drop\n", "")}})
 	}
-	return nil
+	return all
 }

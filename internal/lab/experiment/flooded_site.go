@@ -11,14 +11,18 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// floodedSite is a host with two wires in front of it, as of two uplinks: one with the clients, the other with the attacker. The site of dns
-// says why.
+// floodedSite is a host with two links, like a host with two uplinks: one to the clients, and one to the attacker. Both links end at the firewall. On
+// a common link, the flood would fill the queue of 256 places (kernel drivers/net/veth.c, VETH_RING_SIZE), and clients' packets would be lost. At 2
+// Mpps that would happen whenever the CPU does other work for an eighth of a millisecond. No firewall can prevent this loss, and network cards have
+// up to some thousand places. One CPU receives from both links, and serves the clients' link first whenever it has packets. If interrupts served both
+// links in turn, the clients' link would wait for at most 64 packets of the flood.
 type floodedSite struct {
 	*rig.Site
-	clients *lab.Device // of their host
+	clients *lab.Device // the device of the clients' host
+	sink    *lab.Sink   // passes all packets at that device
 }
 
-// newFloodedSite builds another site, whose clients have a way to these servers.
+// newFloodedSite builds another site. Its clients have routes to the given servers.
 func newFloodedSite(b *rig.Builder, servers ...netip.Addr) (s *floodedSite, err error) {
 	b.Sites++
 	s = &floodedSite{}
@@ -36,14 +40,13 @@ func newFloodedSite(b *rig.Builder, servers ...netip.Addr) (s *floodedSite, err 
 	return s, nil
 }
 
-// firstEnd is an end with one address that goes before the flood's.
+// firstEnd returns the options of a link's end with one address. This end is served before the flood's end.
 func firstEnd(o lab.EndOptions, addr netip.Addr) lab.EndOptions {
 	o.First, o.Addrs = true, []netip.Prefix{netip.PrefixFrom(addr, 24)}
 	return o
 }
 
-// clientAddrs is the clients' addresses, each in a /24 of its own, since that is how the world's clients come. The flood
-// has none of them.
+// clientAddrs returns the clients' addresses. Each is in a /24 of its own, as with clients on the Internet. The flood uses none of these addresses.
 func clientAddrs() (from []netip.Addr) {
 	first := rig.ClientNetwork.Addr().As4()
 	for i := range 250 {
@@ -52,7 +55,7 @@ func clientAddrs() (from []netip.Addr) {
 	return from
 }
 
-// connectClients gives the n-th site the clients' host and wire, with ways to the servers.
+// connectClients adds the clients' host and link to site number n, with routes to the servers.
 func (s *floodedSite) connectClients(n int, servers []netip.Addr) error {
 	host, err := s.Lab.Host(fmt.Sprintf("clients%d", n))
 	if err != nil {
@@ -62,8 +65,8 @@ func (s *floodedSite) connectClients(n int, servers []netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	// What a program sends back by XDP_TX arrives only where one is attached too.
-	if _, err := s.Lab.NewSink(end, lab.PassAll); err != nil {
+	// If a program sends a packet back by XDP_TX, the packet arrives only if the other end also has a program.
+	if s.sink, err = s.Lab.NewSink(end, lab.PassAll); err != nil {
 		return err
 	}
 	s.clients, s.More = end, []*lab.Device{wire}
@@ -81,24 +84,24 @@ func (s *floodedSite) connectClients(n int, servers []netip.Addr) error {
 	return host.Own(rig.ClientNetwork)
 }
 
-// How the attacker sends beside clients, who share its CPU and go before it. They wait for a batch to end, which makes it
-// short. Packets come in bursts, as a card's interrupts bring them: each on its own would wake the receive thread, which costs
-// both CPUs more than the packet. What the clients keep from being sent in time is sent with the next bursts.
+// How an attacker sends if it shares its CPU with clients of a higher priority. The clients wait until a batch ends, so batches are short. Packets
+// are sent in bursts, because a single packet would wake the receive thread, which costs both CPUs more than the packet itself. Network cards with
+// interrupts also deliver bursts. Packets that the clients delay are sent with the next bursts.
 const (
 	besideBatch   = 8
 	besideBurst   = 64
 	besideCatchUp = 3
 )
 
-// answersWait is how long answers to the flood wait to be looked at together, which takes less of the CPU that the clients are
-// on. At barFlood, a sixth of a veth's places fill meanwhile.
+// answersWait is the time for which answers to the flood are collected before they are read. This takes less CPU time from the clients. At barFlood,
+// a sixth of the places of a veth's queue are filled in this time.
 const answersWait = 40 * time.Microsecond
 
-// floodLead is how long before the clients the attacker begins.
+// floodLead is the time by which the attacker starts before the clients.
 const floodLead = 50 * time.Millisecond
 
-// begin starts a flood, none without flows, which goes on until stop ends it. stop returns how many packets per second of it the host took from
-// begin to stop, and in the weakest part of that time.
+// begin starts a flood, which continues until stop is called. Without flows there is no flood. The function stop returns two rates, in packets per
+// second that the host handled: the mean from begin to stop, and the rate in the weakest part of this time.
 func (s *floodedSite) begin(ctx context.Context, flows []lab.Flow, pps float64, seed uint64) (stop func() (mean, least float64, err error), err error) {
 	if flows == nil {
 		return func() (float64, float64, error) { return 0, 0, nil }, nil
@@ -123,9 +126,9 @@ func (s *floodedSite) begin(ctx context.Context, flows []lab.Flow, pps float64, 
 		case <-time.After(floodLead):
 		}
 	}
-	w := watchRate(s.In.Received)
+	watched := watchRate(s.In.Received)
 	return func() (float64, float64, error) {
-		mean, least, err := w.stop()
+		mean, least, err := watched()
 		cancel()
 		return mean, least, errors.Join(err, <-done, source.Close(), s.Out.Coalesce(0))
 	}, nil

@@ -1,4 +1,4 @@
-// This file is the experiment of that name: limits of packets per second by source.
+// This file is the experiment limit. It measures limits on the packets per second of each source.
 
 package experiment
 
@@ -13,36 +13,37 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// runLimit measures limits of packets per second by prefix of the source: what they cost, and what they let through.
+// runLimit measures limits on the packets per second of each source prefix: their cost, and the packets that they pass.
 func runLimit(ctx context.Context, s *rig.Session) error {
-	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &limitBuilder{Builder: rig.Builder{Session: s, Lab: l}}
-		defer b.Close()
+	return rig.With(ctx, s, func(b *rig.Builder) error {
 		b.Flow = limitTestCases[0].flows()[0]
 		b.Table.Title = "limit: 64-byte UDP packets, counted by source against a limit and dropped"
 		b.Table.Notes = append([]string(nil), notes...)
 		if err := b.Limits(); err != nil {
 			return err
 		}
+		var all []*limiter
 		for _, c := range limitTestCases {
 			for _, t := range allTools {
-				if t.random && c.name != limitTestCases[0].name {
+				name, label := t.name+"/"+c.name, t.label+": "+c.label
+				if t.random && c.name != limitTestCases[0].name || !b.Wants(name) {
 					continue
 				}
-				if err := b.addTool(ctx, c, t); err != nil {
+				l := &limiter{Rate: &rig.Rate{Name: name, Label: label, Flood: c.name, Flows: c.flows()}, of: c, xdp: t.name == "floodwall/xdp"}
+				if err := l.add(ctx, b, t); err != nil {
 					return fmt.Errorf("%s, %s: %w", t.label, c.label, err)
 				}
+				all = append(all, l)
 			}
 		}
 		if err := b.Measure(ctx); err != nil {
 			return err
 		}
-		defer b.publish() // what there is, also when the rest cannot be measured
-		return b.passes(ctx)
+		return b.Run(ctx, passTable(s, all))
 	})
 }
 
-// notes are the choices made.
+// notes describe the choices of the experiment.
 var notes = []string{
 	"What is over the limit is dropped by its rule, and all else by the next, which counts what the limit lets through: so",
 	"rows differ in what the limit costs, and not in what becomes of packets after it. Floodwall's policies have the",
@@ -51,32 +52,32 @@ var notes = []string{
 	fmt.Sprintf("the plain BPF program %s.", report.CountText(lruEntries)),
 }
 
-// limitTestCase is a limit, and sources that it is for.
+// limitTestCase is a limit, and the sources whose packets arrive.
 type limitTestCase struct {
 	name, label string
-	rate        int    // packets per second that a prefix may have
-	per         int    // the prefix's length
-	over        string // where the sources are from that send more than that
-	prefixes    int    // of them
-	light       string // where those are from that send less; "": there are none
+	rate        int    // maximum packets per second from a prefix
+	per         int    // length of the prefix
+	over        string // the network of the sources that send more
+	prefixes    int    // number of prefixes of these sources
+	light       string // the network of the sources that send less; "": there are none
 	least       float64
 }
 
-// burst is what may come at once. It is more than one tick of the slowest kernel clock brings, at which hashlimit
-// fills its buckets.
+// burst is the number of packets that may arrive at the same time. It exceeds the number of packets in one tick of the slowest kernel clock. A tick
+// is the interval at which hashlimit fills its buckets.
 const burst = 100
 
-// Ports of the two kinds of sources, by which what is let through is told apart.
+// The destination ports of the two kinds of sources. They distinguish the packets that pass.
 const (
 	heavyPort = 54
 	lightPort = rig.SinkPort
 )
 
-// lightShare is the part of the packets that light sources send, if there are any.
+// lightShare is the share of the packets that light sources send, if there are any.
 const lightShare = 0.98
 
-// limitTestCases are the tables' parts. In the last, a source is seen about once, which takes what remembers sources to the
-// bounds of its memory, while the heavy one must stay limited.
+// limitTestCases are the cases, each with its own part of the tables. In the last case, each light source sends about one packet. That fills the
+// memory of every tool that records sources, but the heavy source must still be limited.
 var limitTestCases = []limitTestCase{
 	{name: "random", label: "1000/s per /16, random sources of 64 /16s", rate: 1000, per: 16, over: "64.0.0.0/10", prefixes: 64, least: rig.LeastLimit},
 	{name: "repeated", label: "1000/s per /16, one source", rate: 1000, per: 16, over: "64.1.2.3", prefixes: 1},
@@ -86,7 +87,7 @@ var limitTestCases = []limitTestCase{
 	},
 }
 
-// flows are the packets: those of the sources that send too much, and of the others.
+// flows returns the packets of the heavy sources, and those of the light sources if there are any.
 func (c *limitTestCase) flows() []lab.Flow {
 	heavy := limitFlowTo(lab.MustAddrs(c.over), heavyPort)
 	if c.light == "" {
@@ -97,14 +98,15 @@ func (c *limitTestCase) flows() []lab.Flow {
 	return []lab.Flow{heavy, light}
 }
 
-// lightFlow is the packets of the sources that send less than the limit.
+// lightFlow returns the packets of the sources that send less than the limit.
 func (c *limitTestCase) lightFlow() lab.Flow { return limitFlowTo(lab.MustAddrs(c.light), lightPort) }
 
 func limitFlowTo(from lab.Addresses, port uint16) lab.Flow {
 	return rig.UDPFlood(from, rig.Server4, port)
 }
 
-// inRound is the case with another source in each round, which no tool remembers from before, where there is one.
+// inRound returns the case for a round. If the case has a single heavy source, each round has another one. So no tool remembers the source from an
+// earlier round.
 func (c limitTestCase) inRound(round int) limitTestCase {
 	if a, err := netip.ParseAddr(c.over); err == nil {
 		for range round {
@@ -115,15 +117,15 @@ func (c limitTestCase) inRound(round int) limitTestCase {
 	return c
 }
 
-// allowed is how many packets of the sources that send too much may pass in a time.
+// allowed returns the number of packets of the heavy sources that may pass in a time.
 func (c *limitTestCase) allowed(t time.Duration) float64 {
 	return float64(c.prefixes) * (float64(c.rate)*t.Seconds() + burst)
 }
 
-// mask is the prefix's netmask, as an address.
+// mask returns the netmask of the prefix as an address.
 func (c *limitTestCase) mask() netip.Addr { return rig.Addr4(^uint32(0) << (32 - c.per)) }
 
-// policy is the case for Floodwall, without devices.
+// policy returns Floodwall's policy for the case, without devices.
 func (c *limitTestCase) policy() string {
 	return fmt.Sprintf(`default: drop
 rules:
@@ -133,44 +135,27 @@ rules:
 `, c.rate, c.per, burst, heavyPort)
 }
 
-// tableRow is a row of both tables.
-type tableRow struct {
+// limiter is a tool's limit for a case. It has a row in both tables.
+type limiter struct {
 	*rig.Rate
-	of     limitTestCase
-	how    limiter
-	xdp    bool // Floodwall's, which has bars
-	passed []passage
-	held   int // prefixes, at the end; -1: unknown
+	of      limitTestCase
+	xdp     bool // the row is of Floodwall on XDP, which has goals
+	counts  func(context.Context) (passage, error)
+	entries func(context.Context) (int, error) // returns the number of stored prefixes; nil: the tool does not tell
+	bytes   uint64                             // size of its kernel memory; 0: unknown
 }
 
-// limitBuilder makes the tables of limit.
-type limitBuilder struct {
-	rig.Builder
-	rows []*tableRow
-}
-
-// addTool adds the row of a tool with a case.
-func (b *limitBuilder) addTool(ctx context.Context, c limitTestCase, t tool) error {
-	name, label := t.name+"/"+c.name, t.label+": "+c.label
-	if !b.Wants(name) {
-		return nil
-	}
-	b.Steps.Show("installing %s", label)
-	at, err := b.NewSite()
-	if err != nil {
+// add installs the limit at a site of its own, and adds its row.
+func (l *limiter) add(ctx context.Context, b *rig.Builder, t tool) (err error) {
+	if l.Subject.Site, err = b.NewSite(); err != nil {
 		return err
 	}
-	row := &tableRow{of: c, xdp: t.name == "floodwall/xdp", held: -1}
-	row.Rate = &rig.Rate{Name: name, Label: label, Flood: c.name, Flows: c.flows()}
-	row.how, err = t.install(ctx, b, at, c)
-	if row.Missing, err = rig.Tolerate(err); err != nil {
+	if l.Missing, err = b.SetUp(l.Label, func() error { return t.install(ctx, b, l) }); err != nil {
 		return err
 	}
-	row.Rate.Subject = rig.Subject{Site: at, Program: row.how.program}
-	if row.xdp {
-		row.Share = c.least
+	if l.xdp {
+		l.Share = l.of.least
 	}
-	b.Add(row.Rate)
-	b.rows = append(b.rows, row)
+	b.Add(l.Rate)
 	return nil
 }

@@ -1,52 +1,23 @@
 package experiment
 
-import (
-	"fmt"
-	"slices"
+import "github.com/floodwall/floodwall/internal/lab/rig"
 
-	"github.com/floodwall/floodwall/internal/lab/rig"
-)
-
-// published are the numbers of entries of the article, from 0 on.
-const (
-	publishedMost = 50_000
-	publishedStep = 1_000
-)
-
-// publishedColumns are those that its table shows.
-var publishedColumns = []int{0, 1_000, 5_000, 10_000, 15_000, 20_000, 25_000, 30_000, 35_000, 40_000, 45_000, 50_000}
-
-// makeLists makes the lists to measure with, each when its turn comes, from none to the longest.
-func makeLists(s *rig.Session) (all []func() *rig.List, err error) {
+// eachList calls measure with a list. If the options name a list, it is this list. Otherwise there is a list of random addresses for each size. A
+// list is made only when it is measured, because the largest lists need much memory.
+func eachList(s *rig.Session, sizes []int, measure func(*rig.List) error) error {
+	s.Steps.Show("making addresses")
 	if s.List != "" {
 		l, err := rig.ReadList(s.List)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if err := l.Spare(); err != nil {
-			return nil, fmt.Errorf("list %s: %w", s.List, err)
+		return measure(l)
+	}
+	for _, n := range sizes {
+		s.Steps.Show("making addresses")
+		if err := measure(rig.RandomHosts(n)); err != nil {
+			return err
 		}
-		none := &rig.List{Name: "n=0", Label: "no entries", Hosts: l.Hosts, V6: l.V6}
-		return append(all, func() *rig.List { return none }, func() *rig.List { return l }), nil
 	}
-	for _, n := range listSizes(s) {
-		all = append(all, func() *rig.List { return rig.RandomHosts(n) })
-	}
-	return all, nil
-}
-
-// listSizes are the sizes of the random lists.
-func listSizes(s *rig.Session) (sizes []int) {
-	switch {
-	case s.Sizes != nil:
-		sizes = append([]int{0}, s.Sizes...)
-		slices.Sort(sizes)
-		return slices.Compact(sizes)
-	case s.Quick:
-		return []int{0, 1_000, fewRules, 10_000, publishedMost / 2, publishedMost, 10_000_000}
-	}
-	for n := 0; n <= publishedMost; n += publishedStep {
-		sizes = append(sizes, n)
-	}
-	return append(sizes, 100_000, 1_000_000, 10_000_000)
+	return nil
 }

@@ -1,27 +1,125 @@
-// This file is the experiment `cost`: what a packet costs by what is done with it, by an article of 2016.
+// This file is the experiment `cost`. It measures the cost of a packet by the work that a firewall does with the packet. It follows an article of
+// 2016.
 
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strconv"
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/lab/report"
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// runPacketCost measures what one packet costs, case by case as an article did in 2016, with the article's tool, with Floodwall
-// on each target, and with the least that there can be.
+// costCase is a line of the article's table.
+type costCase struct {
+	name, label string
+	own         string // label of Floodwall's row; "": the same
+	kpps        float64
+	cost        string // the cost in the article's words; without kpps, the article has no such line
+	guard       rig.Guard
+	accept      bool // the packets are accepted
+	some        bool // some packets are accepted, others are dropped
+
+	policy string            // Floodwall's policy, without devices; "": Floodwall cannot do this
+	lacks  string            // the reason why there is no policy
+	cannot map[string]string // by target, the reason why Floodwall cannot do this there
+	least  float64           // the share of the limit that Floodwall must reach on XDP; 0: no goal
+	times  float64           // the multiple of rivalCase's rate that Floodwall must reach on XDP; 0: no goal
+}
+
+// The cases with which others are compared: baseCase for costs, and rivalCase for searches in packets.
+const (
+	baseCase  = "raw"
+	rivalCase = "string/bm"
+)
+
+const (
+	dropRule   = "-p udp --dport 53 -j DROP\n"
+	dropPolicy = "  - {name: flood, proto: udp, port: 53, then: drop}\n"
+	passPolicy = "default: pass\nchecks: off\n"
+)
+
+// costCases returns the lines of the article's table in its order, and cases with more than one string. The function list writes a list to a file.
+func costCases(list func(*rig.List) (string, error)) ([]costCase, error) {
+	const stateful = "*filter\n-A INPUT -m conntrack --ctstate ESTABLISHED -j ACCEPT\nCOMMIT\n"
+	iptables := func(text string) rig.Guard { return rig.Guard{Iptables: text} }
+	raw := func(rules string) rig.Guard { return iptables(rig.RawRules(rules + "-A PREROUTING " + dropRule)) }
+	all := []costCase{
+		{
+			name: "accept/untracked", label: "accept, conntrack off", kpps: 106, accept: true, guard: iptables(rig.RawRules("-A PREROUTING -j CT --notrack\n") + stateful),
+			policy: passPolicy + "services: [{name: sink, port: udp/53, track: false}]\n",
+		},
+		{
+			name: "accept/tracked", label: "accept, conntrack on", kpps: 87, cost: "20%", accept: true, guard: iptables(stateful),
+			policy: passPolicy + "services: [{name: sink, port: udp/53, track: true}]\n",
+		},
+		{
+			name: baseCase, label: "drop, first rule in raw", own: "drop, first rule", kpps: 280, cost: "baseline", guard: raw(""),
+			policy: passPolicy + "rules:\n" + dropPolicy,
+		},
+		{
+			name: "filter", label: "drop, first rule in filter", kpps: 250, cost: "12%", guard: iptables("*filter\n-A INPUT " + dropRule + "COMMIT\n"),
+			policy: passPolicy + "placement: filter\nrules:\n" + dropPolicy,
+		},
+		{
+			name: "raw/rules=5", label: "drop, after 5 rules that do not match", kpps: 250, cost: "12%", guard: raw(rig.IptablesRules("PREROUTING", 5)),
+			policy: passPolicy + rig.PolicyRules(5) + dropPolicy,
+		},
+	}
+	for _, n := range []int{1, 65_000, 265_000} {
+		l := rig.RandomHosts(n - 1)
+		l.Prefixes = append(l.Prefixes, netip.PrefixFrom(flowSource, 32))
+		file, err := list(l)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, costCase{
+			name: fmt.Sprintf("set/n=%d", n), label: fmt.Sprintf("drop, set of %s", report.Things(n, "address", "addresses")), kpps: 255, cost: "10%",
+			guard:  rig.Guard{Ipset: l, Iptables: rig.RawRules("-A PREROUTING " + rig.MatchListed + " -j DROP\n")},
+			policy: passPolicy + "sets: {listed: {file: " + strconv.Quote(file) + "}}\nrules: [{name: listed, from: $listed, then: drop}]\n",
+		})
+	}
+	searched := func(algo string, n int) rig.Guard { return raw(rig.StringRules(algo, rig.Texts(n))) }
+	searching := func(n int) string { return passPolicy + "rules:\n" + rig.StringPolicy(rig.Texts(n)) + dropPolicy }
+	noSearch := map[string]string{"nftables": "nft has no match for text anywhere"}
+	return append(all,
+		costCase{
+			name: rivalCase, label: "drop, after a string match (bm)", own: "drop, after a string match", kpps: 255, cost: "10%", guard: searched("bm", 1),
+			policy: searching(1), cannot: noSearch, times: rig.LeastString,
+		},
+		costCase{
+			name: "string/kmp", label: "drop, after a string match (kmp)", kpps: 235, cost: "17%", guard: searched("kmp", 1),
+			lacks: "it has one way to search: see string match (bm)",
+		},
+		costCase{
+			name: "string/n=64", label: "drop, after 64 string matches", guard: searched("bm", rig.MostStrings),
+			policy: searching(rig.MostStrings), cannot: noSearch, times: rig.LeastStrings,
+		},
+		costCase{
+			name: "hashlimit", label: "hashlimit, 1000/s per /16", own: "over 1000/s per /16", kpps: 225, cost: "20%", some: true,
+			guard: raw("-A PREROUTING -p udp -m hashlimit --hashlimit-upto 1000/sec --hashlimit-burst 1000 --hashlimit-mode srcip" +
+				" --hashlimit-srcmask 16 --hashlimit-name bench -j ACCEPT\n"),
+			policy: passPolicy + "rules: [{name: limit, proto: udp, over: {rate: 1000/s, per: from/16}, then: drop}]\n", least: rig.LeastLimit,
+		}), nil
+}
+
+// runPacketCost measures the cost of one packet for each case of an article of 2016. It measures the article's tool, Floodwall on each target, and
+// the minimum possible work.
 func runPacketCost(ctx context.Context, s *rig.Session) error {
-	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &packetcostBuilder{Builder: rig.Builder{Session: s, Lab: l, Flow: flow}}
-		defer b.Close()
+	return rig.With(ctx, s, func(b *rig.Builder) error {
+		b.Flow = flow
 		b.Table.Title = "cost: 128-byte UDP packets from one address and port to another"
-		b.Table.Notes = append([]string(nil), packetcostNotes...)
-		if err := b.build(ctx); err != nil {
+		b.Table.Notes = slices.Clone(packetcostNotes)
+		if err := addCosts(ctx, b); err != nil {
 			return err
 		}
 		two, one := &b.Table, b.Table.On(rig.OneCore)
@@ -37,7 +135,7 @@ func runPacketCost(ctx context.Context, s *rig.Session) error {
 	})
 }
 
-// packetcostNotes are the choices made where the article is silent.
+// packetcostNotes describe the choices that the article leaves open.
 var packetcostNotes = []string{
 	"Article: Strongarm 2016, one core of a small EC2 instance, Linux 4.4. Its tool is iptables: here, iptables-legacy.",
 	"A packet of 128 bytes is one whose IP header says so: a frame of 142. Accepted packets go to a socket that nobody",
@@ -51,7 +149,7 @@ var packetcostNotes = []string{
 	"accepting without.",
 }
 
-// The flow of the article: one source and one destination, address and port.
+// The flow of the article. All packets are from one address and port to another.
 var (
 	flowSource = netip.MustParseAddr("10.0.0.1")
 	flow       = lab.Flow{
@@ -59,108 +157,97 @@ var (
 	}
 )
 
-// packetcostBuilder makes the table of packetcost.
-type packetcostBuilder struct{ rig.Builder }
+// targets are the targets of a policy.
+var targets = []string{"xdp", "nftables", "iptables"}
 
-func (b *packetcostBuilder) build(ctx context.Context) error {
+// addCosts adds the rows of the limits and of all cases.
+func addCosts(ctx context.Context, b *rig.Builder) error {
 	if err := b.Limits(); err != nil {
 		return err
 	}
-	for _, accepting := range []func() error{b.addPass, b.addNoFirewall} {
-		if err := accepting(); err != nil {
-			return err
-		}
+	pass, err := rig.LoadInstructions("pass", asm.Mov.Imm(asm.R0, rig.XDPPass), asm.Return())
+	if err != nil {
+		return err
 	}
-	for _, c := range packetcostTestCases() {
-		if err := b.addCase(ctx, c); err != nil {
+	limit, err := newSinkSite(b)
+	if err != nil {
+		return err
+	}
+	open, err := newSinkSite(b)
+	if err != nil {
+		return err
+	}
+	b.Add(&rig.Rate{
+		Name: "pass", Label: "empty XDP_PASS, no firewall (the limit of accepting)", Subject: rig.Subject{Site: limit.Site, Program: b.Own(pass)},
+	})
+	b.Add(&rig.Rate{Name: "accept", Label: "accept, no firewall", Subject: rig.Subject{Site: open.Site}})
+	cases, err := costCases(func(l *rig.List) (string, error) {
+		file, remove, err := rig.TempFile("list.txt", l.Write)
+		if err == nil {
+			b.Owned = append(b.Owned, func() error { remove(); return nil })
+		}
+		return file, err
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range cases {
+		if err := addCost(ctx, b, c); err != nil {
 			return fmt.Errorf("%s: %w", c.label, err)
 		}
 	}
 	return nil
 }
 
-// addPass adds the limit of accepting with a program attached.
-func (b *packetcostBuilder) addPass() error {
-	at, err := newSinkSite(&b.Builder)
-	if err != nil {
+// addCost adds the rows of a case: one with iptables, and one with Floodwall on each target.
+func addCost(ctx context.Context, b *rig.Builder, c costCase) error {
+	row := &rig.Rate{Name: "iptables/" + c.name, Label: "iptables: " + c.label}
+	if c.kpps > 0 {
+		row.Article = &rig.ArticleRow{Kpps: c.kpps, Cost: c.cost}
+	}
+	switch c.name {
+	case baseCase:
+		b.Table.Base, b.Table.By = row, "x-raw-drop"
+	case rivalCase:
+		b.Table.Rival = row
+	}
+	if err := addSink(ctx, b, row, c, c.guard); err != nil {
 		return err
 	}
-	p, err := rig.LoadInstructions("pass", asm.Mov.Imm(asm.R0, xdpPass), asm.Return())
-	if err != nil {
-		return err
-	}
-	b.Add(&rig.Rate{
-		Name: "pass", Label: "empty XDP_PASS, no firewall (the limit of accepting)", Subject: rig.Subject{Site: at.Site, Program: b.Own(p)},
-	})
-	return nil
-}
-
-// xdpPass is XDP_PASS of linux/bpf.h.
-const xdpPass = 2
-
-func (b *packetcostBuilder) addNoFirewall() error {
-	at, err := newSinkSite(&b.Builder)
-	if err == nil {
-		b.Add(&rig.Rate{Name: "accept", Label: "accept, no firewall", Subject: rig.Subject{Site: at.Site}})
-	}
-	return err
-}
-
-// addCase adds the rows of a case: with iptables, and with Floodwall on each target.
-func (b *packetcostBuilder) addCase(ctx context.Context, c packetcostTestCase) error {
-	if err := b.addIptables(ctx, c); err != nil {
-		return err
-	}
-	if c.policy == nil {
-		b.Add(&rig.Rate{Name: "floodwall/" + c.name, Label: "floodwall: " + c.ownLabel(), Missing: c.lacks})
+	label := cmp.Or(c.own, c.label)
+	if c.policy == "" {
+		b.Add(&rig.Rate{Name: "floodwall/" + c.name, Label: "floodwall: " + label, Missing: c.lacks})
 		return nil
 	}
 	for _, target := range targets {
-		row := &rig.Rate{Name: "floodwall/" + target + "/" + c.name, Label: "floodwall, " + target + ": " + c.ownLabel()}
-		if !b.Wants(row.Name) {
-			continue
+		row := &rig.Rate{Name: "floodwall/" + target + "/" + c.name, Label: "floodwall, " + target + ": " + label, Missing: c.cannot[target]}
+		if target == "xdp" {
+			row.Share, row.Times = c.least, c.times
 		}
-		if err := b.addTarget(ctx, row, c, target); err != nil {
+		if err := addSink(ctx, b, row, c, rig.Floodwall(target, c.policy)); err != nil {
 			return fmt.Errorf("floodwall, %s: %w", target, err)
 		}
 	}
 	return nil
 }
 
-// addIptables adds the row of a case with iptables. The rows that others are compared with are always there.
-func (b *packetcostBuilder) addIptables(ctx context.Context, c packetcostTestCase) error {
-	row := &rig.Rate{Name: "iptables/" + c.name, Label: "iptables: " + c.label, Article: c.article}
+// addSink adds a row for a guard at a site with a socket. Before that, it tests that packets arrive at the socket, or that they do not, as the case
+// says. If a policy drops on XDP, only its program is measured.
+func addSink(ctx context.Context, b *rig.Builder, row *rig.Rate, c costCase, g rig.Guard) error {
 	switch {
-	case c.name == baseCase:
-		b.Table.Base, b.Table.By = row, "x-raw-drop"
-	case c.name == rivalCase:
-		b.Table.Rival = row
-	case !b.Wants(row.Name):
+	case !b.Wants(row.Name) && row != b.Table.Base && row != b.Table.Rival:
 		return nil
-	}
-	return b.fill(ctx, row, c, func(at *rig.Site) error { return c.install(ctx, at) })
-}
-
-// addTarget adds the row of a case for a target, without figures when it cannot do that.
-func (b *packetcostBuilder) addTarget(ctx context.Context, row *rig.Rate, c packetcostTestCase, target string) error {
-	if row.Missing = c.cannot[target]; row.Missing != "" {
+	case row.Missing != "":
 		b.Add(row)
 		return nil
+	case g.Options.Target == plan.TargetXDP && !c.accept:
+		return b.AddGuarded(ctx, row, g, nil)
 	}
-	if target == "xdp" {
-		row.Share, row.Times = c.least, c.times
-	}
-	return b.addFloodwall(ctx, row, c, target)
-}
-
-// fill adds a row for what is installed at a site of its own, after a look at what becomes of packets there.
-func (b *packetcostBuilder) fill(ctx context.Context, row *rig.Rate, c packetcostTestCase, install func(*rig.Site) error) error {
-	b.Steps.Show("installing %s", row.Label)
-	at, err := newSinkSite(&b.Builder)
+	at, err := newSinkSite(b)
 	if err != nil {
 		return err
 	}
-	if row.Missing, err = rig.Tolerate(install(at.Site)); err != nil {
+	if row.Missing, err = b.SetUp(row.Label, func() error { return b.Guard(ctx, at.Site, g) }); err != nil {
 		return err
 	}
 	b.Add(row)
@@ -169,9 +256,4 @@ func (b *packetcostBuilder) fill(ctx context.Context, row *rig.Rate, c packetcos
 		return nil
 	}
 	return at.expect(ctx, flow, c.accept)
-}
-
-// text is a policy that needs no file.
-func text(policy string) func() (string, func(), error) {
-	return func() (string, func(), error) { return policy, func() {}, nil }
 }

@@ -1,4 +1,5 @@
-// This file is the experiment of that name: what a packet costs that passes, and what a firewall leaves of what a host asks for, and of bulk.
+// This file is the experiment pass. It measures the cost of a packet that passes, and the effect of a firewall on a host's own requests and on bulk
+// transfers.
 
 package experiment
 
@@ -10,130 +11,130 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cilium/ebpf/asm"
-
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/lab/report"
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// runPass measures packets that pass: one by one on the way to a socket, in a download and requests that begin at the host, and in bulk on a
-// device that nobody has tuned.
+// runPass measures packets that pass: single packets to a socket, a download and requests of the host, and a bulk transfer on a device with default
+// settings.
 func runPass(ctx context.Context, s *rig.Session) error {
-	for _, part := range []func(context.Context, *rig.Session) error{arriving, outgoing, untuned} {
-		if err := part(ctx, s); err != nil {
+	for _, part := range []func(context.Context, *rig.Builder) error{arriving(false), arriving(true), outgoing, untuned} {
+		if err := rig.With(ctx, s, func(b *rig.Builder) error { return part(ctx, b) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// arriving measures what a packet costs that passes to a socket, or on to another host.
-func arriving(ctx context.Context, s *rig.Session) error {
-	for _, behind := range []bool{false, true} {
-		err := rig.InLab(ctx, func(l *lab.Lab) error {
-			b := &passBuilder{Builder: rig.Builder{Session: s, Lab: l}, behind: behind}
-			defer b.Close()
-			b.Table.Title = "pass: 64-byte UDP packets of one flow, to a socket of this host"
-			if behind {
-				b.Table.Title = "pass: 64-byte UDP packets of one flow, forwarded to another host"
+// arriving measures the cost of a packet that passes to a socket, or to a host behind the firewall.
+func arriving(behind bool) func(context.Context, *rig.Builder) error {
+	return func(ctx context.Context, b *rig.Builder) error {
+		b.Table.Title = "pass: 64-byte UDP packets of one flow, " + report.Choice(behind, "forwarded to another host", "to a socket of this host")
+		b.Table.By, b.Table.Notes = "of-no-firewall", slices.Clone(passNotes)
+		for _, g := range passGuards(behind) {
+			if err := addPassing(ctx, b, g, behind); err != nil {
+				return fmt.Errorf("%s: %w", g.label, err)
 			}
-			b.Table.By, b.Table.Notes = "of-no-firewall", slices.Clone(passNotes)
-			for _, c := range passCases(behind) {
-				if err := b.add(ctx, c); err != nil {
-					return fmt.Errorf("%s: %w", c.label, err)
-				}
-			}
-			return b.Table.Measure(ctx, s)
-		})
-		if err != nil {
-			return err
 		}
+		return b.Table.Measure(ctx, b.Session)
 	}
-	return nil
 }
 
-// passNotes say what is measured.
+// passNotes describe the measurements.
 var passNotes = []string{
 	"The receive thread's own time per packet, up to the socket, which nobody reads, or to the next host. Reply: the flow began",
 	"inside, and the policy has no rule for it. Cost: time per packet above that of no firewall. For any XDP program veth copies",
 	"frames and builds new ones for the network stack, which the row of an empty program shows; a network card has no such copy.",
 }
 
-// passCase is a row: what packets of the flow pass.
-type passCase struct {
-	name, label    string
-	policy, target string // of Floodwall
-	install        func(context.Context, *passSite) error
-}
-
-// The policies, without devices. None of the services is the flow's, unless one is.
+// The policies, without devices. None of the services has the flow's port, except where that is the case to measure.
 const (
 	passServices    = "default: drop\nservices: [{name: ssh, port: tcp/22}%s]\n"
 	passEstablished = "default: drop\nreplies: drop\nrules: [{name: answers, state: established, then: pass}]\n"
 )
 
-// passCases are the rows for packets to this host, or to one behind it.
-func passCases(behind bool) []passCase {
-	name := "host/"
-	if behind {
-		name = "router/"
-	}
-	cases := []passCase{
-		{name: name + "open", label: "no firewall", install: func(context.Context, *passSite) error { return nil }},
-		{name: name + "xdp-pass", label: "empty XDP_PASS", install: attachPass},
-	}
-	service := fmt.Sprintf(passServices, ", "+passService)
-	for _, target := range targets {
-		if !behind {
-			cases = append(cases, passCase{
-				name: name + "floodwall/" + target + "/service", label: "floodwall, " + target + ": of a service", policy: service, target: target,
-			})
-		}
-		cases = append(cases, passCase{
-			name: name + "floodwall/" + target + "/reply", label: "floodwall, " + target + ": a reply", policy: fmt.Sprintf(passServices, ""), target: target,
-		})
-	}
-	cases = append(cases, passCase{
-		name: name + "floodwall/established", label: "floodwall, state: established, at filter", policy: passEstablished, target: "xdp",
-	}, passCase{
-		name: name + "nft/conntrack", label: "nft: ct state established", install: passNft,
-	}, passCase{
-		name: name + "iptables/conntrack", label: "iptables: ctstate ESTABLISHED", install: passIptables,
-	})
-	if behind {
-		cases = append(cases, passCase{name: name + "nft/flowtable", label: "nft: a flowtable", install: passFlowtable})
-	}
-	return cases
+// places are the places of a policy's program or rules.
+var places = []string{"xdp", "tc", "nftables", "iptables"}
+
+// tcPass returns a row of a program at tc that only passes.
+func tcPass(prefix string) guardRow {
+	return guardRow{prefix + bulkTC, "a tc program that passes", rig.Guard{TC: rig.PassTC}}
 }
 
-// The flow: a host asks from one port of its own, and another answers.
+// passGuards returns the guards that packets pass on the way to this host, or to one behind it.
+func passGuards(behind bool) []guardRow {
+	name := report.Choice(behind, "router/", "host/")
+	all := []guardRow{{name: name + "open", label: "no firewall"}, {name + "xdp-pass", "empty XDP_PASS", rig.Guard{Program: lab.PassAll}}, tcPass(name)}
+	for _, target := range places {
+		own := func(what, label, services string) {
+			all = append(all, guardRow{
+				name + "floodwall/" + target + "/" + what, "floodwall, " + target + ": " + label, rig.Floodwall(target, fmt.Sprintf(passServices, services)),
+			})
+		}
+		if !behind {
+			own("service", "of a service", ", "+passService)
+		}
+		own("reply", "a reply", "")
+	}
+	all = append(all,
+		guardRow{name + "floodwall/established", "floodwall, state: established, at filter", rig.Floodwall("xdp", passEstablished)},
+		guardRow{name + "nft/conntrack", "nft: ct state established", passNft(behind, "", "ct state established,related accept\n")},
+		guardRow{name + "iptables/conntrack", "iptables: ctstate ESTABLISHED", passIptables(behind)})
+	if behind {
+		// Packets of flows that conntrack knows bypass the stack.
+		table := fmt.Sprintf("flowtable fast {\nhook ingress priority filter; devices = { \"{in}\", %q };\n}\n", innerDevice)
+		all = append(all, guardRow{
+			name + "nft/flowtable", "nft: a flowtable", passNft(behind, table, "ct state established flow add @fast\nct state established,related accept\n"),
+		})
+	}
+	return all
+}
+
+// innerDevice is the name of the device towards the host behind. All packets from there are accepted.
+const innerDevice = "inner"
+
+// passNft returns a filter of nft for packets to the host, or through it. It drops all packets that its rules do not accept.
+func passNft(behind bool, more, rules string) rig.Guard {
+	chain := "input"
+	if behind {
+		chain, rules = "forward", rules+fmt.Sprintf("iifname %q accept\n", innerDevice)
+	}
+	return rig.Guard{Nft: fmt.Sprintf("table inet pass {\n%schain pass {\ntype filter hook %s priority filter; policy drop;\n%s}\n}\n", more, chain, rules)}
+}
+
+// passIptables accepts packets of connections that conntrack knows.
+func passIptables(behind bool) rig.Guard {
+	chain, inside := "INPUT", ""
+	if behind {
+		chain = "FORWARD"
+		inside = "-A FORWARD -i " + innerDevice + " -j ACCEPT\n"
+	}
+	return rig.Guard{Iptables: fmt.Sprintf("*filter\n:%[1]s DROP\n-A %[1]s -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n", chain) + inside + "COMMIT\n"}
+}
+
+// The flow: a host sends from one port of its own, and another host answers.
 const (
 	passOwn     = 40_000
 	passOther   = 4000
 	passService = "{name: sink, port: udp/40000}"
 )
 
-// passBuilder makes a table of packets that pass.
-type passBuilder struct {
-	rig.Builder
-	behind bool
-}
-
-// add adds a row. The first one is what the others are compared with.
-func (b *passBuilder) add(ctx context.Context, c passCase) error {
-	row := &rig.Rate{Name: c.name, Label: c.label}
+// addPassing adds a row. The others are compared with the first one.
+func addPassing(ctx context.Context, b *rig.Builder, g guardRow, behind bool) error {
+	row := &rig.Rate{Name: g.name, Label: g.label}
 	switch {
 	case b.Table.Base == nil:
 		b.Table.Base = row
-	case !b.Wants(c.name):
+	case !b.Wants(g.name):
 		return nil
 	}
-	b.Steps.Show("installing %s", c.label)
-	at, err := b.site()
+	b.Steps.Show("installing %s", g.label)
+	at, err := newPassSite(b, behind)
 	if err != nil {
 		return err
 	}
-	if row.Missing, err = rig.Tolerate(b.install(ctx, at, c)); err != nil {
+	if row.Missing, err = rig.Tolerate(b.Guard(ctx, at.Site, g.guard)); err != nil {
 		return err
 	}
 	row.Flows, row.Subject = []lab.Flow{at.flow}, rig.Subject{Site: at.Site}
@@ -144,19 +145,10 @@ func (b *passBuilder) add(ctx context.Context, c passCase) error {
 	return at.begin(ctx)
 }
 
-func (b *passBuilder) install(ctx context.Context, at *passSite, c passCase) error {
-	if c.install != nil {
-		return c.install(ctx, at)
-	}
-	_, err := b.Hold(ctx, at.Site, c.policy, c.target)
-	return err
-}
-
-// passSite is a site with a flow to a socket of its host, or of one behind it.
+// passSite is a site with a flow to a socket of its host, or of a host behind it.
 type passSite struct {
 	sinkSite
-	inner *lab.Device // towards the host behind; nil: there is none
-	outer *lab.Device // of that host
+	outer *lab.Device // of the host behind; nil: there is none
 	other net.PacketConn
 	flow  lab.Flow
 }
@@ -167,10 +159,10 @@ var (
 	passRouter = netip.MustParseAddr("10.2.0.1")
 )
 
-// udpForget is for how many seconds conntrack keeps the flow: longer than a round.
+// udpForget is how long conntrack keeps the flow, in seconds: longer than a round.
 const udpForget = "600"
 
-func (b *passBuilder) site() (s *passSite, err error) {
+func newPassSite(b *rig.Builder, behind bool) (s *passSite, err error) {
 	at, err := b.NewSite()
 	if err != nil {
 		return nil, err
@@ -180,24 +172,24 @@ func (b *passBuilder) site() (s *passSite, err error) {
 		return nil, err
 	}
 	own, host := rig.Server4, at.Server
-	if b.behind {
+	if behind {
 		own = passInside
 		if host, err = s.connectInside(b.Sites); err != nil {
 			return nil, err
 		}
 	}
-	if s.sink, err = openSink(&b.Builder, host, netip.AddrPortFrom(own, passOwn)); err != nil {
+	if s.sink, err = openSink(b, host, netip.AddrPortFrom(own, passOwn)); err != nil {
 		return nil, err
 	}
 	other := netip.AddrPortFrom(at.Out.Addrs[0].Addr(), passOther)
-	if s.other, err = openSink(&b.Builder, at.Out.Host, other); err != nil {
+	if s.other, err = openSink(b, at.Out.Host, other); err != nil {
 		return nil, err
 	}
 	s.flow = lab.Flow{From: lab.Addr(other.Addr()), To: lab.Addr(own), SPort: lab.Port(passOther), DPort: lab.Port(passOwn)}
 	return s, nil
 }
 
-// connectInside puts a host behind the site's. The receive thread there has its turn on the same CPU when the router's sleeps.
+// connectInside adds a host behind the site's host. Its receive thread runs on the same CPU while the router's sleeps.
 func (s *passSite) connectInside(n int) (*lab.Host, error) {
 	host, err := s.Lab.Host(fmt.Sprintf("inside%d", n))
 	if err != nil {
@@ -207,18 +199,18 @@ func (s *passSite) connectInside(n int) (*lab.Host, error) {
 		return nil, err
 	}
 	end := lab.EndOptions{CPU: lab.OnCPU(rig.ReceiverCPU), Urgent: true}
-	inner, outer, err := s.Lab.Connect(s.Server, host, lab.LinkOptions{A: firstEnd(end, passRouter), B: firstEnd(end, passInside)})
-	if err != nil {
+	inner := firstEnd(end, passRouter)
+	inner.Name = innerDevice
+	if _, s.outer, err = s.Lab.Connect(s.Server, host, lab.LinkOptions{A: inner, B: firstEnd(end, passInside)}); err != nil {
 		return nil, err
 	}
-	s.inner, s.outer = inner, outer
 	if err := s.Out.Host.Route(netip.PrefixFrom(passInside, 32), rig.Server4, s.Out); err != nil {
 		return nil, err
 	}
-	return host, host.Route(netip.MustParsePrefix("0.0.0.0/0"), passRouter, outer)
+	return host, host.Route(netip.MustParsePrefix("0.0.0.0/0"), passRouter, s.outer)
 }
 
-// begin has the flow begin inside, and then has all packets of it pass.
+// begin sends the flow's first packet from inside, and then checks that all packets of the flow pass.
 func (s *passSite) begin(ctx context.Context) error {
 	to := s.other.LocalAddr()
 	if _, err := s.sink.WriteTo([]byte("begin"), to); err != nil {
@@ -233,18 +225,7 @@ func (s *passSite) begin(ctx context.Context) error {
 	if err := s.expect(ctx, s.flow, true); err != nil || s.outer == nil {
 		return err
 	}
-	// Its socket would have the CPU most of the time.
+	// A socket there would have the CPU most of the time.
 	_, err := s.Lab.NewSink(s.outer, lab.DropAll)
-	return err
-}
-
-// attachPass attaches an empty program.
-func attachPass(_ context.Context, at *passSite) error {
-	p, err := rig.LoadInstructions("pass", asm.Mov.Imm(asm.R0, rig.XDPPass), asm.Return())
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	_, err = at.Lab.Attach(at.In, p) // until the lab ends
 	return err
 }

@@ -1,4 +1,4 @@
-// This file is the experiment of that name: where on its way through a router a packet is dropped at least cost.
+// This file is the experiment placement: it finds the stage of a router at which dropping a packet costs the least.
 
 package experiment
 
@@ -9,21 +9,23 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
 	"github.com/floodwall/floodwall/internal/lab/rig"
+	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// The article's figures: the rate of its first test, and what it dropped in its second.
+// The article's figures: the rate of its first test, and the share dropped in its second.
 const (
 	articleRate  = 280_000
 	articleShare = 58_604.0 / 155e6
 )
 
-// runPlacement measures what a router with a full table spends on packets, by where a rule drops some of them, and whether
-// Floodwall finds the place where that is least.
+// runPlacement measures the cost of packets on a router with a full table, by the stage at which a rule drops some of them. It also measures whether
+// Floodwall chooses the stage of the least cost.
 func runPlacement(ctx context.Context, s *rig.Session) error {
 	s.Steps.Show("making %s routes", report.CountText(s.Routes))
 	table := maps.Collect(rig.FullTable(s.Routes))
@@ -31,10 +33,9 @@ func runPlacement(ctx context.Context, s *rig.Session) error {
 	if err != nil {
 		return err
 	}
-	return rig.InLab(ctx, func(l *lab.Lab) error {
-		b := &placementBuilder{Builder: rig.Builder{Session: s, Lab: l}, table: table}
-		defer b.Close()
-		if b.chooser, err = newChooser(calibration.Model); err != nil {
+	return rig.With(ctx, s, func(in *rig.Builder) error {
+		b := &placementBuilder{Builder: in, table: table, costs: calibration.Model, probes: map[*rig.Row]*rig.Probe{}}
+		if b.policy, err = automaticPolicy(); err != nil {
 			return err
 		}
 		if err := b.build(ctx); err != nil {
@@ -53,46 +54,46 @@ func runPlacement(ctx context.Context, s *rig.Session) error {
 
 // placementBuilder makes the tables of placement.
 type placementBuilder struct {
-	rig.Builder
-	table   map[netip.Prefix]netip.Addr
-	chooser *chooser
-	ways    []*way
-	loaded  report.Samples // seconds that the table took, router by router
+	*rig.Builder
+	table  map[netip.Prefix]netip.Addr
+	policy *control.Compiled // with a rule that is placed automatically
+	costs  *cost.Model       // of this host
+	ways   []*way
+	loaded report.Samples // seconds of loading the table of routes, router by router
+	probes map[*rig.Row]*rig.Probe
 }
 
-// way is where packets are dropped, and by what.
+// way is a stage and a tool that drop packets.
 type way struct {
 	name, label string
-	article     string // its CPU in the first test
-	install     func(context.Context, *placementBuilder, *way) error
-	none        bool // drops nothing
-	all         bool // drops everything
-	swept       bool // is a line of the chart
+	article     string // its CPU in the article's first test
+	guard       rig.Guard
+	program     func(context.Context, *rig.Site) (*ebpf.Program, error) // on the bare router, in place of a guard
+	none        bool                                                    // drops nothing
+	all         bool                                                    // drops everything
+	swept       bool                                                    // has a line in the chart
 
 	subject rig.Subject
 	missing string
-
-	drops, streams, own *rig.Probe   // of the first test and the second, the latter by the source that the rule is for as well
-	sweep               []*rig.Probe // by the steps of shares
 }
 
-// allWays are the rows of the tables.
+// allWays returns the rows of the tables.
 func allWays() []*way {
 	return []*way{
-		{name: "no-rule", label: "no rule", install: onBare(""), none: true},
-		{name: "empty", label: "empty XDP_DROP (the limit)", install: limitOnBare, all: true},
-		{name: "floodwall/xdp", label: "floodwall: XDP", install: onBare("xdp"), swept: true},
-		{name: "nft/ingress", label: "nft: ingress", install: byNft(nftIngress)},
-		{name: "iptables/raw", label: "iptables: raw", article: "10%", install: byIptables(rawRules), swept: true},
-		{name: "nft/raw", label: "nft: raw", install: byNft(nftRaw)},
-		{name: "floodwall/nftables/raw", label: "floodwall, nftables: raw", install: byFloodwall("raw"), swept: true},
-		{name: "iptables/filter", label: "iptables: filter", article: "12%", install: byIptables(filterRules), swept: true},
-		{name: "nft/filter", label: "nft: filter", install: byNft(nftFilter)},
-		{name: "floodwall/nftables/filter", label: "floodwall, nftables: filter", install: byFloodwall("filter"), swept: true},
+		{name: "no-rule", label: "no rule", program: noProgram, none: true},
+		{name: "empty", label: "empty XDP_DROP (the limit)", program: dropProgram, all: true},
+		{name: "floodwall/xdp", label: "floodwall: XDP", program: ownProgram, swept: true},
+		{name: "nft/ingress", label: "nft: ingress", guard: byNft(nftIngress)},
+		{name: "iptables/raw", label: "iptables: raw", article: "10%", guard: byIptables(rawRules), swept: true},
+		{name: "nft/raw", label: "nft: raw", guard: byNft(nftRaw)},
+		{name: "floodwall/nftables/raw", label: "floodwall, nftables: raw", guard: byFloodwall("raw"), swept: true},
+		{name: "iptables/filter", label: "iptables: filter", article: "12%", guard: byIptables(filterRules), swept: true},
+		{name: "nft/filter", label: "nft: filter", guard: byNft(nftFilter)},
+		{name: "floodwall/nftables/filter", label: "floodwall, nftables: filter", guard: byFloodwall("filter"), swept: true},
 	}
 }
 
-// way is the one of a name.
+// way returns the way with a name.
 func (b *placementBuilder) way(name string) *way {
 	for _, w := range b.ways {
 		if w.name == name {
@@ -104,7 +105,7 @@ func (b *placementBuilder) way(name string) *way {
 
 func (b *placementBuilder) build(ctx context.Context) (err error) {
 	for _, w := range allWays() {
-		if w.missing, err = b.SetUp(w.label, func() error { return w.install(ctx, b, w) }); err != nil {
+		if w.missing, err = b.SetUp(w.label, func() error { return b.install(ctx, w) }); err != nil {
 			return err
 		}
 		b.ways = append(b.ways, w)
@@ -117,7 +118,7 @@ func (b *placementBuilder) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// router builds another site with the full table, and with conntrack, which is to leave all packets alone.
+// router builds another site with the full table. It also has conntrack, which must ignore all packets.
 func (b *placementBuilder) router() (*rig.Site, error) {
 	b.Sites++
 	start := time.Now()
@@ -126,7 +127,7 @@ func (b *placementBuilder) router() (*rig.Site, error) {
 	return at, err
 }
 
-// The flow that is dropped: of packets as the article has them, to an address of the router.
+// The dropped flow: packets like the article's, to an address of the router.
 var (
 	floodSource = netip.MustParseAddr("198.51.100.1")
 	floodFlow   = lab.Flow{
@@ -134,14 +135,14 @@ var (
 	}
 )
 
-// rulePort is the port that the rule is for.
+// rulePort is the port of the rule.
 const rulePort = 5001
 
-// streamSize is the size of forwarded packets: 84 GB in 155 million.
+// streamSize is the size of forwarded packets in bytes: 84 GB in 155 million.
 const streamSize = 14 + 542
 
-// mixed are four streams to routed destinations beside a share of packets that are dropped. own has them come from the
-// source of those, to the same port, so that only the destination tells them apart.
+// mixed returns four streams to routed destinations, and a share of packets that are dropped. With own, the streams have the source and the port of
+// the dropped packets, so only the destination distinguishes them.
 func (b *placementBuilder) mixed(share float64, own bool) []lab.Flow {
 	if share >= 1 {
 		return []lab.Flow{floodFlow}
@@ -159,7 +160,7 @@ func (b *placementBuilder) mixed(share float64, own bool) []lab.Flow {
 	return flows
 }
 
-// routed is the i-th of some addresses that routes lead to.
+// routed returns the i-th destination address that a route leads to.
 func (b *placementBuilder) routed(i int) netip.Addr {
 	for p := range rig.FullTable(i + 1) {
 		if i--; i < 0 {
@@ -167,13 +168,4 @@ func (b *placementBuilder) routed(i int) netip.Addr {
 		}
 	}
 	return netip.Addr{}
-}
-
-// limitOnBare adds the least that there can be.
-func limitOnBare(_ context.Context, b *placementBuilder, w *way) error {
-	p, err := rig.LoadInstructions("empty", asm.Mov.Imm(asm.R0, rig.XDPDrop), asm.Return())
-	if err == nil {
-		w.subject = rig.Subject{Site: b.XDP, Program: b.Own(p)}
-	}
-	return err
 }

@@ -9,11 +9,17 @@ import (
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
-// at is a probe that found these figures.
-func at(costs ...float64) *rig.Probe { return &rig.Probe{Costs: costs} }
+// at returns a row with these figures.
+func at(costs ...float64) *rig.Row {
+	r := &rig.Row{}
+	for _, ns := range costs {
+		r.Rounds = append(r.Rounds, rig.Reading{"ns/op": ns})
+	}
+	return r
+}
 
-// line is probes of something that costs so much for a packet that is dropped, and for another one.
-func line(shares []float64, dropped, other float64) (all []*rig.Probe) {
+// line returns rows with these costs of a dropped packet and of a forwarded one.
+func line(shares []float64, dropped, other float64) (all []*rig.Row) {
 	for _, s := range shares {
 		all = append(all, at(s*dropped+(1-s)*other))
 	}
@@ -23,7 +29,7 @@ func line(shares []float64, dropped, other float64) (all []*rig.Probe) {
 func TestCrossing(t *testing.T) {
 	shares := []float64{0.0001, 0.01, 0.3, 1}
 	for _, c := range []struct{ lateDropped, lateOther, want float64 }{
-		{160, 490, 0.25}, // 30 of three less, 10 of one more: a quarter
+		{160, 490, 0.25}, // a dropped packet costs 30 less, another one 10 more: a quarter
 		{100, 490, math.NaN()},
 		{160, 510, math.NaN()},
 	} {
@@ -44,15 +50,16 @@ func TestAbove(t *testing.T) {
 	}
 }
 
-// TestChooser has a model in which a forwarded packet costs 50 more with the rule in raw, and a dropped one 50 less: half of
-// each are as dear in either place.
-func TestChooser(t *testing.T) {
-	c, err := newChooser(&cost.Model{
+// TestChoose uses a model in which a rule in raw costs 50 more for a forwarded packet, and 50 less for a dropped one. If half of the packets are
+// dropped, both stages cost the same.
+func TestChoose(t *testing.T) {
+	costs := &cost.Model{
 		Reach: map[string]float64{"xdp": 10, "raw": 100, "filter": 180},
 		Work: map[string]cost.Work{
 			"xdp/xdp": {Hook: 20}, "nftables/raw": {Hook: 50}, "nftables/filter": {Hook: 20}, "nftables/ingress": {Hook: 10},
 		},
-	})
+	}
+	policy, err := automaticPolicy()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +74,7 @@ func TestChooser(t *testing.T) {
 		{plan.TargetNftables, 100_000, plan.StageRaw},
 		{plan.TargetXDP, 100_000, plan.StageXDP},
 	} {
-		stage, err := c.choose(want.target, 100_000, want.dropped)
+		stage, err := choose(policy, costs, want.target, 100_000, want.dropped)
 		if err != nil || stage != want.stage {
 			t.Errorf("%s, %d of 100,000 dropped: %s, %v, want %s", want.target, want.dropped, stage, err, want.stage)
 		}

@@ -1,58 +1,34 @@
-// This file is the experiment of that name: finding sources in lists of up to ten million addresses.
+// This file is the experiment sets: lookups of sources in lists of up to ten million addresses.
 
 package experiment
 
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// runSets measures what it costs to find a source in a list of addresses, and what the list costs.
+// runSets measures the cost of finding a source in a list of addresses, and the cost of the list itself.
 func runSets(ctx context.Context, s *rig.Session) error {
-	for _, prepare := range chosenLists(s) {
-		s.Steps.Show("making addresses")
-		l, err := prepare()
-		if err == nil {
-			err = measureList(ctx, s, l)
-		}
-		if err != nil {
-			return err
-		}
+	sizes := []int{1_000, 100_000, 1_000_000, 10_000_000}
+	sizes = report.Choice(s.Quick, sizes[1:2], sizes)
+	sizes = report.Choice(s.Sizes != nil, s.Sizes, sizes)
+	measure := func(l *rig.List) error { return measureList(ctx, s, l) }
+	if err := eachList(s, sizes, measure); err != nil || s.List != "" {
+		return err
 	}
-	return nil
+	return measure(rig.RandomPrefixes(min(v6Size, slices.Max(sizes))))
 }
 
 // v6Size is the number of IPv6 prefixes of the IPv6 table.
 const v6Size = 1_000_000
 
-// chosenLists makes the lists to measure with, each when its turn comes: the largest need much memory.
-func chosenLists(s *rig.Session) (all []func() (*rig.List, error)) {
-	if s.List != "" {
-		return append(all, func() (*rig.List, error) { return rig.ReadList(s.List) })
-	}
-	most := 0
-	for _, n := range setsListSizes(s) {
-		most = max(most, n)
-		all = append(all, func() (*rig.List, error) { return rig.RandomHosts(n), nil })
-	}
-	return append(all, func() (*rig.List, error) { return rig.RandomPrefixes(min(v6Size, most)), nil })
-}
-
-// setsListSizes are the sizes of the lists.
-func setsListSizes(s *rig.Session) []int {
-	if s.Sizes != nil {
-		return s.Sizes
-	}
-	sizes := []int{1_000, 100_000, 1_000_000, 10_000_000}
-	return report.Choice(s.Quick, sizes[1:2], sizes)
-}
-
-// goals is what Floodwall must reach with random IPv4 addresses: shares of the least program's rate for sources that
-// are listed and that are not, seconds to apply the text file, and bytes of kernel memory; 0 where nothing is asked.
+// goals contains Floodwall's goals with random IPv4 addresses: shares of the smallest program's rate for listed and for unlisted sources, seconds to
+// apply the text file, and bytes of kernel memory; 0: no goal.
 type goals struct{ listed, unlisted, seconds, bytes float64 }
 
 var goalsBySize = map[string]goals{
@@ -60,10 +36,10 @@ var goalsBySize = map[string]goals{
 	"n=10000000": {0.50, 0.75, 2.5, 100e6},
 }
 
-// setsTool is a way to hold a list.
+// setsTool is a tool that holds a list.
 type setsTool struct {
 	name, label string
-	slow        bool // takes minutes for 10 million addresses
+	slow        bool // it takes minutes for 10 million addresses
 	load        func(context.Context, *Builder) (rig.Loaded, error)
 }
 
@@ -78,16 +54,15 @@ var setsAllTools = []setsTool{
 
 // Builder makes the tables of one list.
 type Builder struct {
-	rig.Builder
+	*rig.Builder
 	List *rig.List
 	load report.Table
 }
 
-// measureList makes the two tables of a list: rates, and what loading costs.
+// measureList makes the two tables of a list: packet rates, and the cost of loading.
 func measureList(ctx context.Context, s *rig.Session, l *rig.List) error {
-	return rig.InLab(ctx, func(into *lab.Lab) error {
-		b := &Builder{Builder: rig.Builder{Session: s, Lab: into}, List: l}
-		defer b.Close()
+	return rig.With(ctx, s, func(in *rig.Builder) error {
+		b := &Builder{Builder: in, List: l}
 		b.Flow = rig.Flood(l.Unlisted)
 		b.Table.Title = "sets: " + l.Label + "; 64-byte UDP packets"
 		if l.V6 {
@@ -95,7 +70,7 @@ func measureList(ctx context.Context, s *rig.Session, l *rig.List) error {
 		}
 		b.load = report.Table{
 			Title: "sets: loading " + l.Label,
-			Head:  []string{"", "seconds", "bar", "MB in the kernel", "bytes each", "bar", ""},
+			Head:  []string{"", "seconds", "MB in the kernel", "bytes each", ""},
 			Notes: []string{
 				"Seconds: floodwall from the policy's text file to enforcement (what `floodwall apply` takes); BPF maps from",
 				"addresses in memory, by batches; ipset and nft with their own tools, from scripts in their own format.",
@@ -115,7 +90,7 @@ func (b *Builder) run(ctx context.Context) error {
 	if err := b.leastLine(); err != nil {
 		return err
 	}
-	defer b.publishLoad() // what there is, also when the rest cannot be measured
+	defer b.publishLoad() // publishes all figures so far, also when the rest cannot be measured
 	for _, t := range setsAllTools {
 		if err := b.tool(ctx, t); err != nil {
 			return err
@@ -134,7 +109,7 @@ func (b *Builder) publishLoad() {
 func (b *Builder) tool(ctx context.Context, t setsTool) error {
 	n, prefix := len(b.List.Prefixes), b.List.Name+"/"+t.name
 	if !b.Wants(prefix) && !b.Wants(prefix+"/listed") && !b.Wants(prefix+"/unlisted") {
-		return nil // some tools take a minute to load the list
+		return nil // skips tools that nobody wants, as some take a minute to load the list
 	}
 	var got rig.Loaded
 	err := error(&rig.Missing{Reason: "takes minutes: measured with --all"})
@@ -166,29 +141,15 @@ func (b *Builder) tool(ctx context.Context, t setsTool) error {
 	return nil
 }
 
-// loadRow adds the tool's row to the table of loading.
+// loadRow adds the tool's row to the table of loading. The parameter reason tells why the list is not loaded; "" if it is.
 func (b *Builder) loadRow(t setsTool, g rig.Loaded, reason string, bars goals) {
-	cells := []string{t.label, "", "", "", "", "", reason + g.Note}
+	g.Note += reason
+	b.load.AddRow(g.Cells(t.label, len(b.List.Prefixes))...)
 	name := fmt.Sprintf("%s/%s/%s", b.Outcome.Name, b.List.Name, t.name)
-	bar := func(value, most float64, what string) string {
-		if most == 0 {
-			return ""
-		}
-		bar := report.AtMost(name+" "+what, value, most)
-		b.Outcome.Bars = append(b.Outcome.Bars, bar)
-		return bar.String()
+	if bars.seconds > 0 && len(g.Seconds) > 0 {
+		b.Outcome.Bars = append(b.Outcome.Bars, report.AtMost(name+" seconds to load", g.Seconds.Median(), bars.seconds))
 	}
-	if len(g.Seconds) > 0 {
-		cells[1] = report.SecondsText(g.Seconds.Median())
-		cells[2] = bar(g.Seconds.Median(), bars.seconds, "seconds to load")
+	if bars.bytes > 0 && g.Bytes > 0 {
+		b.Outcome.Bars = append(b.Outcome.Bars, report.AtMost(name+" MB", g.Bytes/1e6, bars.bytes/1e6))
 	}
-	if g.Bytes > 0 {
-		cells[3] = fmt.Sprintf("%.1f", g.Bytes/1e6)
-		cells[4] = fmt.Sprintf("%.0f", g.Bytes/float64(len(b.List.Prefixes)))
-		cells[5] = bar(g.Bytes/1e6, bars.bytes/1e6, "MB")
-	}
-	if g.Roughly {
-		cells[6] += "memory: what the whole machine's slabs and vmalloc grew by"
-	}
-	b.load.AddRow(cells...)
 }

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// streamPath is where connections stand: from a host to an address of another. Of each side it knows the CPU, and the devices whose
-// receive threads work there.
+// streamPath is the path of connections from a host to an address of another host. It has the CPU of each side, and the devices whose receive threads
+// run on this CPU.
 type streamPath struct {
 	from, to *lab.Host
 	at       netip.AddrPort
@@ -21,7 +22,7 @@ type streamPath struct {
 	devices  [2][]*lab.Device
 }
 
-// open opens a connection. Both ends stand when it returns, also where a proxy is between them.
+// open opens a connection. Both ends are established when it returns, also with a proxy between them.
 func (p *streamPath) open(ctx context.Context) (near, far *streamEnd, err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamPatience)
 	defer cancel()
@@ -52,7 +53,7 @@ func (p *streamPath) open(ctx context.Context) (near, far *streamEnd, err error)
 	return near, far, nil
 }
 
-// listen opens a socket as most servers do: without MPTCP, which Go takes by default.
+// listen opens a socket like that of most servers: without MPTCP, which is Go's default.
 func (p *streamPath) listen(ctx context.Context) (l *net.TCPListener, err error) {
 	err = p.to.Do(func() error {
 		var config net.ListenConfig
@@ -66,8 +67,8 @@ func (p *streamPath) listen(ctx context.Context) (l *net.TCPListener, err error)
 	return l, err
 }
 
-// transfer opens a connection and moves bytes over it, back to where it comes from or there. It returns bytes per second of the time
-// that it took, and of the time of the CPU that had most to do with it.
+// transfer opens a connection and sends bytes over it, from the far end if back is true. It returns two rates in bytes per second: one by the elapsed
+// time, the other by the CPU time of the busier CPU.
 func (p *streamPath) transfer(ctx context.Context, back bool, bytes int64) (rate, able float64, err error) {
 	near, far, err := p.open(ctx)
 	if err != nil {
@@ -92,7 +93,13 @@ func (p *streamPath) transfer(ctx context.Context, back bool, bytes int64) (rate
 	return perSecond(took), perSecond(busiest), errors.Join(here.err, there.err, looked)
 }
 
-// received is how long the receive threads of both sides have run.
+// read transfers bytes, and returns both rates in megabytes per second.
+func (p *streamPath) read(ctx context.Context, back bool, bytes int64) (rig.Reading, error) {
+	rate, able, err := p.transfer(ctx, back, bytes)
+	return rig.Reading{"MB/s": rate / 1e6, "able-MB/s": able / 1e6}, err
+}
+
+// received returns the run time of the receive threads of both sides.
 func (p *streamPath) received() (ran [2]time.Duration, err error) {
 	for i, devices := range p.devices {
 		for _, d := range devices {

@@ -9,44 +9,44 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// synproxySite is a web server, on the host that is flooded or behind it.
+// synproxySite is a web server, on the flooded host or behind it.
 type synproxySite struct {
 	*floodedSite
 	web    netip.AddrPort // the server
-	counts rig.LoadedPeer // of what arrives at the attacker
-	inner  []*lab.Device  // the link to the server, when it is behind
+	counts rig.LoadedPeer // of the packets that arrive at the attacker
+	inner  []*lab.Device  // the link to the server, if the server is behind
 }
 
-// backendAt is the server's address when it is behind the flooded host, and forBackendAddr that host's end of their link.
+// backendAt is the server's address if it is behind the flooded host. forBackendAddr is that host's end of their link.
 var (
 	backendAt      = netip.MustParseAddrPort("10.2.0.2:80")
 	forBackendAddr = netip.MustParseAddr("10.2.0.1")
 )
 
-// synproxyNewSite builds another site. Its server ends with the builder.
-func synproxyNewSite(ctx context.Context, b *rig.Builder, behind bool) (s *synproxySite, err error) {
-	s = &synproxySite{web: netip.AddrPortFrom(rig.Server4, 80)}
+// prepare builds the site with a guard. The server ends with the builder.
+func (s *synproxySite) prepare(ctx context.Context, b *rig.Builder, g synproxyGuard) (err error) {
+	s.web = netip.AddrPortFrom(rig.Server4, 80)
 	if s.floodedSite, err = newFloodedSite(b, rig.Server4, backendAt.Addr()); err != nil {
-		return nil, err
+		return err
 	}
 	if err := watchSpoofed(b, s); err != nil {
-		return nil, err
+		return err
 	}
 	host := s.Server
-	if behind {
+	if g.behind {
 		if host, err = s.connectBackend(b.Sites); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	n, err := rig.StartPlainNginx(ctx, host, rig.ReceiverCPU, s.web)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b.Owned = append(b.Owned, n.Close)
-	return s, nil
+	return b.Guard(ctx, s.Site, g.guard)
 }
 
-// connectBackend puts the server behind the host that is flooded.
+// connectBackend adds a host behind the flooded host, for the server.
 func (s *synproxySite) connectBackend(n int) (*lab.Host, error) {
 	s.web = backendAt
 	host, err := s.Lab.Host(fmt.Sprintf("backend%d", n))
@@ -64,7 +64,7 @@ func (s *synproxySite) connectBackend(n int) (*lab.Host, error) {
 	return host, host.Route(netip.MustParsePrefix("0.0.0.0/0"), forBackendAddr, end)
 }
 
-// watchSpoofed counts what arrives at the attacker.
+// watchSpoofed counts the packets that arrive at the attacker.
 func watchSpoofed(b *rig.Builder, s *synproxySite) (err error) {
 	if s.counts, err = rig.LoadPeer(rig.Spoofed, nil, nil); err != nil {
 		return err
@@ -74,7 +74,7 @@ func watchSpoofed(b *rig.Builder, s *synproxySite) (err error) {
 	return err
 }
 
-// returned is what came back to the attacker: frames.
+// returned is the numbers of frames that came back to the attacker.
 type returned struct{ synAcks, resets, others uint64 }
 
 func (r returned) all() uint64 { return r.synAcks + r.resets + r.others }

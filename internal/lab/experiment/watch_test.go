@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// TestWatch watches a counter that grows in the first part of the time only.
+// TestWatch watches a counter that grows only in the first part of the time.
 func TestWatch(t *testing.T) {
 	var count atomic.Uint64
-	w := watchRate(func() (uint64, error) { return count.Load(), nil })
+	stop := watchRate(func() (uint64, error) { return count.Load(), nil })
 	begun := time.Now()
 	count.Add(1_000_000)
 	time.Sleep(4 * watchPart)
-	mean, least, err := w.stop()
+	mean, least, err := stop()
 	highest := 1e6 / (4 * watchPart).Seconds()
 	lowest := 1e6 / (time.Since(begun) + watchPart).Seconds()
 	if err != nil || mean < lowest || mean > highest || least != 0 {
@@ -24,8 +24,8 @@ func TestWatch(t *testing.T) {
 
 func TestWatchFails(t *testing.T) {
 	want := errors.New("no counter")
-	w := watchRate(func() (uint64, error) { return 0, want })
-	if _, _, err := w.stop(); !errors.Is(err, want) {
+	stop := watchRate(func() (uint64, error) { return 0, want })
+	if _, _, err := stop(); !errors.Is(err, want) {
 		t.Errorf("got %v, want %v", err, want)
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Samples is one figure, taken once a round.
+// Samples are the values of one figure, one for each round.
 type Samples []float64
 
-// Median is the middle figure, of an even number the mean of the two in the middle; NaN when there is none.
+// Median returns the median; NaN if there are no values.
 func (s Samples) Median() float64 {
 	if len(s) == 0 {
 		return math.NaN()
@@ -25,7 +25,7 @@ func (s Samples) Median() float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// Longest is the greatest figure; NaN when there is none.
+// Longest returns the greatest value; NaN if there is none.
 func (s Samples) Longest() float64 {
 	if len(s) == 0 {
 		return math.NaN()
@@ -33,7 +33,15 @@ func (s Samples) Longest() float64 {
 	return slices.Max(s)
 }
 
-// spread is the difference between the largest figure and the smallest.
+// Sum returns the sum of the values.
+func (s Samples) Sum() (sum float64) {
+	for _, v := range s {
+		sum += v
+	}
+	return sum
+}
+
+// spread returns the difference between the largest figure and the smallest.
 func (s Samples) spread() float64 {
 	if len(s) == 0 {
 		return 0
@@ -41,7 +49,7 @@ func (s Samples) spread() float64 {
 	return slices.Max(s) - slices.Min(s)
 }
 
-// Each is what fn makes of the figures.
+// Each applies fn to each value.
 func (s Samples) Each(fn func(float64) float64) (all Samples) {
 	for _, v := range s {
 		all = append(all, fn(v))
@@ -49,7 +57,7 @@ func (s Samples) Each(fn func(float64) float64) (all Samples) {
 	return all
 }
 
-// Positive is the figures above 0.
+// Positive returns the values above 0.
 func (s Samples) Positive() (all Samples) {
 	for _, v := range s {
 		if v > 0 {
@@ -59,7 +67,7 @@ func (s Samples) Positive() (all Samples) {
 	return all
 }
 
-// By is the figures as shares of another's of the same rounds, as far as both were taken.
+// By returns the values divided by the values of another figure in the same rounds, for the rounds in which both were measured.
 func (s Samples) By(other Samples) (all Samples) {
 	for i := range min(len(s), len(other)) {
 		if other[i] > 0 {
@@ -69,7 +77,7 @@ func (s Samples) By(other Samples) (all Samples) {
 	return all
 }
 
-// Minus is the differences to other figures, round by round.
+// Minus returns the differences to the values of another figure, round by round.
 func (s Samples) Minus(other Samples) Samples {
 	out := make(Samples, min(len(s), len(other)))
 	for i := range out {
@@ -78,16 +86,16 @@ func (s Samples) Minus(other Samples) Samples {
 	return out
 }
 
-// Metric is the median as a result, with the figures that it is of.
+// Metric returns the median as a metric, with the values of all rounds.
 func (s Samples) Metric(unit string) lab.Metric {
 	return lab.Metric{Value: s.Median(), Unit: unit, Spread: s.spread(), Samples: s}
 }
 
-// Confidence is that of the intervals that reports name.
+// Confidence is the confidence of the intervals in reports.
 const Confidence = 0.95
 
-// Interval is around the median of what the figures are of, which it holds with Confidence, by order statistics. Of few figures
-// it is all from the least to the greatest, with less confidence.
+// Interval contains the true median with Confidence, by order statistics. For few values it is the range from the least to the greatest, with less
+// confidence.
 func (s Samples) Interval() (low, high float64) {
 	if len(s) == 0 {
 		return math.NaN(), math.NaN()
@@ -97,8 +105,8 @@ func (s Samples) Interval() (low, high float64) {
 	return max(low, i.Lo), min(high, i.Hi)
 }
 
-// MeanInterval holds the mean of what the figures are of with Confidence, by Student's t. It has no bounds when there are less than two
-// figures: one says nothing of how far the next may be from it.
+// MeanInterval contains the true mean with Confidence, by Student's t. With less than two values it is infinite, as one value says nothing about the
+// variation.
 func (s Samples) MeanInterval() (low, high float64) {
 	if len(s) < 2 {
 		return math.Inf(-1), math.Inf(1)
@@ -107,8 +115,8 @@ func (s Samples) MeanInterval() (low, high float64) {
 	return i.Lo, i.Hi
 }
 
-// ClaimInterval is the one that claims are judged by: Interval, which no round that others disturbed moves, and of so few figures that this
-// has less than its Confidence, MeanInterval.
+// ClaimInterval returns the interval for judging claims. It is Interval, which is robust against disturbed rounds. For so few values that Interval
+// has less than its Confidence, it is MeanInterval.
 func (s Samples) ClaimInterval() (low, high float64) {
 	if len(s) < fewestOrdered {
 		return s.MeanInterval()
@@ -116,13 +124,14 @@ func (s Samples) ClaimInterval() (low, high float64) {
 	return s.Interval()
 }
 
-// fewestOrdered is how many figures have the median between their least and greatest with Confidence: 1 - 2/2^6 is more than that.
+// fewestOrdered is the smallest number of values for which the range from the lowest to the highest contains the median with Confidence: 1 - 2/2^6 is
+// above Confidence.
 const fewestOrdered = 6
 
-// UnsteadySpread is how wide the interval of a row's figures may be, as a share of the median, before the row is marked.
+// UnsteadySpread is a width of the interval of a row's figures, as a share of the median. Rows with a wider interval are marked.
 const UnsteadySpread = 0.15
 
-// Unsteady reports whether the median is not known well.
+// Unsteady reports whether the median is uncertain.
 func (s Samples) Unsteady() bool {
 	return s.WiderThan(UnsteadySpread)
 }

@@ -6,18 +6,18 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// Cores says where the source runs.
+// Cores describes the cores on which the source and the receiver run.
 type Cores int
 
 const (
-	// twoCores has source and receiver run on a core each. On veth, the receiver fetches each frame from the other core's cache.
+	// twoCores runs source and receiver on separate cores. On veth, the receiver fetches each frame from the other core's cache.
 	twoCores Cores = iota
 
-	// OneCore has both run on one. The frame is in the cache, much as one is that a network card has written there.
+	// OneCore runs both on one core. Each frame is in the cache of this core, similar to a frame that a network card has written there.
 	OneCore
 )
 
-// On is the same table for other cores, with nothing measured yet.
+// On returns a copy of the table for other cores, without measurements.
 func (t *RateTable) On(c Cores) *RateTable {
 	other := *t
 	other.cores, other.Rows, other.Notes = c, nil, slices.Clone(t.Notes)
@@ -37,7 +37,7 @@ func (t *RateTable) On(c Cores) *RateTable {
 	return &other
 }
 
-// cpu is where the source runs.
+// cpu returns the CPU of the source.
 func (c Cores) cpu() int {
 	if c == OneCore {
 		return ReceiverCPU
@@ -45,9 +45,9 @@ func (c Cores) cpu() int {
 	return SourceCPU
 }
 
-// suffix is for titles, prefix for the names of results.
+// suffix returns the text after titles, and prefix the text before the names of results.
 func (c Cores) suffix() string {
 	return report.Choice(c == OneCore, ", source and receiver on one core", ", source and receiver on a core each")
 }
 
-func (c Cores) prefix() string { return report.Choice(c == OneCore, "/one-core", "") }
+func (c Cores) prefix() string { return report.Choice(c == OneCore, "one-core/", "") }

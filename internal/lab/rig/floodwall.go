@@ -17,8 +17,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Applied is a policy that was applied at a site, and the program that it became. The instance is unloaded again; the
-// program stays until it is closed.
+// Applied is a policy that was applied at a site, and its compiled program. The instance is already unloaded. The program exists until it is closed.
 type Applied struct {
 	*control.Applied
 	Program *ebpf.Program
@@ -26,9 +25,8 @@ type Applied struct {
 	Bytes   uint64  // of kernel memory in the program's maps
 }
 
-// Apply applies a policy as the command does, has use look at the running instance, and unloads it. The text is the
-// policy without its devices. It returns ctx's error as soon as ctx ends, and leaves what is under way to the end of
-// the process: nothing of it is visible outside.
+// Apply applies a policy as the command does, calls use with the running instance, and unloads it. The text is the policy without its devices.
+// Apply returns ctx's error as soon as ctx ends. Work that goes on then ends with the process; nothing of it is visible outside.
 func (s *Site) Apply(ctx context.Context, text string, use func(context.Context, control.Instance) error) (*Applied, error) {
 	dir, err := os.MkdirTemp("", "floodwall-bench-")
 	if err != nil {
@@ -64,7 +62,7 @@ func (s *Site) Apply(ctx context.Context, text string, use func(context.Context,
 func (s *Site) applyFile(
 	ctx context.Context, file string, in control.Instance, use func(context.Context, control.Instance) error,
 ) (a *Applied, err error) {
-	// The heap that the bench has filled so far must neither help nor hinder: a command begins with an empty one.
+	// The heap of the bench must neither speed up nor slow down the measurement: a command starts with an empty heap.
 	debug.FreeOSMemory()
 	err = s.Server.Do(func() (err error) {
 		start := time.Now()
@@ -72,7 +70,7 @@ func (s *Site) applyFile(
 		if err != nil {
 			return err
 		}
-		did, err := in.Apply(ctx, p, TargetOptions("xdp"))
+		did, err := in.Apply(ctx, p, TargetOptions("native"))
 		if err != nil {
 			return err
 		}
@@ -104,7 +102,7 @@ func AttachedProgram(device string) (*ebpf.Program, error) {
 	return ebpf.NewProgramFromID(ebpf.ProgramID(dev.Attrs().Xdp.ProgId))
 }
 
-// MapMemory is the kernel memory of the maps that a program uses, as the kernel accounts for it (memlock in the fdinfo
+// MapMemory returns the kernel memory of the maps that a program uses, as the kernel accounts for it (memlock in the fdinfo
 // of a map).
 func MapMemory(p *ebpf.Program) (bytes uint64, err error) {
 	info, err := p.Info()
@@ -127,7 +125,7 @@ func MapMemory(p *ebpf.Program) (bytes uint64, err error) {
 	return bytes, nil
 }
 
-// Memlock is the kernel memory of a map, in bytes.
+// Memlock returns the kernel memory of a map, in bytes.
 func Memlock(m *ebpf.Map) (uint64, error) {
 	info, err := m.Info()
 	if err != nil {
@@ -137,8 +135,8 @@ func Memlock(m *ebpf.Map) (uint64, error) {
 	return n, nil
 }
 
-// Expect returns a look at the instance that asks the loaded program for its verdicts: the reason for each packet. A
-// program that decides something else is not worth measuring.
+// Expect returns a function that tests the loaded program of an instance: the program must give the expected reason for each packet. Measuring a
+// program with other decisions would be useless.
 func Expect(reasons map[string]string) func(context.Context, control.Instance) error {
 	return func(_ context.Context, in control.Instance) error {
 		for line, want := range reasons {

@@ -6,20 +6,12 @@ import (
 	"io"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Hold applies a policy at a site, where it stays until the builder is closed. The text is without its devices.
-func (b *Builder) Hold(ctx context.Context, at *Site, policy, target string) (control.Instance, error) {
-	h, err := b.HoldWith(ctx, at, policy, TargetOptions(target))
-	if err != nil {
-		return control.Instance{}, err
-	}
-	return h.Instance, nil
-}
-
-// HoldWith is hold with options of its own.
-func (b *Builder) HoldWith(ctx context.Context, at *Site, policy string, o control.ApplyOptions) (*Held, error) {
+// Hold applies a policy at a site. The policy is in force until the builder is closed. The text has no devices.
+func (b *Builder) Hold(ctx context.Context, at *Site, policy string, o control.ApplyOptions) (*Held, error) {
 	h, err := at.Install(ctx, policy, o)
 	if err == nil {
 		b.Owned = append(b.Owned, h.Remove)
@@ -27,14 +19,14 @@ func (b *Builder) HoldWith(ctx context.Context, at *Site, policy string, o contr
 	return h, err
 }
 
-// Held is a policy that stays at a site until it is removed.
+// Held is a policy that is in force at a site until it is removed.
 type Held struct {
 	control.Instance
 	site *Site
 	Pins *Pins
 }
 
-// Install applies a policy. The text is without its devices.
+// Install applies a policy. The text has no devices.
 func (s *Site) Install(ctx context.Context, text string, o control.ApplyOptions) (*Held, error) {
 	file, forget, err := TempFile("policy.yaml", func(w io.Writer) error {
 		_, err := io.WriteString(w, s.devices()+text)
@@ -58,13 +50,13 @@ func (s *Site) Install(ctx context.Context, text string, o control.ApplyOptions)
 		return err
 	})
 	if err != nil {
-		_ = p.close() // the first error is the one that says something
+		_ = p.close() // the first error is the useful one
 		return nil, err
 	}
 	return h, nil
 }
 
-// Remove takes the policy away.
+// Remove removes the policy.
 func (h *Held) Remove() error {
 	unloaded := h.site.Server.Do(func() error { return h.Unload(context.Background()) })
 	return errors.Join(unloaded, h.Pins.close())
@@ -73,9 +65,11 @@ func (h *Held) Remove() error {
 // Pinned is the name of an instance in a file system of its own.
 const Pinned = "floodwall"
 
-// TargetOptions has a policy be compiled to a target: auto, xdp, nftables or iptables.
+// TargetOptions returns options that put a policy to a place. It is a target (auto, xdp, nftables or iptables), or a mode of target xdp (native, tc).
+// Native is for programs that are opened: xdp alone takes mode tc where the policy's answers would be lost.
 func TargetOptions(target string) control.ApplyOptions {
 	return map[string]control.ApplyOptions{
-		"auto": {}, "xdp": {Target: "xdp"}, "nftables": {Target: "nftables"}, "iptables": {Target: "iptables"},
+		"auto": {}, "xdp": {Target: "xdp"}, "native": {Target: "xdp", Mode: datapath.Native}, "tc": {Target: "xdp", Mode: datapath.TC},
+		"nftables": {Target: "nftables"}, "iptables": {Target: "iptables"},
 	}[target]
 }

@@ -1,6 +1,8 @@
 package rig
 
 import (
+	"fmt"
+
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
@@ -8,13 +10,29 @@ import (
 // Loaded is a list in the kernel.
 type Loaded struct {
 	Subject Subject
-	Seconds report.Samples // that loading took
+	Seconds report.Samples // of loading
 	Bytes   float64        // of kernel memory; 0: unknown
 	Roughly bool           // bytes is the change of the whole machine's memory
 	Note    string
+	Remove  func() error // nil: there is nothing to remove
 }
 
-// Metrics are what loading cost.
+// Cells returns the cells of a table of loading: a label, seconds, MB in the kernel, bytes for each entry, and a note.
+func (g Loaded) Cells(label string, entries int) []string {
+	cells := []string{label, "", "", "", g.Note}
+	if len(g.Seconds) > 0 {
+		cells[1] = report.SecondsText(g.Seconds.Median())
+	}
+	if g.Bytes > 0 {
+		cells[2], cells[3] = fmt.Sprintf("%.1f", g.Bytes/1e6), fmt.Sprintf("%.0f", g.Bytes/float64(entries))
+	}
+	if g.Roughly {
+		cells[4] = "memory: what the whole machine's slabs and vmalloc grew by"
+	}
+	return cells
+}
+
+// Metrics returns the costs of loading.
 func (g Loaded) Metrics() (all []lab.Metric) {
 	if len(g.Seconds) > 0 {
 		all = append(all, g.Seconds.Metric("load-s"))
@@ -25,7 +43,8 @@ func (g Loaded) Metrics() (all []lab.Metric) {
 	return all
 }
 
-// Weighed adds what the machine's memory grew by, of which so many entries are the cause.
+// Weighed adds the growth of the machine's memory since before, in bytes. Entries is the number of entries that were loaded; below least entries,
+// the growth says too little.
 func (g Loaded) Weighed(before int64, entries, least int) Loaded {
 	grown := KernelMemory() - before
 	if entries < least || grown <= 0 {
@@ -36,8 +55,8 @@ func (g Loaded) Weighed(before int64, entries, least int) Loaded {
 	return g
 }
 
-// leastToWeigh is from which number of entries on the memory of a set stands out of what else happens on a machine.
+// leastToWeigh is the number of entries from which the memory of a set stands out from the other changes of a machine's memory.
 const leastToWeigh = 100_000
 
-// SlowSize is from which number of addresses on slow tools take minutes.
+// SlowSize is the number of addresses from which slow tools take minutes.
 const SlowSize = 5_000_000

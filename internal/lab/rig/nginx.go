@@ -20,13 +20,13 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Nginx is a web server in a host, as one process that ends with this one.
+// Nginx is a web server in a host. It is one process, which ends with this process.
 type Nginx struct {
-	*Process
+	*lab.Process
 	dir string
 }
 
-// nginxQuiet has nginx write nothing outside of its directory.
+// nginxQuiet is configuration that prevents nginx from writing anything outside of its directory.
 const nginxQuiet = `	access_log off;
 	client_body_temp_path %[1]s/body;
 	proxy_temp_path %[1]s/proxy;
@@ -35,8 +35,8 @@ const nginxQuiet = `	access_log off;
 	scgi_temp_path %[1]s/scgi;
 `
 
-// nginxConf has nginx be one process that writes nothing outside of its directory, and speaks TLS in front of another
-// server over the loopback device. The rest is what Debian's own file leaves at the defaults.
+// nginxConf runs nginx as one process that writes nothing outside of its directory. It speaks TLS in front of another server over the loopback
+// device. All other settings are the defaults that Debian's own file leaves.
 const nginxConf = `daemon off;
 master_process off;
 pid %[1]s/pid;
@@ -53,8 +53,8 @@ http {
 }
 `
 
-// plainNginxConf has nginx be one process that answers by itself, in the clear. Its queue of connections is as long as the
-// kernel's own bound (net.core.somaxconn).
+// plainNginxConf runs nginx as one process that answers by itself, without TLS. Its queue of connections is as long as the kernel's own bound
+// (net.core.somaxconn).
 const plainNginxConf = `daemon off;
 master_process off;
 pid %[1]s/pid;
@@ -69,8 +69,7 @@ http {
 }
 `
 
-// staticNginxConf has nginx be one process that serves the files of a directory in the clear. The rest is what nginx does
-// without a word.
+// staticNginxConf runs nginx as one process that serves the files of a directory without TLS. All other settings are nginx's defaults.
 const staticNginxConf = `daemon off;
 master_process off;
 pid %[1]s/pid;
@@ -85,7 +84,7 @@ http {
 }
 `
 
-// StartStaticNginx starts a server at an address of either family that serves a file, at a place of its own.
+// StartStaticNginx starts a server that serves a file at an IPv4 and an IPv6 address. The server runs at the place where.
 func StartStaticNginx(ctx context.Context, h *lab.Host, where Place, v4, v6 netip.AddrPort, name string, file []byte) (*Nginx, error) {
 	return runNginx(ctx, h, &where, v4, func(dir string) (string, error) {
 		root := filepath.Join(dir, "files")
@@ -97,22 +96,22 @@ func StartStaticNginx(ctx context.Context, h *lab.Host, where Place, v4, v6 neti
 	})
 }
 
-// StartNginx starts a server at an address of a host, in front of another one.
+// StartNginx starts a server at an address of a host, as a proxy in front of another server.
 func StartNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*Nginx, error) {
 	return runNginx(ctx, h, nil, at, func(dir string) (string, error) {
 		return fmt.Sprintf(nginxConf, dir, at, behind), writeCertificate(dir, at.Addr())
 	})
 }
 
-// StartPlainNginx starts a server at an address of a host that answers by itself, on a CPU of its own: before all that is
-// not the experiment's, and after receive threads.
+// StartPlainNginx starts a server at an address of a host, on a separate CPU. The server answers by itself. Its priority is higher than everything
+// outside the experiment, and lower than receive threads.
 func StartPlainNginx(ctx context.Context, h *lab.Host, cpu int, at netip.AddrPort) (*Nginx, error) {
 	return runNginx(ctx, h, &Place{cpu, lab.Urgent}, at, func(dir string) (string, error) {
 		return fmt.Sprintf(plainNginxConf, dir, at), nil
 	})
 }
 
-// runNginx starts a server with the configuration that configure makes for its directory.
+// runNginx starts a server. The function configure makes the configuration for the server's directory.
 func runNginx(
 	ctx context.Context, h *lab.Host, where *Place, at netip.AddrPort, configure func(dir string) (string, error),
 ) (n *Nginx, err error) {
@@ -138,7 +137,7 @@ func runNginx(
 	return n, nil
 }
 
-// await waits until the server takes connections.
+// await waits until the server accepts connections.
 func (n *Nginx) await(ctx context.Context, h *lab.Host, at netip.AddrPort) error {
 	for end := time.Now().Add(10 * time.Second); ; {
 		conn, err := h.Dial(ctx, "tcp", at)
@@ -164,7 +163,7 @@ func (n *Nginx) Close() error {
 	return os.RemoveAll(n.dir)
 }
 
-// writeCertificate writes a certificate for an address that it signs itself, and its key.
+// writeCertificate writes a self-signed certificate for an address, and its key.
 func writeCertificate(dir string, addr netip.Addr) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -17,24 +17,34 @@ import (
 
 // EgressProgram opens the program at the egress hook (TCX, Linux 6.6) of a device in the calling thread's network namespace.
 func EgressProgram(device string) (*ebpf.Program, error) {
+	return onlyProgram(device, ebpf.AttachTCXEgress, "leaves")
+}
+
+// IngressProgram opens the program at the ingress hook of tc in the same way.
+func IngressProgram(device string) (*ebpf.Program, error) {
+	return onlyProgram(device, ebpf.AttachTCXIngress, "enters")
+}
+
+// onlyProgram opens the one program at a hook of tc of a device. The way of packets there is a word for errors: enters or leaves.
+func onlyProgram(device string, hook ebpf.AttachType, way string) (*ebpf.Program, error) {
 	dev, err := netlink.LinkByName(device)
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", device, err)
 	}
-	there, err := link.QueryPrograms(link.QueryOptions{Target: dev.Attrs().Index, Attach: ebpf.AttachTCXEgress})
+	there, err := link.QueryPrograms(link.QueryOptions{Target: dev.Attrs().Index, Attach: hook})
 	if err != nil {
-		return nil, &Missing{Reason: fmt.Sprintf("what leaves device %s: %v", device, err)}
+		return nil, &Missing{Reason: fmt.Sprintf("what %s device %s: %v", way, device, err)}
 	}
 	if len(there.Programs) != 1 {
-		return nil, fmt.Errorf("device %s: %d programs see what leaves, want 1", device, len(there.Programs))
+		return nil, fmt.Errorf("device %s: %d programs see what %s, want 1", device, len(there.Programs), way)
 	}
 	return ebpf.NewProgramFromID(there.Programs[0].ID)
 }
 
-// goesOn reports whether a packet goes on after the egress hook: TC_ACT_OK, or TCX_NEXT of linux/bpf.h.
+// goesOn reports whether a packet continues after the egress hook: TC_ACT_OK, or TCX_NEXT of linux/bpf.h.
 func goesOn(action uint32) bool { return action == 0 || action == ^uint32(0) }
 
-// BothSides opens the programs that see what arrives at a device and what leaves it, in the calling thread's network namespace.
+// BothSides opens the ingress and the egress program of a device in the calling thread's network namespace, and calls use with them.
 func BothSides(device string, use func(xdp, egress *ebpf.Program) error) error {
 	xdp, err := AttachedProgram(device)
 	if err != nil {
@@ -49,7 +59,7 @@ func BothSides(device string, use func(xdp, egress *ebpf.Program) error) error {
 	return use(xdp, egress)
 }
 
-// Frame is the frame of a packet in the notation of package packet.
+// Frame returns the frame of a packet in the notation of package packet.
 func Frame(line string) ([]byte, error) {
 	spec, err := packet.Parse(line)
 	if err != nil {
@@ -58,7 +68,7 @@ func Frame(line string) ([]byte, error) {
 	return spec.Frame(), nil
 }
 
-// MustPayload is the UDP payload of what follows the addresses of a datagram in that notation. It panics where that is none.
+// MustPayload returns the UDP payload of a datagram. The text is the part after the addresses in that notation. MustPayload panics on bad text.
 func MustPayload(text string) []byte {
 	const headers = 14 + 20 + 8
 	frame, err := Frame("udp 10.0.0.1:7000 > 10.0.0.2:7000 " + text)
@@ -68,7 +78,7 @@ func MustPayload(text string) []byte {
 	return frame[headers:]
 }
 
-// Leave gives a packet, in the notation of package packet, to the program that sees what leaves.
+// Leave runs the egress program on a packet in the notation of package packet.
 func Leave(egress *ebpf.Program, line string) error {
 	frame, err := Frame(line)
 	if err != nil {
@@ -77,7 +87,7 @@ func Leave(egress *ebpf.Program, line string) error {
 	return leave(egress, frame)
 }
 
-// Arrive gives a packet to an XDP program, and returns the enum xdp_action.
+// Arrive runs an XDP program on a packet, and returns the enum xdp_action.
 func Arrive(xdp *ebpf.Program, line string) (action uint32, err error) {
 	frame, err := Frame(line)
 	if err != nil {
@@ -98,14 +108,13 @@ func leave(egress *ebpf.Program, frame []byte) error {
 	return err
 }
 
-// Where a frame of IPv4 has its addresses.
+// The offsets of the addresses in an IPv4 frame.
 const (
 	frameSource      = 26
 	frameDestination = 30
 )
 
-// OpenFlows has n connections of TCP be open from one address and port of IPv4 to as many others: a segment of each leaves,
-// and one comes back.
+// OpenFlows opens n TCP connections from one IPv4 address and port to n others: a segment of each leaves, and one arrives.
 func OpenFlows(xdp, egress *ebpf.Program, own netip.AddrPort, n int) error {
 	const port = 443
 	out, err := Frame(fmt.Sprintf("tcp %s > 192.0.2.1:%d . seq=1 ack=1", own, port))
@@ -124,7 +133,7 @@ func OpenFlows(xdp, egress *ebpf.Program, own netip.AddrPort, n int) error {
 		if err := leave(egress, out); err != nil {
 			return err
 		}
-		// Of a flow for which there was no place it does not pass.
+		// The segment does not pass if the table had no space for the flow.
 		if _, err := arrive(xdp, in); err != nil {
 			return err
 		}
@@ -132,7 +141,7 @@ func OpenFlows(xdp, egress *ebpf.Program, own netip.AddrPort, n int) error {
 	return nil
 }
 
-// AgeFlows has the flows that a program knows be older, by units of 2^32 ns.
+// AgeFlows makes the flows of a program older, by units of 2^32 ns.
 func AgeFlows(xdp *ebpf.Program, units uint16) error {
 	info, err := xdp.Info()
 	if err != nil {

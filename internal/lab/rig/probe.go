@@ -9,49 +9,47 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
-// Probe is one thing whose receive thread's time per packet is measured, with source and receiver on one core. Unlike a
-// rate of a tableful of packets, that says something at any load, and to some nanoseconds.
+// Probe measures the time per packet of a receive thread, with source and receiver on one core. Unlike the packet rate of a table, this time is
+// valid at any load, and precise to some nanoseconds.
 type Probe struct {
 	Label     string
 	Subject   Subject
 	Flows     []lab.Flow
+	Row       *Row           // whose rounds are the probe's; nil: none
 	Costs     report.Samples // nanoseconds of the receive thread for each packet, round by round
-	disturbed int            // rounds
+	disturbed bool           // in the last round
 	source    *lab.Source
 	Sent      []uint64 // packets of each flow, in all rounds
 }
 
-// Probes measures all of them in turn, round by round, with so many packets each time; pps is the rate at which they are
-// offered, 0 as many as can be. What else is on the machine changes all of them alike.
+// Probes measures all probes in turn, round by round, with this number of packets each time. They are sent at the rate pps; 0 is as many as possible.
+// Other load on the machine changes all probes in the same way.
 func (s *Session) Probes(ctx context.Context, all []*Probe, rounds int, pps float64, packets uint64) (err error) {
 	defer func() {
 		for _, p := range all {
 			err = errors.Join(err, p.Close())
 		}
 	}()
+	t, in := &Table{}, *s
+	in.Rounds = rounds
 	for i, p := range all {
 		if err := p.Open(pps, packets, uint64(i+1)); err != nil {
 			return fmt.Errorf("%s: %w", p.Label, err)
 		}
-	}
-	s.Steps.Expect(rounds * len(all))
-	for range rounds {
-		for _, p := range all {
-			s.Steps.Show("%s", p.Label)
-			if err := p.Measure(ctx); err != nil {
-				return fmt.Errorf("%s: %w", p.Label, err)
-			}
-			s.Steps.Step()
+		if p.Row == nil {
+			p.Row = &Row{Label: p.Label}
 		}
+		p.Row.Take = func(ctx context.Context, _ int) (Reading, error) { return p.read(ctx) }
+		t.Rows = append(t.Rows, p.Row)
 	}
-	return nil
+	return in.TakeAll(ctx, t)
 }
 
-// ProbeBatch is how many packets come at a time where they do at a rate: a network card that interrupts some thousand
-// times a second delivers as many.
+// ProbeBatch is the number of packets that arrive together when they are sent at a rate. A network card that interrupts some thousand times a
+// second delivers as many.
 const ProbeBatch = 64
 
-// Open makes the source, which offers so many packets each time at pps, 0 for as many as can be.
+// Open makes the source. The source sends this number of packets each time at the rate pps; 0 is as many as possible.
 func (p *Probe) Open(pps float64, packets, seed uint64) (err error) {
 	o := lab.SourceOptions{Flows: p.Flows, CPU: ReceiverCPU, Seed: seed, Urgent: true, Rate: pps, Count: packets}
 	if pps > 0 {
@@ -61,7 +59,7 @@ func (p *Probe) Open(pps float64, packets, seed uint64) (err error) {
 	return err
 }
 
-// Close ends the source, if there is one.
+// Close closes the source, if there is one.
 func (p *Probe) Close() error {
 	if p.source == nil {
 		return nil
@@ -72,7 +70,18 @@ func (p *Probe) Close() error {
 	return err
 }
 
-// Measure takes one round.
+// read measures one round. The reading has the nanoseconds for each packet, and whether other threads had the CPU.
+func (p *Probe) read(ctx context.Context) (Reading, error) {
+	if err := p.Measure(ctx); err != nil {
+		return nil, err
+	}
+	return Reading{timePer: p.Costs[len(p.Costs)-1], Others: report.Choice[float64](p.disturbed, 1, 0)}, nil
+}
+
+// Others is a figure. It is 1 in rounds in which other threads had the receiving CPU.
+const Others = "others"
+
+// Measure measures one round.
 func (p *Probe) Measure(ctx context.Context) error {
 	at := p.Subject.Site
 	if p.Subject.Program != nil {
@@ -90,11 +99,6 @@ func (p *Probe) Measure(ctx context.Context) error {
 		return errors.New("nothing arrived")
 	}
 	p.Costs = append(p.Costs, m.Ran*float64(m.Time)/float64(m.Packets))
-	if Disturbed(m) {
-		p.disturbed++
-	}
+	p.disturbed = Disturbed(m)
 	return nil
 }
-
-// Unsteady reports whether the figures are doubtful.
-func (p *Probe) Unsteady() bool { return 2*p.disturbed > len(p.Costs) || p.Costs.Unsteady() }

@@ -4,24 +4,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
 
-// Progress is a line on a terminal that says what is being done and for how long the run still goes on. It is for one
-// goroutine.
+// Progress is a line on a terminal that shows the current work and the remaining time of the run. Show and Step may be called at the same time.
 type Progress struct {
 	out     *os.File // nil: no line
 	outlook *outlook
 	shown   bool
 
-	began       time.Time // of the steps
-	done, steps int
+	began time.Time // of the steps
+	done  atomic.Int32
+	steps int
 }
 
-// NewProgress shows the progress of a run of these experiments on a terminal, and nowhere when out is none.
+// NewProgress shows the progress of a run of these experiments on a terminal. If out is no terminal, it shows nothing.
 func NewProgress(out io.Writer, experiments []string, o Options) *Progress {
 	p := &Progress{outlook: newOutlook(experiments, o)}
 	if f, ok := out.(*os.File); ok && columns(f) > 0 {
@@ -30,7 +31,7 @@ func NewProgress(out io.Writer, experiments []string, o Options) *Progress {
 	return p
 }
 
-// columns is the width of a terminal; 0 when it is none, and what is usual when it does not tell.
+// columns returns the width of a terminal: 0 if f is no terminal, and 80 if the width is unknown.
 func columns(f *os.File) int {
 	if _, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS); err != nil {
 		return 0
@@ -42,19 +43,22 @@ func columns(f *os.File) int {
 	return int(size.Col)
 }
 
-// Begin has the next experiment begin.
+// Begin starts the next experiment.
 func (p *Progress) Begin() {
 	p.outlook.begin(time.Now())
 	p.Expect(0)
 }
 
-// Expect begins a stretch of steps that take about the same time each.
-func (p *Progress) Expect(steps int) { p.began, p.done, p.steps = time.Now(), 0, steps }
+// Expect starts a number of steps that take about the same time each.
+func (p *Progress) Expect(steps int) {
+	p.began, p.steps = time.Now(), steps
+	p.done.Store(0)
+}
 
 // Step counts one step as done.
-func (p *Progress) Step() { p.done++ }
+func (p *Progress) Step() { p.done.Add(1) }
 
-// Show replaces the line.
+// Show writes the line again.
 func (p *Progress) Show(format string, args ...any) {
 	if p.out == nil {
 		return
@@ -64,15 +68,16 @@ func (p *Progress) Show(format string, args ...any) {
 	fmt.Fprintf(p.out, "\r\x1b[K%s", cut(line, columns(p.out)-1))
 }
 
-// left is the time left of the steps, by those done; 0 when none is.
+// left returns the remaining time of the steps, estimated from the finished steps; 0 if no step is finished.
 func (p *Progress) left() time.Duration {
-	if p.done == 0 || p.steps <= p.done {
+	done := int(p.done.Load())
+	if done == 0 || p.steps <= done {
 		return 0
 	}
-	return time.Since(p.began) / time.Duration(p.done) * time.Duration(p.steps-p.done)
+	return time.Since(p.began) / time.Duration(done) * time.Duration(p.steps-done)
 }
 
-// String is the experiment that runs, and which of all it is.
+// String returns the experiment that runs, and its number among all.
 func (l *outlook) String() string {
 	name := l.names[l.current]
 	if len(l.names) == 1 {
@@ -81,7 +86,7 @@ func (l *outlook) String() string {
 	return fmt.Sprintf("%s (%d of %d)", name, l.current+1, len(l.names))
 }
 
-// leftText is a time that is only guessed, so not to the second when it is long.
+// leftText formats an estimated time. A time of at least a minute is rounded to minutes.
 func leftText(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.0fs left", max(1, d.Seconds()))
@@ -89,7 +94,7 @@ func leftText(d time.Duration) string {
 	return fmt.Sprintf("%.0fm left", d.Minutes())
 }
 
-// cut is as much of a line as fits.
+// cut returns as much of a line as fits into the width.
 func cut(line string, width int) string {
 	if utf8.RuneCountInString(line) <= width {
 		return line

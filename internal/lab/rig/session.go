@@ -1,12 +1,10 @@
-// This file is what experiments are built of: sites in a lab, what is installed there, and the rates and times that are
-// taken of it, round by round.
+// This file has the options of a run, and the session of one experiment.
 
 package rig
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"slices"
@@ -18,21 +16,21 @@ import (
 
 // Options are the choices of a run. The zero value is good.
 type Options struct {
-	Rounds   int            // each row is measured so many times, in turn with the others; 0: 5, or 2 with Quick
+	Rounds   int            // rounds in which each row is measured, in turn with the others; 0: 5, or 2 with Quick
 	Window   time.Duration  // of one measurement; 0: 500 ms, or 100 ms with Quick
-	Phase    time.Duration  // of requests to a server; 0: 10 s, or 3 s with Quick. Below that, blocklist makes fewer requests.
-	Quick    bool           // small sizes, short windows: whether it works, not how fast it is
-	All      bool           // also what takes minutes: the slow tools with 10 million addresses
+	Phase    time.Duration  // of requests to a server; 0: 10 s, or 3 s with Quick. With a shorter phase, blocklist makes fewer requests.
+	Quick    bool           // small sizes and short windows: they test that the run works, not how fast it is
+	All      bool           // includes the measurements that take minutes: the slow tools with 10 million addresses
 	Sizes    []int          // of random address lists, for sets, exchange and blocklist; nil: each has its own
 	Routes   int            // of the router of placement; 0: 925,525, as in the article
-	Rows     *regexp.Regexp // of packet rates, exchange, dns, udp, detect, synproxy and program, those whose names match; nil: all
-	List     string         // a file of addresses for both to measure with, in place of random ones
-	Seed     uint64         // of what detect sends; the same seed gives the same packets
-	Bpfilter string         // a source tree of bpfilter in which its benchmark is built, for program; "": none
+	Rows     *regexp.Regexp // names of the rows to measure, except in placement and blocklist; nil: all
+	List     string         // a file of addresses that set and blocklist experiments use in place of random ones
+	Seed     uint64         // a file of addresses for sets, exchange and blocklist, in place of random ones
+	Bpfilter string         // a source tree of bpfilter, in which program builds bpfilter's benchmark; "": none
 	Captures string         // a directory of recorded attacks, for detect; "": none
 	Progress io.Writer      // where to show a line of progress, if it is a terminal; nil: nowhere
 
-	// Find finds another program of Floodwall, for detect.
+	// Find returns the path of another program of Floodwall, for detect.
 	Find func(program string) (string, error)
 }
 
@@ -43,13 +41,13 @@ type Session struct {
 	Steps   *Progress
 }
 
-// MaxSize is the largest number of random addresses in a list: there must be others left that are not listed.
+// MaxSize is the largest number of random addresses in a list. Enough addresses must remain that are not listed.
 const MaxSize = 2_000_000_000
 
-// MaxRoutes is the largest number of routes: there must be others left to draw.
+// MaxRoutes is the largest number of routes. Enough other routes must remain to draw from.
 const MaxRoutes = 4_000_000
 
-// WithDefaults is the options with what is usual in place of zero values.
+// WithDefaults returns the options with defaults in place of zero values.
 func (o Options) WithDefaults() Options {
 	rounds, window, phase := 5, 500*time.Millisecond, 10*time.Second
 	if o.Quick {
@@ -70,7 +68,7 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// Tries is how often a disturbed measurement is taken before it is taken as it is.
+// Tries returns how often a disturbed measurement is tried. The last result counts even if it is disturbed.
 func (o Options) Tries() int {
 	if o.Quick {
 		return 1
@@ -78,10 +76,10 @@ func (o Options) Tries() int {
 	return 3
 }
 
-// Wants reports whether the row with this name, within its experiment, is to be measured.
+// Wants reports whether the row of this name (within its experiment) is measured.
 func (o Options) Wants(row string) bool { return o.Rows == nil || o.Rows.MatchString(row) }
 
-// InLab runs fn with an empty lab, which ends with it.
+// InLab runs fn with an empty lab, and closes the lab when fn returns.
 func InLab(ctx context.Context, fn func(*lab.Lab) error) (err error) {
 	l, err := lab.New(ctx)
 	if err != nil {
@@ -91,8 +89,8 @@ func InLab(ctx context.Context, fn func(*lab.Lab) error) (err error) {
 	return fn(l)
 }
 
-// Alternated is the cases, in the other direction in every other round: what goes on from one to the next, as in a warm
-// cache, goes on to both neighbors.
+// Alternated returns the cases, in reverse order in every other round. So an effect of one case on the next, for example a warm cache, has an
+// influence on both its neighbors.
 func Alternated[T any](cases []T, round int) []T {
 	turn := slices.Clone(cases)
 	if round%2 == 1 {
@@ -101,20 +99,5 @@ func Alternated[T any](cases []T, round int) []T {
 	return turn
 }
 
-// InTurns takes all rounds of some cases, in which they take turns. The label of a case is for the progress and for errors.
-func InTurns[T any](s *Session, cases []T, label func(T) string, take func(round int, c T) error) error {
-	s.Steps.Expect(s.Rounds * len(cases))
-	for round := range s.Rounds {
-		for _, c := range Alternated(cases, round) {
-			s.Steps.Show("round %d of %d, %s", round+1, s.Rounds, label(c))
-			if err := take(round, c); err != nil {
-				return fmt.Errorf("%s: %w", label(c), err)
-			}
-			s.Steps.Step()
-		}
-	}
-	return nil
-}
-
-// ArticleRoutes is the number of routes of the router in the article that `placement` follows.
+// ArticleRoutes is the number of routes of the router in the article of `placement`.
 const ArticleRoutes = 925_525

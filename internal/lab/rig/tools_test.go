@@ -21,7 +21,7 @@ func TestToolScripts(t *testing.T) {
 		t.Errorf("ipset (-want +got):\n%s", diff)
 	}
 	var nft strings.Builder
-	if err := nftSetScript(&nft, l, NftRaw, nil, NftDrop(l)+"drop\n"); err != nil {
+	if err := nftSetScript(&nft, l, NftRaw.Script(NftDrop(l)+"drop\n", nftSet)); err != nil {
 		t.Fatal(err)
 	}
 	want = `table inet bench {

@@ -15,21 +15,17 @@ import (
 // blocker is a way to block addresses.
 type blocker struct {
 	name, label string
-	article     []float64 // milliseconds of a request in the article, by publishedColumns; nil: it has none
-	most        int       // entries that it is measured with; 0: any number
-	slow        bool      // takes minutes for 10 million addresses
+	article     []float64 // milliseconds of a request in the article, by publishedColumns; nil: not in the article
+	most        int       // the largest number of entries that is measured; 0: no bound
+	slow        bool      // it takes minutes to load 10 million addresses
 
-	// load has a site block a list. Without it, nothing is blocked.
-	load func(context.Context, *rig.Site, *rig.List) (blocking, error)
+	// load blocks a list at a site. If load is nil, nothing is blocked.
+	load func(context.Context, *rig.Site, *rig.List) (rig.Loaded, error)
+
+	site *rig.Site // of its own
 }
 
-// blocking is a list that is blocked.
-type blocking struct {
-	rig.Loaded
-	remove func() error // nil: there is nothing to remove
-}
-
-// Names of rows that others are compared with.
+// Names of rows with which other rows are compared.
 const (
 	noFirewall   = "no-firewall"
 	noneAgain    = "no-firewall/again"
@@ -38,9 +34,9 @@ const (
 	ourBlocker   = "floodwall"
 )
 
-// testCases are the rows. Those without firewall stand at both ends, as they are the measure of the others.
-func testCases() (cases []*testCase) {
-	for _, by := range []blocker{
+// blockers returns the rows. The first and the last row have no firewall, because the others are compared with them.
+func blockers() []*blocker {
+	return []*blocker{
 		{name: noFirewall, label: "no firewall"},
 		{
 			name: rulesBlocker, label: "iptables: a rule each", most: publishedMost, load: blockByRules,
@@ -53,17 +49,15 @@ func testCases() (cases []*testCase) {
 		{name: "nft", label: "nft: one set", slow: true, load: blockByNft},
 		{name: ourBlocker, label: "floodwall", load: blockByFloodwall},
 		{name: noneAgain, label: "no firewall, again"},
-	} {
-		cases = append(cases, &testCase{blocker: by})
 	}
-	return cases
 }
 
-// leastRulesToWeigh is from which number of rules on their memory stands out of what else happens on a machine.
+// leastRulesToWeigh is the minimum number of rules whose memory can be measured. The memory of fewer rules is hidden by other changes of the
+// machine's memory.
 const leastRulesToWeigh = 25_000
 
-// blockByRules has iptables drop each entry by a rule of its own.
-func blockByRules(ctx context.Context, at *rig.Site, l *rig.List) (g blocking, err error) {
+// blockByRules makes iptables drop packets from each entry by a separate rule.
+func blockByRules(ctx context.Context, at *rig.Site, l *rig.List) (g rig.Loaded, err error) {
 	var rules strings.Builder
 	rules.WriteString("*filter\n")
 	var line []byte
@@ -77,8 +71,8 @@ func blockByRules(ctx context.Context, at *rig.Site, l *rig.List) (g blocking, e
 	if err != nil {
 		return g, err
 	}
-	g.Loaded = rig.Loaded{Seconds: report.Samples{took.Seconds()}}.Weighed(before, len(l.Prefixes), leastRulesToWeigh)
-	g.remove = func() error { return flushRules(ctx, l, at) }
+	g = rig.Loaded{Seconds: report.Samples{took.Seconds()}}.Weighed(before, len(l.Prefixes), leastRulesToWeigh)
+	g.Remove = func() error { return flushRules(ctx, l, at) }
 	return g, nil
 }
 
@@ -88,12 +82,12 @@ func flushRules(ctx context.Context, l *rig.List, at *rig.Site) error {
 	return err
 }
 
-// blockByIpset has one rule of iptables drop what is in a set.
-func blockByIpset(ctx context.Context, at *rig.Site, l *rig.List) (g blocking, err error) {
-	if g.Loaded, err = rig.RestoreIpset(ctx, at, l); err != nil {
+// blockByIpset makes iptables drop packets from the entries of a set by one rule.
+func blockByIpset(ctx context.Context, at *rig.Site, l *rig.List) (g rig.Loaded, err error) {
+	if g, err = rig.RestoreIpset(ctx, at, l); err != nil {
 		return g, err
 	}
-	g.remove = func() error {
+	g.Remove = func() error {
 		if err := flushRules(ctx, l, at); err != nil {
 			return err
 		}
@@ -104,33 +98,33 @@ func blockByIpset(ctx context.Context, at *rig.Site, l *rig.List) (g blocking, e
 	return g, err
 }
 
-// blockByNft has one rule of nft drop what is in a set.
-func blockByNft(ctx context.Context, at *rig.Site, l *rig.List) (g blocking, err error) {
-	if g.Loaded, err = rig.LoadNftSet(ctx, at, l, rig.NftInput, rig.NftDrop(l)); err != nil {
+// blockByNft makes nft drop packets from the entries of a set by one rule.
+func blockByNft(ctx context.Context, at *rig.Site, l *rig.List) (g rig.Loaded, err error) {
+	if g, err = rig.LoadNftSet(ctx, at, l, rig.NftInput, rig.NftDrop(l)); err != nil {
 		return g, err
 	}
-	g.remove = func() error {
+	g.Remove = func() error {
 		_, _, err := rig.RunTool(context.WithoutCancel(ctx), at.Server, nil, "nft", "flush", "ruleset")
 		return err
 	}
 	return g, nil
 }
 
-// blockByFloodwall applies a policy that drops what is in a set, to the target that Floodwall chooses.
-func blockByFloodwall(ctx context.Context, at *rig.Site, l *rig.List) (g blocking, err error) {
+// blockByFloodwall applies a policy that drops packets from the entries of a set. Floodwall chooses the target.
+func blockByFloodwall(ctx context.Context, at *rig.Site, l *rig.List) (g rig.Loaded, err error) {
 	file, forget, err := rig.TempFile("blocked.txt", l.Write)
 	if err != nil {
 		return g, err
 	}
 	defer forget()
 	policy := fmt.Sprintf("default: pass\nsets: {blocked: {file: %s}}\nrules: [{name: blocked, from: $blocked, then: drop}]\n", strconv.Quote(file))
-	debug.FreeOSMemory() // as a command begins
+	debug.FreeOSMemory() // a command starts with an empty heap, too
 	start := time.Now()
 	held, err := at.Install(ctx, policy, rig.TargetOptions("auto"))
 	if err != nil {
 		return g, err
 	}
-	g.Seconds, g.remove = report.Samples{time.Since(start).Seconds()}, held.Remove
+	g.Seconds, g.Remove = report.Samples{time.Since(start).Seconds()}, held.Remove
 	err = at.Server.Do(func() error {
 		program, err := rig.AttachedProgram(at.In.Name)
 		if err != nil {

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// address is the prefix of a number, in a block of its own for each phase.
+// address returns the prefix with the number n in a block. Each phase has a block of its own.
 func address(block byte, n int) netip.Prefix {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], uint32(block)<<24|uint32(n))
 	return netip.PrefixFrom(netip.AddrFrom4(b), 32)
 }
 
-// cpu is the CPU time of this process.
+// cpu returns the CPU time of this process.
 func cpu() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -29,7 +29,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// many has many nodes: the time of a ban to all, what they cost when nothing happens, a hub that is killed, and a partition.
+// many measures many nodes in several situations: the time until all nodes have a ban, their cost while nothing happens, a killed hub, and a
+// partition.
 func (r *fleetRun) many(ctx context.Context) error {
 	r.say("three hubs, %d nodes", r.Nodes)
 	s, err := fleetNewSite(ctx, filepath.Join(r.dir, "many"))
@@ -85,7 +86,7 @@ func (r *fleetRun) idle(s *fleetSite) error {
 	return nil
 }
 
-// killed has a node ban whose hub has gone: the ban begins when the hub is down and the connection of the node has ended.
+// killed makes a node ban a prefix after the node's hub was killed. At that time, the hub is down and the connection of the node has ended.
 func (r *fleetRun) killed(s *fleetSite) error {
 	r.say("a hub is killed")
 	m := s.nodes[0] // a node of that hub
@@ -105,7 +106,8 @@ func (r *fleetRun) killed(s *fleetSite) error {
 	return nil
 }
 
-// partition cuts a third of the nodes off, while all go on to ban and to lift, and compares what each has after healing with a plain list.
+// partition disconnects a third of the nodes. In this time, all nodes continue to ban and to lift bans. After the partition has ended, it compares
+// the bans of each node with a plain list.
 func (r *fleetRun) partition(s *fleetSite) error {
 	r.say("a third of the nodes is cut off for %v", r.Partition)
 	third := s.nodes[:len(s.nodes)/3]
@@ -113,7 +115,7 @@ func (r *fleetRun) partition(s *fleetSite) error {
 		m.part(true)
 	}
 	random := rand.New(rand.NewPCG(17, 1))
-	ends := map[netip.Prefix]time.Time{} // of the bans that hold at the end; zero: lifted
+	ends := map[netip.Prefix]time.Time{} // of the bans that are in force at the end; zero: lifted
 	owner := map[netip.Prefix]*member{}
 	began := time.Now()
 	for n := 0; time.Since(began) < r.Partition && s.ctx.Err() == nil; n++ {
@@ -121,7 +123,7 @@ func (r *fleetRun) partition(s *fleetSite) error {
 		length := time.Hour
 		switch random.IntN(4) {
 		case 0:
-			length = time.Duration(1+random.Int64N(5)) * time.Second // ends before the healing, mostly
+			length = time.Duration(1+random.Int64N(5)) * time.Second // most end before the healing
 		}
 		m.ban(p, length)
 		ends[p], owner[p] = time.Now().Add(length), m
@@ -135,7 +137,7 @@ func (r *fleetRun) partition(s *fleetSite) error {
 		m.part(false)
 	}
 	healed := time.Now()
-	next := 0 // node that is looked at: all before it were equal
+	next := 0 // the node to compare next; all before it were equal
 	equal := s.until("all nodes are equal", func() bool {
 		for ; next < len(s.nodes); next++ {
 			if lost, outliving := s.nodes[next].differences(ends, owner, 1); lost+outliving > 0 {
@@ -156,8 +158,8 @@ func (r *fleetRun) partition(s *fleetSite) error {
 	return equal
 }
 
-// differences counts bans that a node lacks, and such that it has and should not, until there are so many: to look at all takes the CPU from the
-// nodes.
+// differences counts two kinds of bans: those that a node lacks, and those that it should not have. It stops at the number most, because a complete
+// count takes the CPU from the nodes.
 func (m *member) differences(ends map[netip.Prefix]time.Time, owner map[netip.Prefix]*member, most int) (lost, outliving int) {
 	const slack = 2 * time.Second // the kernel's sets count seconds
 	now := time.Now()
@@ -182,7 +184,7 @@ func (m *member) differences(ends map[netip.Prefix]time.Time, owner map[netip.Pr
 	return lost, outliving
 }
 
-// coldStart has a new node get many bans.
+// coldStart measures the time in which a new node receives many bans.
 func (r *fleetRun) coldStart(ctx context.Context) error {
 	r.say("%d bans to a new node", r.Bans)
 	s, err := fleetNewSite(ctx, filepath.Join(r.dir, "cold"))
@@ -213,7 +215,7 @@ func (r *fleetRun) coldStart(ctx context.Context) error {
 	return nil
 }
 
-// sustained has nodes ban at a rate for a while.
+// sustained makes nodes ban prefixes at a rate for some time.
 func (r *fleetRun) sustained(ctx context.Context) error {
 	r.say("%d bans a second for %v, %d nodes", r.Rate, r.Sustained, r.Few)
 	s, err := fleetNewSite(ctx, filepath.Join(r.dir, "sustained"))

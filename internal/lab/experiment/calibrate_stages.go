@@ -13,7 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// The flows of a calibration: one to a routed destination, one to the router itself.
+// The flows of a calibration: one to a routed destination, and one to the router itself.
 var (
 	forwardedFrom = netip.MustParseAddr("198.51.100.1")
 	forwardedTo   = netip.MustParseAddr("203.0.113.1")
@@ -25,23 +25,22 @@ func flowTo(to netip.Addr) lab.Flow {
 	return lab.Flow{From: lab.Addr(forwardedFrom), To: lab.Addr(to), SPort: lab.Port(4000), DPort: lab.Port(5001), Size: 14 + 128}
 }
 
-// stageProbes are what is measured of a stage: policies whose rules all run there. But for drop, they let pass what is
-// forwarded.
+// stageProbes are the probes of a stage. Each is a policy whose rules all run at this stage. Every probe except drop passes the forwarded packets.
 type stageProbes struct {
 	target, stage string
 
 	base   *rig.Probe // without the stage
 	one    *rig.Probe // one rule
-	many   *rig.Probe // manyRules more
+	many   *rig.Probe // one rule and manyRules more
 	sets   *rig.Probe // one rule and manySets with a set
-	locals *rig.Probe // one rule and manyLocals that ask whether an address is the host's own; nil where none can
+	locals *rig.Probe // one rule and manyLocals that test whether an address is the host's own; nil if the stage cannot test that
 	limits *rig.Probe // one rule and manyLimits with a limit
 	drop   *rig.Probe // one rule that drops all
 }
 
-// How many rules there are of each kind: what one of them costs is a part of what they do, so that the noise is parted
-// too. In nftables more would have their chain begin with a test of the device, which one rule alone does not. With limits it
-// does in any case: a part of the test is in what a limit costs.
+// The numbers of rules of each kind. The cost of one rule is the cost of all of them divided by their number. So the noise is also divided by this
+// number. In nftables, several rules make the chain start with a test of the device, which a single rule does not need. With limits the chain always
+// has this test. So a part of the test is in the cost of a limit.
 const (
 	manyRules  = 7
 	manySets   = 7
@@ -73,7 +72,7 @@ func (c *calibration) install(ctx context.Context, p *stageProbes) (err error) {
 		{&p.drop, "drop", dropped, localFlow},
 	} {
 		if p.stage == "ingress" && policy.probe == &p.locals {
-			continue // which nftables cannot ask there
+			continue // nftables cannot test that at this stage
 		}
 		label := fmt.Sprintf("%s at %s: %s", p.target, p.stage, policy.label)
 		c.Steps.Show("installing %s", label)
@@ -86,7 +85,7 @@ func (c *calibration) install(ctx context.Context, p *stageProbes) (err error) {
 	return nil
 }
 
-// apply applies a policy at a router. Of XDP, all is at the same one, where a program is attached while it is measured.
+// apply applies a policy at a router. All policies on XDP share one router. Each of their programs is attached only while it is measured.
 func (c *calibration) apply(ctx context.Context, target, stage, rules string) (s rig.Subject, err error) {
 	text := policyAt(stage, rules)
 	if err := allAt(text, target, stage); err != nil {
@@ -96,8 +95,7 @@ func (c *calibration) apply(ctx context.Context, target, stage, rules string) (s
 		if s.Site, err = c.router(ctx, rig.DefaultRoute); err != nil {
 			return s, err
 		}
-		_, err = c.Hold(ctx, s.Site, text, target)
-		return s, err
+		return s, c.Guard(ctx, s.Site, rig.Floodwall(target, text))
 	}
 	if c.XDP == nil {
 		if c.XDP, err = c.router(ctx, rig.DefaultRoute); err != nil {
@@ -111,12 +109,12 @@ func (c *calibration) apply(ctx context.Context, target, stage, rules string) (s
 	return rig.Subject{Site: c.XDP, Program: c.Own(a.Program)}, nil
 }
 
-// policyAt is a policy whose rules run at a stage, without devices.
+// policyAt returns a policy whose rules run at a stage. It has no devices.
 func policyAt(stage, rules string) string {
 	return "default: pass\nchecks: off\nplacement: " + stage + "\n" + setsOfRules() + "rules:\n" + rules
 }
 
-// allAt returns an error when a rule of a policy would run elsewhere: what is measured would not be what it is taken for.
+// allAt returns an error if a rule of a policy would run at another stage. Otherwise the measurement would be wrong.
 func allAt(text, target, stage string) error {
 	c, err := control.CompileSource("calibration", []byte("devices: [any]\n"+text))
 	if err != nil {
@@ -137,7 +135,7 @@ func allAt(text, target, stage string) error {
 // dropped is a rule that drops both flows.
 var dropped = fmt.Sprintf("  - {name: drop, from: %s, then: drop}\n", forwardedFrom)
 
-// plainRules are n rules that do not match, and of which no two can be merged.
+// plainRules returns n rules that do not match. No two of them can be merged.
 func plainRules(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -146,11 +144,11 @@ func plainRules(n int) string {
 	return b.String()
 }
 
-// alternating is the i-th verdict of rules that match more and more. They cannot be merged, as each undoes in part what
-// those behind it do; the last of an odd number drops, so that those before it matter.
+// alternating returns the verdict of rule number i in a series of rules that match more and more packets. Each rule reverses a part of the effect of
+// the rules after it, so they cannot be merged. With an odd number of rules, the last one drops, so that the rules before it have an effect.
 func alternating(i int) string { return report.Choice(i%2 == 0, "drop", "pass") }
 
-// setRules are n rules with a set each, in which no packet's source is.
+// setRules returns n rules with a set each. The source of the packets is in none of the sets.
 func setRules(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -159,10 +157,10 @@ func setRules(n int) string {
 	return b.String()
 }
 
-// setPrefixes is how many prefixes the smallest set has: too many to be written in a rule.
+// setPrefixes is the number of prefixes in the smallest set. It is too large for a generator to write the prefixes into a rule.
 const setPrefixes = 100
 
-// setsOfRules are the sets of setRules, each with all of the one before.
+// setsOfRules returns the sets for setRules. Each set contains the set before it.
 func setsOfRules() string {
 	var b strings.Builder
 	b.WriteString("sets:\n")
@@ -176,7 +174,7 @@ func setsOfRules() string {
 	return b.String()
 }
 
-// localRules are n rules that match the forwarded flow but for its source, which is not the host's own.
+// localRules returns n rules that would match the forwarded flow if its source were an address of the host.
 func localRules(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -186,8 +184,8 @@ func localRules(n int) string {
 	return b.String()
 }
 
-// limitRules are n rules with a limit that the forwarded flow does not reach: it comes in short bursts. iptables takes no
-// larger ones.
+// limitRules returns n rules with a limit that the forwarded flow does not exceed. The flow comes in short bursts. iptables accepts no larger limits
+// than these.
 func limitRules(n int) string {
 	var b strings.Builder
 	for i := range n {

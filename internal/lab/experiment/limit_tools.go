@@ -15,11 +15,11 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// tool is a way to limit sources.
+// tool is a program that can limit sources.
 type tool struct {
 	name, label string
-	random      bool // only with the first case
-	install     func(context.Context, *limitBuilder, *rig.Site, limitTestCase) (limiter, error)
+	random      bool // only for the first case
+	install     func(context.Context, *rig.Builder, *limiter) error
 }
 
 var allTools = []tool{
@@ -36,29 +36,16 @@ var allTools = []tool{
 	{"bpf-lru", "BPF LRU map, a program with nothing else", false, lruLimit},
 }
 
-// unchecked is the line of a policy without checks.
+// unchecked is the line of a policy that turns all checks off.
 const unchecked = "checks: off\n"
 
-// tally is how many packets a limit has seen since it was installed.
-type tally struct {
-	over         uint64 // the limit
-	heavy, light uint64 // passed, by port
-}
-
-// limiter is a limit that is installed.
-type limiter struct {
-	program *ebpf.Program // to attach; nil: nothing
-	tally   func(context.Context) (tally, error)
-	entries func(context.Context) (int, error) // prefixes that it holds; nil: it does not tell
-	bytes   uint64                             // of kernel memory; 0: unknown
-}
-
-// floodwallLimit applies a policy, which stays, with more lines before it.
-func floodwallLimit(target, more string) func(context.Context, *limitBuilder, *rig.Site, limitTestCase) (limiter, error) {
-	return func(ctx context.Context, b *limitBuilder, at *rig.Site, c limitTestCase) (l limiter, err error) {
-		in, err := b.Hold(ctx, at, more+c.policy(), target)
+// floodwallLimit applies a policy, which stays in force. The text more precedes the lines of the policy.
+func floodwallLimit(target, more string) func(context.Context, *rig.Builder, *limiter) error {
+	return func(ctx context.Context, b *rig.Builder, l *limiter) error {
+		at := l.Subject.Site
+		in, err := b.Hold(ctx, at, more+l.of.policy(), rig.TargetOptions(target))
 		if err != nil {
-			return l, err
+			return err
 		}
 		status := func(ctx context.Context) (s *control.Status, err error) {
 			err = at.Server.Do(func() (err error) {
@@ -67,15 +54,15 @@ func floodwallLimit(target, more string) func(context.Context, *limitBuilder, *r
 			})
 			return s, err
 		}
-		l.tally = func(ctx context.Context) (t tally, err error) {
+		l.counts = func(ctx context.Context) (p passage, err error) {
 			s, err := status(ctx)
 			if err == nil {
-				t = ruleTally(s)
+				p = ruleCounts(s)
 			}
-			return t, err
+			return p, err
 		}
 		if target != "xdp" {
-			return l, nil
+			return nil
 		}
 		l.entries = func(ctx context.Context) (n int, err error) {
 			s, err := status(ctx)
@@ -87,11 +74,11 @@ func floodwallLimit(target, more string) func(context.Context, *limitBuilder, *r
 			return n, err
 		}
 		l.bytes, err = programMemory(at)
-		return l, err
+		return err
 	}
 }
 
-// programMemory is the kernel memory of the maps of the program that is attached to the site.
+// programMemory returns the size in bytes of the kernel memory that the maps of the site's attached program use.
 func programMemory(s *rig.Site) (bytes uint64, err error) {
 	err = s.Server.Do(func() error {
 		p, err := rig.AttachedProgram(s.In.Name)
@@ -105,37 +92,38 @@ func programMemory(s *rig.Site) (bytes uint64, err error) {
 	return bytes, err
 }
 
-// ruleTally reads the counters of a case's policy.
-func ruleTally(s *control.Status) (t tally) {
+// ruleCounts returns the counters of the rules of a case's policy.
+func ruleCounts(s *control.Status) (p passage) {
 	for _, r := range s.Rules {
 		switch r.Name {
 		case "limit":
-			t.over = r.Packets
+			p.over = r.Packets
 		case "heavy":
-			t.heavy = r.Packets
+			p.heavy = r.Packets
 		case "light":
-			t.light = r.Packets
+			p.light = r.Packets
 		}
 	}
-	return t
+	return p
 }
 
-// hashlimit is the limit with a form of iptables, behind some rules.
-func hashlimit(form, before string) func(context.Context, *limitBuilder, *rig.Site, limitTestCase) (limiter, error) {
-	return func(ctx context.Context, _ *limitBuilder, at *rig.Site, c limitTestCase) (l limiter, err error) {
+// hashlimit sets the limit with an implementation of iptables, after the rules in before.
+func hashlimit(form, before string) func(context.Context, *rig.Builder, *limiter) error {
+	return func(ctx context.Context, b *rig.Builder, l *limiter) error {
+		at, c := l.Subject.Site, &l.of
 		const name = "bench"
 		rules := fmt.Sprintf("-A PREROUTING -p udp -m hashlimit --hashlimit-above %d/sec --hashlimit-burst %d --hashlimit-mode srcip"+
 			" --hashlimit-srcmask %d --hashlimit-name %s -j DROP\n", c.rate, burst, c.per, name) +
 			fmt.Sprintf("-A PREROUTING -p udp --dport %d -j DROP\n-A PREROUTING -p udp -j DROP\n", heavyPort)
-		if err := rig.RestoringBy(form, "*raw\n"+before+rules+"COMMIT\n")(ctx, at); err != nil {
-			return l, err
+		if err := b.Guard(ctx, at, rig.Guard{Form: form, Iptables: rig.RawRules(before + rules)}); err != nil {
+			return err
 		}
-		l.tally = func(ctx context.Context) (tally, error) {
+		l.counts = func(ctx context.Context) (passage, error) {
 			out, _, err := rig.RunTool(ctx, at.Server, nil, form+"-save", "-c", "-t", "raw")
 			if err != nil {
-				return tally{}, err
+				return passage{}, err
 			}
-			return tallyOf(countsAfter(out, "["))
+			return countsOf(countsAfter(out, "["))
 		}
 		l.entries = func(context.Context) (n int, err error) {
 			err = at.Server.Do(func() error {
@@ -145,41 +133,42 @@ func hashlimit(form, before string) func(context.Context, *limitBuilder, *rig.Si
 			})
 			return n, err
 		}
-		return l, nil
+		return nil
 	}
 }
 
-// nftMeter is the limit with nft, as its wiki has it: a set that packets fill; behind some rules.
-func nftMeter(before string) func(context.Context, *limitBuilder, *rig.Site, limitTestCase) (limiter, error) {
-	return func(ctx context.Context, b *limitBuilder, at *rig.Site, c limitTestCase) (l limiter, err error) {
+// nftMeter sets the limit with nft, after the rules in before. As in the wiki of nft, packets add entries to a set.
+func nftMeter(before string) func(context.Context, *rig.Builder, *limiter) error {
+	return func(ctx context.Context, b *rig.Builder, l *limiter) error {
+		at, c := l.Subject.Site, &l.of
 		rules := fmt.Sprintf("meta l4proto udp update @held { ip saddr & %s limit rate over %d/second burst %d packets } counter drop\n",
 			c.mask(), c.rate, burst) + fmt.Sprintf("udp dport %d counter drop\nmeta l4proto udp counter drop\n", heavyPort)
-		script := rig.NftRaw.Script(at, before+rules, "set held {\ntype ipv4_addr\nsize 65536\nflags dynamic,timeout\ntimeout 1m\n}\n")
-		if err := b.InstallNft(ctx, at, script); err != nil {
-			return l, err
+		script := rig.NftRaw.Script(before+rules, "set held {\ntype ipv4_addr\nsize 65536\nflags dynamic,timeout\ntimeout 1m\n}\n")
+		if err := b.Guard(ctx, at, rig.Guard{Nft: script}); err != nil {
+			return err
 		}
-		l.tally = func(ctx context.Context) (tally, error) {
+		l.counts = func(ctx context.Context) (passage, error) {
 			out, _, err := rig.RunTool(ctx, at.Server, nil, "nft", "list", "chain", "inet", "bench", "drops")
 			if err != nil {
-				return tally{}, err
+				return passage{}, err
 			}
-			return tallyOf(countsAfter(out, "counter packets "))
+			return countsOf(countsAfter(out, "counter packets "))
 		}
 		l.entries = func(ctx context.Context) (int, error) {
 			out, _, err := rig.RunTool(ctx, at.Server, nil, "nft", "list", "set", "inet", "bench", "held")
 			return strings.Count(out, "expires"), err
 		}
-		return l, nil
+		return nil
 	}
 }
 
-// lruEntries is how many sources the plain program's map holds.
+// lruEntries is the number of sources that the map of the plain program can store.
 const lruEntries = 100_000
 
-// lruLimit is the limit as a plain BPF program.
-func lruLimit(_ context.Context, b *limitBuilder, _ *rig.Site, c limitTestCase) (l limiter, err error) {
-	interval := uint64(1e9) / uint64(c.rate)
-	mask := c.mask().As4()
+// lruLimit sets the limit with a plain BPF program.
+func lruLimit(_ context.Context, b *rig.Builder, l *limiter) error {
+	interval := uint64(1e9) / uint64(l.of.rate)
+	mask := l.of.mask().As4()
 	p, err := rig.LoadPeer(rig.Limit4, func(m *ebpf.MapSpec) { m.MaxEntries = lruEntries }, map[string]any{
 		rig.Limit4Mask:     binary.NativeEndian.Uint32(mask[:]),
 		rig.Limit4Interval: interval,
@@ -187,25 +176,25 @@ func lruLimit(_ context.Context, b *limitBuilder, _ *rig.Site, c limitTestCase) 
 		rig.Limit4Heavy:    binary.NativeEndian.Uint16([]byte{0, heavyPort}),
 	})
 	if err != nil {
-		return l, err
+		return err
 	}
 	b.Owned = append(b.Owned, p.Set.Close, p.Counts.Close)
-	l.program = b.Own(p.Program)
+	l.Subject.Program = b.Own(p.Program)
 	if l.bytes, err = rig.MapMemory(p.Program); err != nil {
-		return l, err
+		return err
 	}
-	l.tally = func(context.Context) (tally, error) {
+	l.counts = func(context.Context) (passage, error) {
 		counts := make([]uint64, 3)
 		for i := range counts {
 			var perCPU []uint64
 			if err := p.Counts.Lookup(uint32(i), &perCPU); err != nil {
-				return tally{}, fmt.Errorf("counters: %w", err)
+				return passage{}, fmt.Errorf("counters: %w", err)
 			}
 			for _, n := range perCPU {
 				counts[i] += n
 			}
 		}
-		return tallyOf(counts)
+		return countsOf(counts)
 	}
 	l.entries = func(context.Context) (n int, err error) {
 		var prefix uint32
@@ -216,10 +205,10 @@ func lruLimit(_ context.Context, b *limitBuilder, _ *rig.Site, c limitTestCase) 
 		}
 		return n, entries.Err()
 	}
-	return l, nil
+	return nil
 }
 
-// countsAfter reads the numbers at the beginning of what follows each occurrence of some text.
+// countsAfter returns the number after each occurrence of a text.
 func countsAfter(out, before string) (counts []uint64) {
 	for _, part := range strings.Split(out, before)[1:] {
 		end := strings.IndexFunc(part, func(r rune) bool { return r < '0' || r > '9' })
@@ -230,11 +219,12 @@ func countsAfter(out, before string) (counts []uint64) {
 	return counts
 }
 
-// tallyOf is the counts of the limit's rule and the two after it. Chains may have counted before these.
-func tallyOf(counts []uint64) (tally, error) {
+// countsOf returns the counters of the limit's rule and of the two rules after it. These are the last three counters. Other chains may have printed
+// counters before them.
+func countsOf(counts []uint64) (passage, error) {
 	if len(counts) < 3 {
-		return tally{}, errors.New("counters: there are not three rules")
+		return passage{}, errors.New("counters: there are not three rules")
 	}
 	last := counts[len(counts)-3:]
-	return tally{last[0], last[1], last[2]}, nil
+	return passage{over: last[0], heavy: last[1], light: last[2]}, nil
 }

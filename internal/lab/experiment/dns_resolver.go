@@ -15,12 +15,12 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// The zone of the resolver: names that clients ask for, and one with much to answer.
+// The zone of the resolver: names that clients query, and a name with a large answer.
 const (
 	zoneName = "bench.example"
 	dnsNames = 1000
 	bigName  = "big." + zoneName
-	bigTexts = 14 // records of 200 bytes: an answer of some 3,000
+	bigTexts = 14 // records of 200 bytes: an answer of some 3,000 bytes
 )
 
 // Types of queries (RFC 1035, RFC 6891).
@@ -30,19 +30,19 @@ const (
 	typeANY = 255
 )
 
-// resolverAt is where the resolver answers.
+// resolverAt is the address and port of the resolver.
 var resolverAt = netip.AddrPortFrom(rig.Server4, 53)
 
-// resolver is an unbound that resolves from a zone of its own in place of the Internet: the first query for a name
-// takes the way of all recursion, the next ones are answered from its cache.
+// resolver is an unbound process that resolves names of its own zone in place of names of the Internet. It resolves the first query for a name by
+// recursion. It answers further queries from its cache.
 type resolver struct {
-	*rig.Process
+	*lab.Process
 	dir string
 }
 
-// resolverConf is what is not the default: it runs in the foreground, without a directory of its own, for everybody,
-// and answers in as many bytes as clients take, as resolvers that are open to abuse do. Its sockets hold what
-// unbound.conf(5) names for busy servers: by default, queries are lost after some ten milliseconds without CPU.
+// resolverConf has the settings that differ from the defaults. The resolver runs in the foreground, without a directory of its own, and serves
+// everybody. Its answers are as long as clients accept, like those of resolvers that are open to abuse. Its socket buffers have the size that
+// unbound.conf(5) recommends for busy servers. With the default size, queries are lost after some ten milliseconds without CPU.
 const resolverConf = `server:
 	interface: %[1]s
 	port: %[2]d
@@ -70,7 +70,7 @@ remote-control:
 	control-enable: no
 `
 
-// zoneText is the zone.
+// zoneText returns the text of the zone.
 func zoneText() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "$ORIGIN %s.\n$TTL 3600\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n", zoneName)
@@ -83,7 +83,7 @@ func zoneText() string {
 	return b.String()
 }
 
-// startResolver starts a resolver in a host, with more lines for its server section.
+// startResolver starts a resolver on a host. The parameter more has further lines for the server section of the configuration.
 func startResolver(ctx context.Context, h *lab.Host, more string) (r *resolver, err error) {
 	r = &resolver{}
 	if r.dir, err = os.MkdirTemp("", "floodwall-bench-"); err != nil {
@@ -125,7 +125,7 @@ func (r *resolver) await(ctx context.Context, h *lab.Host) error {
 	}
 }
 
-// ask asks the resolver from its own host, and returns an error unless it answers soon.
+// ask sends a query to the resolver from the resolver's host. It returns an error unless an answer arrives soon.
 func ask(ctx context.Context, h *lab.Host, query []byte) error {
 	conn, err := h.Dial(ctx, "udp", resolverAt)
 	if err != nil {
@@ -148,7 +148,7 @@ func (r *resolver) close() error {
 	return os.RemoveAll(r.dir)
 }
 
-// queryFor is a query that wants recursion and takes answers of 4,096 bytes (RFC 1035, 4.1; RFC 6891, 6.1.2).
+// queryFor returns a query that requests recursion and accepts answers of 4,096 bytes (RFC 1035, 4.1; RFC 6891, 6.1.2).
 func queryFor(name string, kind uint16) []byte {
 	const recursion, class = 0x0100, 1
 	var q []byte
@@ -162,7 +162,7 @@ func queryFor(name string, kind uint16) []byte {
 	for _, n := range []uint16{kind, class} {
 		q = binary.BigEndian.AppendUint16(q, n)
 	}
-	q = append(q, 0) // the root, which owns the options
+	q = append(q, 0) // the root, which is the name of the OPT record
 	for _, n := range []uint16{typeOPT, 4096, 0, 0, 0} {
 		q = binary.BigEndian.AppendUint16(q, n)
 	}

@@ -16,16 +16,16 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// The clients: each has an address in a /24 of its own, since that is how the world's clients come.
+// The clients. Each has an address in a /24 of its own, like clients on the Internet.
 const (
 	clientCount = 250
-	clientRate  = 2000 // queries per second, of all
+	clientRate  = 2000 // queries per second of all clients together
 	dnsTimeout  = 2 * time.Second
 	outstanding = 16_384
 )
 
-// clientRules give queries of the clients' host the addresses of all clients in turn, and answers to them its own: one
-// dnsperf has but one address. They keep no state.
+// clientRules returns an nft ruleset that spreads the queries over the addresses of all clients in turn. It also changes the destination of the
+// answers back to the address of the clients' host. This is needed because one dnsperf has only one address. The rules keep no state.
 func clientRules() string {
 	var addresses strings.Builder
 	for i := range clientCount {
@@ -44,19 +44,13 @@ ip daddr %[4]s ip daddr set %[5]s
 `, resolverAt.Port(), clientCount, addresses.String(), rig.ClientNetwork, rig.ClientsAddr)
 }
 
-// answers is what the clients got.
-type answers struct {
-	sent    uint64
-	latency []time.Duration // of the answers, in order of their length
-}
-
-// clients is a dnsperf that asks.
+// clients is a dnsperf process that sends queries.
 type clients struct {
-	*rig.Process
+	*lab.Process
 	out *os.File
 }
 
-// startClients has the clients ask for some time, in whole seconds.
+// startClients makes the clients send queries for a duration, which is rounded to whole seconds.
 func startClients(h *lab.Host, queries string, duration time.Duration) (c *clients, err error) {
 	c = &clients{}
 	if c.out, err = os.CreateTemp("", "floodwall-bench-"); err != nil {
@@ -73,23 +67,23 @@ func startClients(h *lab.Host, queries string, duration time.Duration) (c *clien
 	return c, nil
 }
 
-// answers waits for the end of the clients, and returns what they got.
-func (c *clients) answers(ctx context.Context) (a answers, err error) {
+// answers waits until the clients end. It returns the number of queries that they sent, and the latencies of the answers in ascending order.
+func (c *clients) answers(ctx context.Context) (sent uint64, latency []time.Duration, err error) {
 	defer c.close()
 	select {
 	case <-ctx.Done():
-		return a, ctx.Err()
+		return 0, nil, ctx.Err()
 	case <-c.Ended:
 	}
 	if c.Err != nil {
-		return a, &rig.Missing{Reason: fmt.Sprintf("dnsperf: %v: %s", c.Err, c.Complaint())}
+		return 0, nil, &rig.Missing{Reason: fmt.Sprintf("dnsperf: %v: %s", c.Err, c.Complaint())}
 	}
 	if _, err := c.out.Seek(0, io.SeekStart); err != nil {
-		return a, err
+		return 0, nil, err
 	}
 	text, err := io.ReadAll(c.out)
 	if err != nil {
-		return a, err
+		return 0, nil, err
 	}
 	return parseAnswers(string(text))
 }
@@ -100,43 +94,35 @@ func (c *clients) close() {
 	c.out.Close()
 }
 
-// clientTimeout is how long clients wait for an answer: not long, when they do not ask for long.
+// clientTimeout returns the time for which clients wait for an answer. It is shorter if the clients send queries only for a short time.
 func clientTimeout(duration time.Duration) time.Duration { return min(dnsTimeout, duration/2) }
 
-// wholeSeconds is a time as dnsperf takes it.
+// wholeSeconds returns a time in the format that dnsperf accepts.
 func wholeSeconds(d time.Duration) int { return max(1, int(math.Round(d.Seconds()))) }
 
-// parseAnswers reads what dnsperf -v says: a line for each answer with its code, name, type and seconds, and how many
-// queries it sent.
-func parseAnswers(text string) (a answers, err error) {
+// parseAnswers parses the output of dnsperf -v. The output has a line for each answer with the code, name, type and seconds. It also has the number
+// of sent queries.
+func parseAnswers(text string) (sent uint64, latency []time.Duration, err error) {
 	for line := range strings.Lines(text) {
 		if answer, ok := strings.CutPrefix(line, "> NOERROR "); ok {
 			f := strings.Fields(answer)
 			seconds, err := strconv.ParseFloat(f[len(f)-1], 64)
 			if err != nil {
-				return a, fmt.Errorf("dnsperf: line %q: %w", line, err)
+				return 0, nil, fmt.Errorf("dnsperf: line %q: %w", line, err)
 			}
-			a.latency = append(a.latency, time.Duration(seconds*float64(time.Second)))
+			latency = append(latency, time.Duration(seconds*float64(time.Second)))
 		}
-		if sent, ok := strings.CutPrefix(strings.TrimSpace(line), "Queries sent:"); ok {
-			if a.sent, err = strconv.ParseUint(strings.TrimSpace(sent), 10, 64); err != nil {
-				return a, fmt.Errorf("dnsperf: line %q: %w", line, err)
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "Queries sent:"); ok {
+			if sent, err = strconv.ParseUint(strings.TrimSpace(text), 10, 64); err != nil {
+				return 0, nil, fmt.Errorf("dnsperf: line %q: %w", line, err)
 			}
 		}
 	}
-	slices.Sort(a.latency)
-	return a, nil
+	slices.Sort(latency)
+	return sent, latency, nil
 }
 
-// percentile is the latency that this share of the answers did not exceed; 0 when there are none.
-func (a *answers) percentile(share float64) time.Duration {
-	if len(a.latency) == 0 {
-		return 0
-	}
-	return a.latency[min(len(a.latency)-1, int(share*float64(len(a.latency))))]
-}
-
-// queriesText is what dnsperf asks for.
+// queriesText returns the queries for dnsperf.
 func queriesText() string {
 	var b strings.Builder
 	for i := range dnsNames {
@@ -145,13 +131,18 @@ func queriesText() string {
 	return b.String()
 }
 
-// arrivals counts what arrives at the clients' device.
+// arrivals has counters of packets that arrived: at the clients' device, and from the attacker at the resolver's host.
 type arrivals struct {
-	others, othersBytes uint64 // to addresses that are not the clients': bytes of frames
-	truncated           uint64 // answers to clients
+	othersBytes uint64 // bytes of frames to addresses that are not those of clients
+	truncated   uint64 // number of truncated answers to clients
+	received    uint64 // number of frames from the attacker
 }
 
-// loadVictim loads the program that counts what arrives at the clients' device.
+func (a arrivals) since(before arrivals) arrivals {
+	return arrivals{a.othersBytes - before.othersBytes, a.truncated - before.truncated, a.received - before.received}
+}
+
+// loadVictim loads the program that counts packets that arrive at the clients' device.
 func loadVictim() (rig.LoadedPeer, error) {
 	network := rig.ClientNetwork.Addr().As4()
 	mask := rig.Addr4(^uint32(0) << (32 - rig.ClientNetwork.Bits())).As4()
@@ -160,7 +151,7 @@ func loadVictim() (rig.LoadedPeer, error) {
 	})
 }
 
-// readArrivals reads its counters.
+// readArrivals reads the counters of the program of loadVictim.
 func readArrivals(p rig.LoadedPeer) (a arrivals, err error) {
 	read := func(what uint32) (sum [2]uint64) {
 		var perCPU [][2]uint64
@@ -174,5 +165,5 @@ func readArrivals(p rig.LoadedPeer) (a arrivals, err error) {
 		return sum
 	}
 	others, cut := read(0), read(2)
-	return arrivals{others[0], others[1], cut[0]}, err
+	return arrivals{othersBytes: others[1], truncated: cut[0]}, err
 }

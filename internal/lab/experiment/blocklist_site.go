@@ -13,15 +13,15 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// The article's request, and how often it was made.
+// The article's request, and the number of requests in the article.
 const (
 	pageFile        = "page"
 	pageSize        = 10 << 10
 	articleRequests = 1000
-	warmup          = 50 // requests before those, by which what was swept from the caches comes back
+	warmup          = 50 // requests before the measured ones, which bring data back into the caches
 )
 
-// newSite builds another site, whose server ends with the builder. The clients' wire leads to all the world.
+// newSite builds another site. Its server ends with the builder. The server's routes to all other addresses lead to the clients' link.
 func newSite(ctx context.Context, b *rig.Builder) (*rig.Site, error) {
 	b.Sites++
 	at, err := rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd)
@@ -44,16 +44,16 @@ func newSite(ctx context.Context, b *rig.Builder) (*rig.Site, error) {
 	return at, nil
 }
 
-// serverAt is the server's address.
+// serverAt returns the server's address and port.
 func serverAt(v6 bool) netip.AddrPort {
 	return netip.AddrPortFrom(report.Choice(v6, rig.Server6, rig.Server4), 80)
 }
 
-// probeTime is how long a client waits who must not get an answer.
+// probeTime is the time for which a client waits for an answer that must not arrive.
 const probeTime = 50 * time.Millisecond
 
-// probe has a client ask whose address is listed. Without a firewall, there is an answer.
-func (c *testCase) probe(ctx context.Context, l *rig.List) error {
+// probe sends a request from a listed address. Without a firewall the request must be answered. With a firewall it must not.
+func (c *blocker) probe(ctx context.Context, l *rig.List) error {
 	listed, ok := l.Visitor()
 	if !ok {
 		return nil
@@ -77,8 +77,8 @@ func (c *testCase) probe(ctx context.Context, l *rig.List) error {
 	return nil
 }
 
-// serial is what the clients ask.
-func (c *testCase) serial(l *rig.List, requests int) lab.SerialOptions {
+// serial returns the options for the clients' requests.
+func (c *blocker) serial(l *rig.List, requests int) lab.SerialOptions {
 	return lab.SerialOptions{
 		Host: c.site.Out.Host, Server: serverAt(l.V6), Request: lab.Request{Target: "/" + pageFile}, Body: pageSize,
 		Requests: requests, Warmup: warmup, CPU: rig.SourceCPU, Urgent: true,

@@ -13,47 +13,48 @@ import (
 type dropTestCase struct {
 	name, label string
 	rules       int
-	policy      string     // without its devices
-	flood       string     // "": the table's own, of UDP over IPv4 from random sources
-	flows       []lab.Flow // of another flood
-	packet      string     // one like those of the flood, "" where a question about one says nothing of a flood,
-	reason      string     // and why it is dropped
-	sampled     bool       // samples of all packets are taken, and read
-	open        int        // so many flows have begun here, whose replies pass
-	share       float64    // of the least program's rate to reach; 0: none is asked for
+	policy      string     // the policy, without devices
+	flood       string     // the name of the flood; "": the table's own flood of UDP over IPv4 from random sources
+	flows       []lab.Flow // the packets of another flood
+	packet      string     // a packet like those of the flood; "" if a test with one packet says nothing about the flood
+	reason      string     // the reason for which that packet is dropped
+	sampled     bool       // all packets are sampled, and the samples are read
+	open        int        // the number of flows that have begun here; their replies pass
+	share       float64    // the goal, as a share of the least program's rate; 0: none
 }
 
-// The shares of the least program's rate to reach with 20 rules, by checks and kind of packet, and with a limit and a protected
+// The goals with 20 rules, as shares of the rate of the smallest possible program: by checks and kind of packet, with a limit, and with a protected
 // service.
 const (
 	leastStandard = 0.92
 	leastStrict   = 0.90
 	leastOther    = 0.90
-	leastReplies  = 0.92        // beside the flows of a busy host,
-	leastMany     = 0.75        // of a gateway,
-	leastOpenPort = 0.80        // and beside those, where the flood has the port that they are of
+	leastReplies  = 0.92        // with the open flows of a busy host
+	leastMany     = 0.75        // beside those of a gateway
+	leastOpenPort = 0.80        // with the open flows of a gateway, when the flood goes to the port of these flows
 	leastSampled  = 0.97 * 0.95 // samples take 3% of the rate of 20 rules at most
 	leastACK      = 0.80
-	leastSYN      = 0.85 // of a program that answers each SYN and decides nothing
-	leastQueries  = 0.60 // of a flood of queries at a game server
-	leastUDP      = 0.75 // of a flood at a protected UDP service
+	leastSYN      = 0.85 // of the rate of a program that answers each SYN and decides nothing
+	leastQueries  = 0.60 // with a flood of queries to a game server
+	leastUDP      = 0.75 // with a flood to a protected UDP service
 )
 
-// What most cases have: so many rules, and packets that none of them matches.
+// Most cases have this number of rules. None of the rules matches, and the default drops the packets.
 const (
 	someRules      = 20
 	defaultDropped = "default"
-	noReplies      = "replies: drop\n" // of rows that are about something else
+	noReplies      = "replies: drop\n" // in rows about something else
 )
 
-// Flows that are open while packets of none of them are dropped: of one port here, to as many others.
+// The numbers of open flows during a flood. The packets of the flood belong to none of the flows. All flows are from one port of this host, each to
+// another host.
 const (
-	openFlows = 1_000   // of a busy host,
-	manyFlows = 250_000 // and of a gateway
+	openFlows = 1_000   // of a busy host
+	manyFlows = 250_000 // of a gateway
 	openPort  = 40_000
 )
 
-// cases are the rows. With quick, policies of many rules are there once.
+// cases returns the rows. If quick is true, policies with many rules appear only once.
 func cases(quick bool) (all []dropTestCase) {
 	unlisted := rig.FloodPacket(rig.Addr4(0x01020304))
 	add := func(name, label string, rules int, checks string, share float64) {
@@ -79,7 +80,7 @@ func cases(quick bool) (all []dropTestCase) {
 	return append(all, otherKinds()...)
 }
 
-// listed is a flood from sources that the rules name, for other ports.
+// listed returns a case with a flood from sources that the rules name. The flood goes to other ports than the rules.
 func listed(rules int, share float64) dropTestCase {
 	hosts := rig.RuleHosts(rules)
 	return dropTestCase{
@@ -89,7 +90,7 @@ func listed(rules int, share float64) dropTestCase {
 	}
 }
 
-// otherKinds are floods of other packets.
+// otherKinds returns cases with floods of other kinds of packets.
 func otherKinds() []dropTestCase {
 	some := "checks: off\n" + rig.RulesPolicy(someRules)
 	rules := noReplies + some
@@ -144,7 +145,7 @@ func otherKinds() []dropTestCase {
 	}...)
 }
 
-// closedPort is a flood at a closed port beside the services of a web server, and other rules.
+// closedPort returns a case with a flood to a closed port of a web server. The policy has the services of the web server, and the given rules.
 func closedPort(name, label, rules string) dropTestCase {
 	return dropTestCase{
 		name: name, label: label, policy: rig.WebServer + rules, flood: "closed",
@@ -153,7 +154,8 @@ func closedPort(name, label, rules string) dropTestCase {
 	}
 }
 
-// udpFloods are floods at protected UDP services, of datagrams that are no beginning, and where there are others, of those that are.
+// udpFloods returns cases with floods to protected UDP services. The datagrams start no connection. If the protocol has datagrams that start one, a
+// second flood has these.
 func udpFloods() (all []dropTestCase) {
 	add := func(u rig.UDPService, what, label, datagram string) {
 		all = append(all, dropTestCase{
@@ -172,8 +174,8 @@ func udpFloods() (all []dropTestCase) {
 	return all
 }
 
-// gameQueries is a flood of queries at a game server, which are answered with challenges as long as they are: the source sends a frame again that
-// comes back, and would not give one that has become shorter its length back.
+// gameQueries returns a case with a flood of queries to a game server, which are answered with challenges. The answers have the length of the
+// queries. This is needed because the source sends each frame again when it returns, and would not restore the length of a shorter frame.
 func gameQueries() dropTestCase {
 	return dropTestCase{
 		name: "udp=a2s/player", label: "queries at a game server for PLAYER, challenged, of an XDP_TX that changes nothing", flood: "a2s-player",
@@ -182,7 +184,7 @@ func gameQueries() dropTestCase {
 	}
 }
 
-// udpFlow is a flood of a datagram in the notation of package packet.
+// udpFlow returns a flood of a datagram. The parameter has the notation of package packet.
 func udpFlow(datagram string) lab.Flow {
 	f := rig.UDPFlood(lab.MustAddrs(floodSources), rig.Server4, udpPort)
 	f.Payload = rig.MustPayload(datagram)
