@@ -1,5 +1,5 @@
-// This file has the published cases of bpfilter's own benchmark (github.com/facebook/bpfilter, tests/benchmarks/main.cpp) as a table of
-// `program`: one packet, which the last of some rules drops, or a rule with a set; run by BPF_PROG_TEST_RUN.
+// This file has the published cases of bpfilter's own benchmark (github.com/facebook/bpfilter, tests/benchmarks/main.cpp) as a table of `program`. A
+// case is one packet that BPF_PROG_TEST_RUN runs. The last of a number of rules drops the packet, or a rule with a set drops it.
 
 package experiment
 
@@ -27,33 +27,33 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// The cases: numbers of rules of which the last one matches, and the addresses of a set.
+// The cases: numbers of rules of which the last one matches, and the number of addresses in a set.
 var bpfilterRules = []int{1, 8, 32, 128, 512, 2048}
 
 const bpfilterSet = 500_000
 
-// bpfilterSource is the source of the packet, which the last rule names.
+// bpfilterSource is the source of the packet. The last rule matches this source.
 var bpfilterSource = netip.MustParseAddr("127.2.10.10")
 
 // bpfilterKinds is the packet of the benchmark: an ICMP echo request of 42 bytes.
 var bpfilterKinds = []packetKind{{"last", "ICMP echo request, dropped by the last rule", "icmp 127.2.10.10 > 127.2.10.11 echo-request len=28", 0}}
 
-// bpfilterTable is Floodwall's part.
-func bpfilterTable(set string) *table {
-	var columns []*column
+// bpfilterTable returns the table of Floodwall's figures.
+func (p *programs) bpfilterTable(set string) *rig.Table {
+	var columns []column
 	for _, n := range bpfilterRules {
-		columns = append(columns, &column{
+		columns = append(columns, column{
 			name: fmt.Sprintf("bpfilter/rules=%d", n), head: report.Things(n, "rule", "rules"), text: bpfilterPolicy(n), prepare: dropsLast,
 		})
 	}
-	columns = append(columns, &column{
+	columns = append(columns, column{
 		name: fmt.Sprintf("bpfilter/set=%d", bpfilterSet), head: "a set of " + report.CountText(bpfilterSet), prepare: dropsLast,
 		text: "default: pass\nchecks: off\nsets: {listed: {file: " + strconv.Quote(set) + "}}\nrules: [{name: listed, from: $listed, then: drop}]\n",
 	})
-	return newTable("program: nanoseconds a packet, by the published cases of bpfilter", bpfilterKinds, columns...)
+	return p.table("program: nanoseconds a packet, by the published cases of bpfilter", bpfilterKinds, columns...)
 }
 
-// bpfilterPolicy has n rules, each with a counter, of which the last one is for the source.
+// bpfilterPolicy returns a policy with n rules, each with a counter. The last rule matches bpfilterSource.
 func bpfilterPolicy(n int) string {
 	var b strings.Builder
 	b.WriteString("default: pass\nchecks: off\nrules:\n")
@@ -67,46 +67,41 @@ func bpfilterPolicy(n int) string {
 	return b.String()
 }
 
-// dropsLast makes sure that the packet is dropped.
+// dropsLast checks that the packet is dropped.
 func dropsLast(_ context.Context, _ *rig.Site, _ control.Instance, p *ebpf.Program) error {
 	_, err := programSend(p, bpfilterKinds[0].line, rig.XDPDrop)
 	return err
 }
 
-// writeBpfilterSet writes the set, in which the source is the last.
+// writeBpfilterSet writes the set. Its last entry is bpfilterSource.
 func writeBpfilterSet(w io.Writer) error {
 	l := *rig.RandomHosts(bpfilterSet - 1)
 	l.Prefixes = append(l.Prefixes, netip.PrefixFrom(bpfilterSource, bpfilterSource.BitLen()))
 	return l.Write(w)
 }
 
-// runBpfilter measures Floodwall, and beside it bpfilter itself when its source tree is given.
-func runBpfilter(ctx context.Context, s *rig.Session, at *rig.Site) error {
+// bpfilter measures Floodwall. If the source tree of bpfilter is given, it also measures bpfilter.
+func (p *programs) bpfilter(ctx context.Context) error {
 	set, remove, err := rig.TempFile("set.txt", writeBpfilterSet)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	t := bpfilterTable(set)
-	if t.keep(s.Wants); len(t.columns) == 0 {
-		return nil
-	}
-	err = t.run(ctx, s, at)
-	all := t.publish(s)
-	s.Outcome.Tables = append(s.Outcome.Tables, all)
-	if err != nil {
+	t := p.bpfilterTable(set)
+	all, err := p.run(ctx, t)
+	if err != nil || len(t.Columns) == 0 {
 		return err
 	}
-	s.Steps.Show("bpfilter itself")
-	figures, missing, err := bpfilterFigures(ctx, at.Server, s.Bpfilter)
+	p.Steps.Show("bpfilter itself")
+	figures, missing, err := bpfilterFigures(ctx, p.at.Server, p.Bpfilter)
 	if err != nil {
 		return fmt.Errorf("bpfilter: %w", err)
 	}
 	row := make([]string, len(all.Head))
 	row[0] = "the same, by bpfilter itself"
-	for i, c := range t.columns {
-		name := strings.TrimPrefix(c.name, "bpfilter/")
-		if c.text == "" {
+	for i, c := range t.Columns {
+		name, own := strings.CutPrefix(c.Load, "bpfilter/")
+		if !own {
 			continue
 		}
 		r := lab.Result{Name: "program/bpfilter/" + name, Note: missing}
@@ -116,7 +111,7 @@ func runBpfilter(ctx context.Context, s *rig.Session, at *rig.Site) error {
 		} else if missing == "" {
 			r.Note = "its benchmark has no such case"
 		}
-		s.Outcome.Results = append(s.Outcome.Results, r)
+		p.Outcome.Results = append(p.Outcome.Results, r)
 	}
 	all.AddRow(row...)
 	if missing == "" {
@@ -126,10 +121,10 @@ func runBpfilter(ctx context.Context, s *rig.Session, at *rig.Site) error {
 	return nil
 }
 
-// noBpfilter says how to have it measured.
+// noBpfilter says how bpfilter can be measured.
 const noBpfilter = "not packaged in Debian; BPFILTER=DIR names a source tree in which `make benchmark` was run"
 
-// bpfilterFigures are the nanoseconds that bpfilter's own benchmark says, by case; missing is why there are none.
+// bpfilterFigures returns the nanoseconds that bpfilter's own benchmark reports for each case. If there are no figures, missing is the reason.
 func bpfilterFigures(ctx context.Context, h *lab.Host, tree string) (figures map[string]float64, missing string, err error) {
 	if tree == "" {
 		return nil, noBpfilter, nil
@@ -144,7 +139,7 @@ func bpfilterFigures(ctx context.Context, h *lab.Host, tree string) (figures map
 		return nil, "", err
 	}
 	defer os.RemoveAll(dir)
-	// It pins what it loads at the usual place: in a BPF file system of its own.
+	// The benchmark pins its programs at the usual place, so it gets a BPF file system of its own.
 	p, err := newProduct(h, program, dir)
 	if err != nil {
 		return nil, "", err
@@ -154,8 +149,9 @@ func bpfilterFigures(ctx context.Context, h *lab.Host, tree string) (figures map
 	c := exec.CommandContext(ctx, program, "--cli", cli, "--srcdir", tree, "--outfile", results, "--filter", "ip4_saddr")
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
-	if err = p.start(c); err == nil {
-		err = c.Wait()
+	running, err := p.start(c)
+	if err == nil {
+		err = running.Wait()
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w: %s", program, err, bytes.TrimSpace(out.Bytes()))
@@ -168,7 +164,7 @@ func bpfilterFigures(ctx context.Context, h *lab.Host, tree string) (figures map
 	return figures, "", err
 }
 
-// findBelow finds a program in a tree.
+// findBelow returns the path of a program in a directory tree.
 func findBelow(tree, name string) (path string, err error) {
 	err = filepath.WalkDir(tree, func(at string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != name || !d.Type().IsRegular() {
@@ -186,11 +182,11 @@ func findBelow(tree, name string) (path string, err error) {
 	return path, err
 }
 
-// bpfilterCase matches the names of its benchmark that are cases here: of one rule, of some, and of one with a set.
+// bpfilterCase matches the names of bpfilter's benchmarks that are also cases here: with one rule, with several rules, and with a set.
 var bpfilterCase = regexp.MustCompile(
 	`^(single_rule__ip4_saddr|multiple_rules__ip4_saddr/(\d+)|single_rule__ip4_saddr__x_elem_set/(\d+))(/manual_time)?$`)
 
-// readBpfilter reads the output of its benchmark, which is Google Benchmark's.
+// readBpfilter parses the output of bpfilter's benchmark. The format is that of Google Benchmark.
 func readBpfilter(text []byte) (map[string]float64, error) {
 	var results struct {
 		Benchmarks []struct {

@@ -2,13 +2,14 @@ package experiment
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/lab/traffic"
 )
 
-// detectCases are the rows: honest traffic that is unusual, and attacks.
+// detectCases returns the rows: unusual honest traffic, and attacks.
 func detectCases() []*detectCase {
 	list := honestCases()
 	for _, m := range append(traffic.Attacks(), traffic.Recordings()...) {
@@ -18,6 +19,11 @@ func detectCases() []*detectCase {
 			c.usual = func(time.Duration) float64 { return traffic.SmallTimes }
 		}
 		list = append(list, c)
+		if slices.Contains([]string{"syn", "ack", "turns"}, m.Name) {
+			guarded := *m
+			guarded.Name, guarded.Label = m.Name+"-protected", m.Label+"; `syn: protect` as `init` writes it"
+			list = append(list, &detectCase{Model: &guarded, protected: true})
+		}
 	}
 	list = append(list, &detectCase{
 		Model: &traffic.Model{Name: "fast", Label: "1 million answers of NTP servers a second", Lasts: 20 * time.Second},
@@ -36,7 +42,7 @@ func detectCases() []*detectCase {
 	return list
 }
 
-// honestCases are honest traffic, answered by the host.
+// honestCases returns cases of honest traffic, which the host answers.
 func honestCases() []*detectCase {
 	model := func(name, label string) *traffic.Model {
 		return &traffic.Model{Name: name, Label: label, Honest: true, Lasts: 20 * time.Second}

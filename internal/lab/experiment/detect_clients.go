@@ -17,27 +17,28 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/traffic"
 )
 
-// tcpTraffic is clients with real sockets, until ctx ends. What they ask, and when, is that of the seed; when packets leave is up to the kernel.
+// tcpTraffic are clients with real sockets that run until ctx ends. The seed determines their requests and the times of the requests. The kernel
+// determines when packets are sent.
 type tcpTraffic struct {
 	ctx     context.Context
 	host    *lab.Host
 	seed    uint64
 	running sync.WaitGroup
 	done    atomic.Uint64 // requests answered
-	failed  atomic.Uint64 // that were not
+	failed  atomic.Uint64 // requests that were not answered
 	parts   uint64
 }
 
-// patienceTCP is how long a client waits for an answer.
+// patienceTCP is the time for which a client waits for an answer.
 const patienceTCP = 3 * time.Second
 
-// random is a source of random numbers for a part of the traffic.
+// random returns a source of random numbers for a part of the traffic.
 func (t *tcpTraffic) random() *rand.Rand {
 	t.parts++
 	return rand.New(rand.NewPCG(t.seed, 1<<32+t.parts))
 }
 
-// dial connects from an address of the host to a port of the server.
+// dial connects from an address of the clients' host to a port of the server.
 func (t *tcpTraffic) dial(from netip.Addr, port uint16) (c net.Conn, err error) {
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: patienceTCP, Control: paced}
 	err = t.host.Do(func() error {
@@ -47,7 +48,7 @@ func (t *tcpTraffic) dial(from netip.Addr, port uint16) (c net.Conn, err error) 
 	return c, err
 }
 
-// count counts what came of something, unless the end of the traffic came before.
+// count counts a success or a failure. It ignores failures after the end of the traffic.
 func (t *tcpTraffic) count(err error) {
 	switch {
 	case err == nil:
@@ -57,12 +58,17 @@ func (t *tcpTraffic) count(err error) {
 	}
 }
 
-// every does something at a rate, in the background each.
+// atOnce is the maximum number of clients of a part that wait at the same time. Each client holds a thread while it connects, and a program may have
+// 10,000 threads. If a machine is too busy for the rate, the rate falls.
+const atOnce = 1000
+
+// every makes calls at a rate. It calls do, and runs the function that do returns in the background.
 func (t *tcpTraffic) every(rate float64, do func(r *rand.Rand) func() error) {
 	r := t.random()
 	t.running.Go(func() {
 		var under sync.WaitGroup
 		defer under.Wait()
+		free := make(chan struct{}, atOnce)
 		for next := time.Now(); ; {
 			next = next.Add(time.Duration((0.5 + r.Float64()) / rate * float64(time.Second)))
 			select {
@@ -70,13 +76,17 @@ func (t *tcpTraffic) every(rate float64, do func(r *rand.Rand) func() error) {
 				return
 			case <-time.After(time.Until(next)):
 			}
+			free <- struct{}{}
 			one := do(r)
-			under.Go(func() { t.count(one()) })
+			under.Go(func() {
+				defer func() { <-free }()
+				t.count(one())
+			})
 		}
 	})
 }
 
-// clientIn draws one of 200 clients of a network, who are in a /24 each.
+// clientIn returns one of 200 random clients of a network. Each client has a /24 of its own.
 func clientIn(r *rand.Rand, p netip.Prefix) netip.Addr {
 	a := p.Addr().As4()
 	n := binary.BigEndian.Uint32(a[:]) + 1
@@ -85,7 +95,7 @@ func clientIn(r *rand.Rand, p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// browse is requests of clients of a network, on a connection each.
+// browse sends requests from clients of a network. Each request uses a connection of its own.
 func (t *tcpTraffic) browse(from netip.Prefix, port uint16, rate float64) {
 	t.every(rate, func(r *rand.Rand) func() error {
 		client := clientIn(r, from)
@@ -93,7 +103,7 @@ func (t *tcpTraffic) browse(from netip.Prefix, port uint16, rate float64) {
 	})
 }
 
-// request asks once.
+// request sends one request.
 func (t *tcpTraffic) request(from netip.Addr, port uint16) error {
 	c, err := t.dial(from, port)
 	if err != nil {
@@ -108,7 +118,7 @@ func (t *tcpTraffic) request(from netip.Addr, port uint16) error {
 	return err
 }
 
-// poll connects again and again, and says something.
+// poll opens connections at a rate, each for one request. On the SSH port, the request is a keystroke.
 func (t *tcpTraffic) poll(from netip.Addr, port uint16, rate float64) {
 	t.every(rate, func(*rand.Rand) func() error {
 		return func() error {
@@ -125,7 +135,7 @@ func (t *tcpTraffic) poll(from netip.Addr, port uint16, rate float64) {
 	})
 }
 
-// typed sends what was typed, and reads it.
+// typed sends bytes as a person who types does, and reads their echo.
 func (t *tcpTraffic) typed(c net.Conn) error {
 	_ = c.SetDeadline(time.Now().Add(patienceTCP))
 	var b [48]byte
@@ -136,7 +146,7 @@ func (t *tcpTraffic) typed(c net.Conn) error {
 	return err
 }
 
-// stay keeps a connection, and does something with it again and again. When that fails it connects again.
+// stay keeps a connection open and calls do on it repeatedly. If do fails, stay connects again.
 func (t *tcpTraffic) stay(from netip.Addr, port uint16, pause time.Duration, do func(net.Conn) error) {
 	t.running.Go(func() {
 		for t.ctx.Err() == nil {
@@ -166,7 +176,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sessions are people who type.
+// sessions simulates n people who type in SSH sessions.
 func (t *tcpTraffic) sessions(from netip.Prefix, n int) {
 	r := t.random()
 	for range n {
@@ -174,7 +184,8 @@ func (t *tcpTraffic) sessions(from netip.Prefix, n int) {
 	}
 }
 
-// fetch is connections of the addresses of a network, at most 256, that ask for a page again and again, with a pause after each.
+// fetch opens connections from the addresses of a network, which has at most 256. Each connection requests a page repeatedly, with a pause after each
+// page.
 func (t *tcpTraffic) fetch(from netip.Prefix, port uint16, connections int, pause time.Duration) {
 	for i := range connections {
 		client := from.Addr().As4()
@@ -200,19 +211,19 @@ func (t *tcpTraffic) fetch(from netip.Prefix, port uint16, connections int, paus
 	}
 }
 
-// upload sends a file without an end.
+// upload sends an endless file.
 func (t *tcpTraffic) upload(from netip.Addr, port uint16) {
 	r := t.random()
 	part := make([]byte, 64<<10)
 	t.stay(from, port, 0, func(c net.Conn) error {
-		traffic.Random(r, part) // as what is compressed
+		traffic.Random(r, part) // like compressed data
 		_ = c.SetDeadline(time.Now().Add(patienceTCP))
 		_, err := c.Write(part)
 		return err
 	})
 }
 
-// download receives one.
+// download receives an endless file.
 func (t *tcpTraffic) download(from netip.Addr, port uint16) {
 	asked := false
 	part := make([]byte, 64<<10)
@@ -230,10 +241,10 @@ func (t *tcpTraffic) download(from netip.Addr, port uint16) {
 	})
 }
 
-// The usual mix over TCP: requests a second at each of both ports, and people who type.
+// The TCP part of the usual mix: requests per second to each of the two ports, and the number of people who type.
 const usualRequests, usualSessions = 20, 2
 
-// usual is that part of the usual mix. It does not double within a connection, but there are more of them.
+// usual sends the TCP part of the usual mix. A multiple of the mix has more connections, but no more traffic in each connection.
 func (t *tcpTraffic) usual(times float64) {
 	for _, port := range []uint16{traffic.HTTP, traffic.HTTPS} {
 		t.browse(traffic.UsualClients, port, usualRequests*times)

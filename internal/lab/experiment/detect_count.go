@@ -11,38 +11,34 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/traffic"
 )
 
-// classCounter counts packets of each class on both sides of the firewall: those that real sockets of the clients' host send, and those that came
-// past XDP on the server's wire of honest clients. What this process sends itself goes past the former, and is counted where it is sent.
-type classCounter struct {
-	site    *detectSite
-	classes []traffic.Class
-}
-
-// newClassCounter starts to count. A packet counts for the first class that has it.
-func newClassCounter(ctx context.Context, s *detectSite, classes []traffic.Class) (*classCounter, error) {
-	c := &classCounter{s, classes}
+// countClasses starts to count the packets of each class on both sides of the firewall. In front of the firewall, it counts the packets that real
+// sockets of the clients' host send. Packets that this process sends itself do not pass this counter. They are counted where they are sent. Behind
+// the firewall, it counts the packets that XDP passed on the server's link to the honest clients. A packet is counted for the first class that
+// matches it.
+func (s *detectSite) countClasses(ctx context.Context) error {
 	for host, rules := range map[*lab.Host]string{
-		s.clients.Host: c.rules("type filter hook output priority 0;") + answersRules,
-		s.server:       c.rules(fmt.Sprintf("type filter hook prerouting priority -400; iifname != %q accept", honestWire)),
+		s.clients.Host: classRules(s.classes, "type filter hook output priority 0;") + answersRules,
+		s.server:       classRules(s.classes, fmt.Sprintf("type filter hook prerouting priority -400; iifname != %q accept", honestWire)),
 	} {
 		if _, _, err := rig.RunTool(ctx, host, strings.NewReader(rules), "nft", "-f", "-"); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return c, nil
+	return nil
 }
 
-// answersRules count what the server answers over UDP, and drop it: clients over UDP have no sockets, and their host would complain to the server.
+// answersRules count and drop the server's answers over UDP. The UDP clients have no sockets, so without these rules their host would send ICMP
+// errors to the server.
 const answersRules = `table ip answers {
 	counter answers { }
 	chain come { type filter hook prerouting priority 0; ip protocol udp counter name answers drop; }
 }
 `
 
-// rules are those of a host.
-func (c *classCounter) rules(hook string) string {
+// classRules returns the rules of a host that count the packets of each class.
+func classRules(classes []traffic.Class, hook string) string {
 	var counters, rules strings.Builder
-	for i, class := range c.classes {
+	for i, class := range classes {
 		proto := map[lab.Proto]string{lab.UDP: "udp", lab.TCP: "tcp"}[class.Proto]
 		test := "ip protocol " + proto
 		if class.Port > 0 {
@@ -54,21 +50,34 @@ func (c *classCounter) rules(hook string) string {
 	return fmt.Sprintf("table ip lab {\n%s\tchain classes {\n\t\t%s\n%s\t}\n}\n", counters.String(), hook, rules.String())
 }
 
-// classCounts are the packets of each class by name.
-type classCounts struct {
-	sent, passed map[string]uint64
-	answers      uint64 // over UDP
+// detectCounts has the counters of both sides of the firewall.
+type detectCounts struct {
+	sent, passed   map[string]uint64 // packets of each class, by its name
+	answers        uint64            // the server's answers over UDP
+	honest, attack lab.DriverCounts  // counters of the server's links
 }
 
-// read reads what was counted: what was sent before what passed, so that nothing that is under way counts as lost.
-func (c *classCounter) read(ctx context.Context) (n classCounts, err error) {
-	if n.sent, n.answers, err = c.readAt(ctx, c.site.clients.Host); err == nil {
-		n.passed, _, err = c.readAt(ctx, c.site.server)
+// read reads all counters. It reads the counters of sent packets first. So a packet that is on its way does not count as lost.
+func (n *detectCounts) read(ctx context.Context, s *detectSite) (err error) {
+	if n.sent, n.answers, err = s.readClasses(ctx, s.clients.Host); err != nil {
+		return err
 	}
-	return n, err
+	if n.passed, _, err = s.readClasses(ctx, s.server); err != nil {
+		return err
+	}
+	return n.readDrivers(s)
 }
 
-func (c *classCounter) readAt(ctx context.Context, h *lab.Host) (counts map[string]uint64, answers uint64, err error) {
+// readDrivers reads the counters of the links' drivers.
+func (n *detectCounts) readDrivers(s *detectSite) (err error) {
+	if n.honest, err = s.honest.DriverCounts(); err == nil {
+		n.attack, err = s.attack.DriverCounts()
+	}
+	return err
+}
+
+// readClasses reads the counters of the classes on a host.
+func (s *detectSite) readClasses(ctx context.Context, h *lab.Host) (counts map[string]uint64, answers uint64, err error) {
 	text, _, err := rig.RunTool(ctx, h, nil, "nft", "-j", "list", "counters")
 	if err != nil {
 		return nil, 0, err
@@ -87,8 +96,8 @@ func (c *classCounter) readAt(ctx context.Context, h *lab.Host) (counts map[stri
 	counts = map[string]uint64{}
 	for _, item := range list.All {
 		var i int
-		if _, err := fmt.Sscanf(item.Counter.Name, "c%d", &i); err == nil && i < len(c.classes) {
-			counts[c.classes[i].Name] += item.Counter.Packets // several classes may have a name
+		if _, err := fmt.Sscanf(item.Counter.Name, "c%d", &i); err == nil && i < len(s.classes) {
+			counts[s.classes[i].Name] += item.Counter.Packets // several classes may have the same name
 		}
 		if item.Counter.Name == "answers" {
 			answers = item.Counter.Packets

@@ -17,21 +17,25 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/traffic"
 )
 
-// detectSite is a host with services and two wires: one with honest clients, the other with an attacker. So what a wire loses in the
-// 256 places of its queue (kernel drivers/net/veth.c, VETH_RING_SIZE) is of one of both, and what XDP drops on it is as well.
+// detectSite is a host with services and two links: one to honest clients, and one to an attacker. Each link has a queue of 256 places (kernel
+// drivers/net/veth.c, VETH_RING_SIZE). With two links, packets that a queue loses, and packets that XDP drops, belong to only one of the two.
 type detectSite struct {
 	lab               *lab.Lab
 	server            *lab.Host
 	clients, attacker *lab.Device // of their hosts
 	honest, attack    *lab.Device // of the server
 	ends              []io.Closer
+
+	*product                 // on the server
+	tcp      *tcpTraffic     // of the clients
+	classes  []traffic.Class // of honest packets that are counted
 }
 
 // The names of the server's devices.
 const honestWire, attackWire = "clients", "attacker"
 
-// newDetectSite builds a site in an empty lab. With the machine for itself, what the attacker sends is received on a CPU on which the attacker
-// is not: else the two, which never sleep, may share one.
+// newDetectSite builds a site in an empty lab. If alone is true, no other case runs on the machine, and the CPU that receives the attacker's packets
+// is not the attacker's CPU. Otherwise the attacker and the receiver, which never sleep, may share a CPU.
 func newDetectSite(l *lab.Lab, alone bool) (s *detectSite, err error) {
 	s = &detectSite{lab: l}
 	on := report.Choice(alone, lab.OnCPU(rig.ReceiverCPU), lab.AnyCPU)
@@ -63,7 +67,8 @@ func newDetectSite(l *lab.Lab, alone bool) (s *detectSite, err error) {
 	return s, s.serve()
 }
 
-// connect gives the server a wire. Random sources have no way back, and must be believed all the same. What is sent waits in a queue.
+// connect adds a link to the server. The kernel must accept packets from random sources although these have no route back. Sent packets wait in a
+// queue.
 func (s *detectSite) connect(name, other, own string, on lab.NAPI) (out, in *lab.Device, err error) {
 	host, err := s.lab.Host(name)
 	if err != nil {
@@ -83,8 +88,18 @@ func (s *detectSite) connect(name, other, own string, on lab.NAPI) (out, in *lab
 	return out, in, nil
 }
 
-// close ends the services.
-func (s *detectSite) close() error {
+// answerable adds an XDP program to both peers. A veth without a program loses the packets that XDP sends back (veth_xdp_xmit() of the kernel's
+// drivers/net/veth.c).
+func (s *detectSite) answerable() error {
+	_, err := s.lab.NewSink(s.clients, lab.PassAll)
+	if err == nil {
+		_, err = s.lab.NewSink(s.attacker, lab.DropAll)
+	}
+	return err
+}
+
+// closeServices ends the services.
+func (s *detectSite) closeServices() error {
 	var errs []error
 	for _, e := range s.ends {
 		errs = append(errs, e.Close())
@@ -108,7 +123,7 @@ func (s *detectSite) serve() error {
 		}
 		web := &http.Server{Handler: http.HandlerFunc(page)}
 		s.ends = append(s.ends, web)
-		go func() { _ = web.Serve(l) }() // until it is closed
+		go func() { _ = web.Serve(l) }() // returns when the listener is closed
 	}
 	l, err := s.listen(traffic.SSH)
 	if err != nil {
@@ -119,10 +134,10 @@ func (s *detectSite) serve() error {
 	return nil
 }
 
-// lineRate is what a connection sends at most, in bytes a second: 400 Mbit/s are some 34,000 packets.
+// lineRate is the maximum rate of a connection, in bytes per second. It corresponds to 400 Mbit/s, which are some 34,000 packets per second.
 const lineRate = 400e6 / 8
 
-// paced has a socket send at no more than lineRate. Those that are accepted have it from the listener.
+// paced limits a socket to lineRate. Accepted sockets inherit the limit from the listener.
 func paced(_, _ string, c syscall.RawConn) error {
 	var failed error
 	err := c.Control(func(fd uintptr) {
@@ -151,7 +166,7 @@ func (s *detectSite) serveUDP(port uint16, answer func(to, query []byte) []byte)
 		return err
 	}
 	s.ends = append(s.ends, c)
-	_ = c.SetReadBuffer(4 << 20) // less is enough for the clients
+	_ = c.SetReadBuffer(4 << 20) // if it fails, the default is enough for the clients
 	go func() {
 		query, to := make([]byte, 2048), make([]byte, 0, 2048)
 		for {
@@ -161,7 +176,7 @@ func (s *detectSite) serveUDP(port uint16, answer func(to, query []byte) []byte)
 			}
 			if err == nil {
 				if b := answer(to[:0], query[:n]); len(b) > 0 {
-					_, _ = c.WriteToUDPAddrPort(b, from) // to a forged address there may be no way
+					_, _ = c.WriteToUDPAddrPort(b, from) // a forged address may have no route
 				}
 			}
 		}
@@ -169,7 +184,8 @@ func (s *detectSite) serveUDP(port uint16, answer func(to, query []byte) []byte)
 	return nil
 }
 
-// echo sends a datagram back that is one of the service's own. Others get no answer, as servers do not know what to say to them.
+// echo returns a function that returns datagrams of the service's own protocol to their sender. Other datagrams get no answer, because a server would
+// not understand them.
 func echo(is func([]byte) bool) func(to, query []byte) []byte {
 	return func(to, query []byte) []byte {
 		if !is(query) {
@@ -179,7 +195,7 @@ func echo(is func([]byte) bool) func(to, query []byte) []byte {
 	}
 }
 
-// answerDNS answers a query with an address (RFC 1035, 4.1), whatever its type. What is no query gets none.
+// answerDNS returns an answer with an address to a query of any type (RFC 1035, 4.1). Other packets get no answer.
 func answerDNS(to, query []byte) []byte {
 	if !traffic.IsQuery(query) {
 		return nil
@@ -189,7 +205,7 @@ func answerDNS(to, query []byte) []byte {
 	return append(to, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1)
 }
 
-// pageBytes is how much of each answer of the web server there is. What is asked for at /large never ends.
+// pageBytes is the size of an answer of the web server in bytes. The page /large never ends.
 const pageBytes = 8 << 10
 
 func page(w http.ResponseWriter, r *http.Request) {
@@ -201,10 +217,10 @@ func page(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// keystroke is the most that is answered by the server of SSH, by what was sent: a longer part is of a file.
+// keystroke is the maximum size in bytes of an input that the SSH server answers. A larger input is a part of a file.
 const keystroke = 256
 
-// accept answers what is typed, and takes what is uploaded.
+// accept answers keystrokes, and reads uploads.
 func accept(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -220,7 +236,7 @@ func accept(l net.Listener) {
 					return
 				}
 				if n <= keystroke {
-					_, _ = c.Write(part[:n]) // the client may have gone
+					_, _ = c.Write(part[:n]) // fails if the client has gone
 				}
 			}
 		}()

@@ -2,13 +2,13 @@ package experiment
 
 import (
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	mdns "github.com/miekg/dns"
@@ -21,10 +21,10 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// buildDir is what TestMain removes.
+// buildDir is a directory that TestMain removes.
 var buildDir string
 
-// built is a directory with this program, which is built once.
+// built is a directory with this program. The program is built once.
 var built = sync.OnceValues(func() (string, error) {
 	out, err := exec.Command("../../../scripts/go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", buildDir+"/", "github.com/floodwall/floodwall/cmd/floodwall").CombinedOutput()
 	if err != nil {
@@ -39,14 +39,14 @@ func findBuilt(program string) (string, error) {
 	return filepath.Join(dir, program), err
 }
 
-// TestDetectPolicy has the policy be one.
+// TestDetectPolicy checks that the policy compiles.
 func TestDetectPolicy(t *testing.T) {
 	if _, err := control.CompileSource("policy", []byte(detectPolicy)); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestDetectNames has names of rows differ, and those that are honest differ from attacks.
+// TestDetectNames checks that the names of rows differ, and that honest traffic and attacks have different names.
 func TestDetectNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range detectCases() {
@@ -57,7 +57,7 @@ func TestDetectNames(t *testing.T) {
 	}
 }
 
-// TestAnswerDNS has another program read the answer.
+// TestAnswerDNS decodes the answer with another implementation.
 func TestAnswerDNS(t *testing.T) {
 	var query, answer mdns.Msg
 	query.SetQuestion("www.example.net.", mdns.TypeA)
@@ -73,65 +73,69 @@ func TestAnswerDNS(t *testing.T) {
 	}
 }
 
-// TestDetectAccount tells what XDP dropped of honest packets from what a queue lost.
+// TestDetectAccount checks that XDP's drops of honest packets are distinguished from the losses of a queue.
 func TestDetectAccount(t *testing.T) {
-	v := &detectVisit{}
-	sent := detectSent{
-		usual:  traffic.Sent{By: map[string]uint64{"game": 1000, "dns": 100}},
-		more:   traffic.Sent{By: map[string]uint64{"game": 1000}},
-		attack: traffic.Sent{Frames: 5000},
+	c := &detectCase{Model: &traffic.Model{}}
+	before := &detectCounts{sent: map[string]uint64{"http": 10}, passed: map[string]uint64{"http": 10, "game": 7}}
+	after := &detectCounts{
+		sent: map[string]uint64{"http": 110}, passed: map[string]uint64{"http": 110, "game": 7 + 1600, "dns": 100},
+		honest: lab.DriverCounts{Received: 2180, Dropped: 380}, attack: lab.DriverCounts{Received: 4900, Dropped: 2450},
 	}
-	before := classCounts{sent: map[string]uint64{"http": 10}, passed: map[string]uint64{"http": 10, "game": 7}}
-	after := classCounts{sent: map[string]uint64{"http": 110}, passed: map[string]uint64{"http": 110, "game": 7 + 1600, "dns": 100}}
-	v.account(sent, before, after, lab.DriverCounts{Received: 2180, Dropped: 380}, lab.DriverCounts{Received: 4900, Dropped: 2450})
-	want := detectVisit{
-		attack: wire{sent: 5000, dropped: 2450, lost: 100}, honest: wire{sent: 2200, dropped: 380, lost: 20},
-		classes: []classLoss{{"dns", 100, 0}, {"game", 2000, 400}, {"http", 100, 0}},
+	got := c.account(before, after, map[string]uint64{"game": 2000, "dns": 100}, 5000)
+	want := rig.Reading{
+		"attack-packets": 5000, "attack-lost-packets": 100, "attack-dropped": 0.5, "xdp-dropped-packets": 2450 + 380, "answers": 0,
+		"honest-packets": 2200, "honest-lost-packets": 20, "honest-dropped": 380. / 2180, "worst-class-dropped": 400. / 2000 * 380 / 400,
 	}
-	if diff := cmp.Diff(want, *v, cmp.AllowUnexported(detectVisit{}, wire{}, classLoss{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if share, name := v.worst(); name != "game" || share < 0.189 || share > 0.191 || v.attack.share() != 0.5 {
-		t.Errorf("worst %s %f, attack %f", name, share, v.attack.share())
+	if diff := cmp.Diff(want, got); diff != "" || c.worst != "game 19.00%" {
+		t.Errorf("worst %s; (-want +got):\n%s", c.worst, diff)
 	}
 }
 
 func TestDetectTable(t *testing.T) {
 	s := &rig.Session{Options: rig.Options{Rounds: 3}, Outcome: &report.Outcome{Name: "detect"}}
-	b := &detectBuilder{Builder: rig.Builder{Session: s}}
-	second := time.Second
-	b.cases = []*detectCase{
-		{Model: &traffic.Model{Name: "crowd", Label: "many", Honest: true}, visits: []*detectVisit{
-			{calls: 1, seen: 3 * second, honest: wire{sent: 1000, dropped: 500}, classes: []classLoss{{"game", 900, 500}}, lasted: second},
-		}},
-		{Model: &traffic.Model{Name: "ntp", Label: "answers"}, visits: []*detectVisit{
-			{calls: 1, seen: 2 * second, named: 3 * second, suggested: 4 * second, dropped: 5 * second, attack: wire{sent: 30_000, dropped: 15_000}, later: lab.DriverCounts{Received: 100, Dropped: 50}, lasted: second},
-			{calls: 1, seen: second, later: lab.DriverCounts{Received: 100, Dropped: 60}, lasted: second},
-			{lasted: second, late: second},
-		}},
-		{Model: &traffic.Model{Name: "recorded", Label: "real"}, missing: "no capture"},
+	d := &detection{Builder: &rig.Builder{Session: s}}
+	cases := []*detectCase{
+		{Model: &traffic.Model{Name: "crowd", Label: "many", Honest: true}, worst: "game 55.56%"},
+		{Model: &traffic.Model{Name: "ntp", Label: "answers"}},
+		{Model: &traffic.Model{Name: "recorded", Label: "real"}},
 	}
-	b.publish()
+	table := d.table(cases)
+	quiet := rig.Reading{"honest-dropped": 0, "daemon-cpu": 0, "daemon-B": 0, "attack-dropped": 0, "packets/s": 0}
+	with := func(more rig.Reading) rig.Reading {
+		read := maps.Clone(quiet)
+		maps.Copy(read, more)
+		return read
+	}
+	table.Rows[0].Rounds = []rig.Reading{{"calls": 1, "seen-s": 3, "honest-dropped": 0.5, "packets/s": 1000, "daemon-cpu": 0, "daemon-B": 0}}
+	table.Rows[1].Rounds = []rig.Reading{
+		with(rig.Reading{
+			"calls": 1, "seen-s": 2, "named-s": 3, "suggested-s": 4, "dropped-s": 5, "attack-dropped": 0.5, "attack-dropped-later": 0.5, "packets/s": 30_000,
+		}),
+		with(rig.Reading{"calls": 1, "seen-s": 1, "attack-dropped-later": 0.6}),
+		with(rig.Reading{"calls": 0, "attack-dropped-later": 0, "late-ns": 1e9}),
+	}
+	table.Rows[2].Missing = "no capture"
+	table.Publish(s.Outcome)
 	var got []string
-	for _, row := range b.Outcome.Tables[0].Rows {
+	for _, row := range s.Outcome.Tables[0].Rows {
 		got = append(got, strings.Join(row, "|"))
 	}
 	want := []string{
-		"honest/crowd: many|1|3.0|never|never|never|||50.00%|game 55.56%|<= 0.00 MISSED|1.0|0.00%|0|",
-		"attack/ntp: answers|1|2.0|never|never|never|0.00%|50.00%|0.00%||<= 0.00 met|0.0|0.00%|0|~",
-		"attack/recorded: real||||||||||||||no capture",
+		"honest/crowd: many|1|3.0|never|never|never|||50.00%|game 55.56%|1.0|0.00%|0|",
+		"attack/ntp: answers|1|2.0|never|never|never|0.00%|50.00%|0.00%||0.0|0.00%|0|~",
+		"attack/recorded: real|||||||||||||no capture",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
-	for _, m := range b.Outcome.Results[1].Metrics {
+	for _, m := range s.Outcome.Results[1].Metrics {
 		if m.Unit == "named-s" && len(m.Samples) != 1 {
 			t.Errorf("times that it was named: %v", m.Samples)
 		}
 	}
 }
 
-// TestDetectCounts has a daemon that has learned nothing, which drops nothing, see honest clients and an attack, and counts both.
+// TestDetectCounts runs a daemon without a learned state, which drops nothing, under honest traffic and an attack. It checks that both are counted.
 func TestDetectCounts(t *testing.T) {
 	testutil.RequireRoot(t)
 	testutil.RequireTool(t, "nft")

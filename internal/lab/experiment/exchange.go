@@ -1,4 +1,4 @@
-// This file is the experiment of that name: how long a list that is exchanged, or taken away, keeps CPUs from other work.
+// This file is the experiment exchange. It measures for how long CPUs can do no other work while a list is exchanged or removed.
 
 package experiment
 
@@ -6,11 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"os"
-	"path/filepath"
-	"runtime"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,241 +15,253 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// runExchange measures, for lists of some sizes, the longest stalls of CPUs while a list is put in force, exchanged and taken away.
+// runExchange measures the longest stalls of CPUs while a list is loaded, exchanged and removed. It does so for lists of several sizes.
 func runExchange(ctx context.Context, s *rig.Session) error {
-	for _, prepare := range exchangeLists(s) {
-		s.Steps.Show("making addresses")
-		l, err := prepare()
-		if err == nil {
-			err = rig.InLab(ctx, func(in *lab.Lab) error { return measureExchange(ctx, s, in, l) })
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// exchangeLists makes the lists to measure with, each when its turn comes: the largest need much memory.
-func exchangeLists(s *rig.Session) (all []func() (*rig.List, error)) {
-	if s.List != "" {
-		return append(all, func() (*rig.List, error) { return rig.ReadList(s.List) })
-	}
 	sizes := report.Choice(s.Quick, []int{100_000}, []int{1_000_000, 10_000_000})
-	if s.Sizes != nil {
-		sizes = s.Sizes
-	}
-	for _, n := range sizes {
-		all = append(all, func() (*rig.List, error) { return rig.RandomHosts(n), nil })
-	}
-	return all
+	return eachList(s, report.Choice(s.Sizes != nil, s.Sizes, sizes), func(l *rig.List) error {
+		return rig.With(ctx, s, func(b *rig.Builder) error {
+			e := &exchange{Builder: b, list: l, holder: map[*rig.Row]string{}}
+			if err := e.build(ctx); err != nil {
+				return err
+			}
+			return errors.Join(e.measure(ctx, e.table()), e.stalls.Stop())
+		})
+	})
 }
 
-// measureExchange makes the table of a list.
-func measureExchange(ctx context.Context, s *rig.Session, in *lab.Lab, l *rig.List) error {
-	b := &exchangeBuilder{Builder: rig.Builder{Session: s, Lab: in}, list: l}
-	defer b.Close()
-	if err := b.build(ctx); err != nil {
-		return err
-	}
-	defer b.publish() // what there is, also when the rest cannot be measured
-	err := b.measure(ctx)
-	return errors.Join(err, b.stalls.Stop())
-}
-
-// What comes beside the exchange: packets of listed sources, and datagrams of a client, each of which is answered.
+// The traffic during the exchange: packets from listed sources, and datagrams of a client, which are all answered.
 const (
-	exchangeFlood = quickRate // the attacker sleeps between bursts: the work needs the same CPU
+	exchangeFlood = quickRate // at this rate the attacker sleeps between bursts, as the work needs the same CPU
 	exchangeRate  = 2_000
 	exchangePort  = 7000
-	// workCPU has what exchanges the list, and the attacker; otherCPU has the receive thread, the service and its client.
+	// workCPU is the CPU of the attacker and of the threads that exchange the list. otherCPU is the CPU of the receive thread, the service and its
+	// client.
 	workCPU  = rig.SourceCPU
 	otherCPU = rig.ReceiverCPU
 )
 
-// freeTime is how long after a command the kernel may still free what it had: it does so after all CPUs have been seen elsewhere, by workers.
-func freeTime(s *rig.Session) time.Duration {
-	return report.Choice(s.Quick, 200*time.Millisecond, time.Second)
-}
+// mostStall is the maximum stall of another CPU while a list is exchanged or freed, in milliseconds.
+const mostStall = 1
 
-// exchangeBuilder makes the table.
-type exchangeBuilder struct {
-	rig.Builder
-	list   *rig.List
-	dir    string
-	site   *rig.Site
-	ours   *product
-	stalls *lab.Stalls
-	groups []*exchangeGroup
-}
-
-// build builds the site: an attacker and a client at one end of a wire, Floodwall and a service at the other.
-func (b *exchangeBuilder) build(ctx context.Context) (err error) {
-	program, err := b.Find("floodwall")
-	if err != nil {
-		return err
+// table returns the rows, and defines how their figures are published.
+func (e *exchange) table() *rig.Table {
+	t := &rig.Table{
+		Title:   fmt.Sprintf("exchange: %s; milliseconds for which CPUs do nothing else, the longest of each time", e.list.Label),
+		Results: []string{"other-cpu-ms", "own-cpu-ms", "answer-ms", "foreign-ms", "late-ms", "work-ms", "answered"},
+		Columns: []rig.Column{
+			{Head: "seconds", Unit: "work-ms", Show: func(s report.Samples) string { return report.SecondsText(s.Median() / 1000) }},
+			{Head: "another CPU: median", Unit: "other-cpu-ms", Show: rig.Digits(2, 1)}, {Head: "longest", Text: e.longest},
+			{Head: "its own CPU: median", Unit: "own-cpu-ms", Show: rig.Digits(2, 1)}, {Head: "longest", Unit: "own-cpu-ms", Show: rig.Worst(2, 1)},
+			{Head: "answer: median", Unit: "answer-ms", Show: rig.Digits(2, 1)}, {Head: "longest", Unit: "answer-ms", Show: rig.Worst(2, 1)},
+			{Head: "others had a CPU", Unit: "foreign-ms", Show: rig.Worst(2, 1)}, {Head: "late in all", Unit: "late-ms", Show: rig.Worst(2, 1)},
+		},
+		Notes: exchangeNotes(e.Session),
 	}
-	if b.dir, err = os.MkdirTemp("", "floodwall-bench-"); err != nil {
-		return err
-	}
-	b.Owned = append(b.Owned, func() error { return os.RemoveAll(b.dir) })
-	end := lab.EndOptions{CPU: lab.OnCPU(otherCPU), Urgent: true, Queue: true}
-	client := end
-	client.First = true
-	if b.site, err = rig.ConnectSite(b.Lab, 0, client, end); err != nil {
-		return err
-	}
-	for _, half := range []string{"0.0.0.0/1", "128.0.0.0/1"} {
-		if err := b.site.Server.Route(netip.MustParsePrefix(half), b.site.Out.Addrs[0].Addr(), b.site.In); err != nil {
-			return err
+	for _, group := range [][]*rig.Row{
+		e.floodwall("xdp", 0), e.floodwall("nftables", slowNft), e.floodwall("iptables", slowOther),
+		e.bpfMap("bpf-hash", "BPF hash map", !e.list.V6 && e.list.Hosts, e.fillHash), e.bpfMap("bpf-lpm", "BPF LPM trie", !e.list.V6, e.fillTrie),
+	} {
+		if slices.ContainsFunc(group, func(r *rig.Row) bool { return e.Wants(r.Name) }) {
+			t.Rows = append(t.Rows, group...)
 		}
 	}
-	stop, err := b.Lab.NewEchoProcess(b.site.Server, netip.AddrPortFrom(rig.Server4, exchangePort), otherCPU, lab.MoreUrgent)
-	if err != nil {
-		return err
+	for i, r := range t.Rows {
+		r.Stage = i // in each round, a row needs what the row before has done
 	}
-	b.Owned = append(b.Owned, stop)
-	if b.ours, err = newProduct(b.site.Server, program, b.dir); err != nil {
-		return err
-	}
-	b.Owned = append(b.Owned, b.ours.close)
-	if err := b.ours.stay(workCPU); err != nil {
-		return err
-	}
-	if err := b.writeLists(); err != nil {
-		return err
-	}
-	b.stalls, err = b.site.Server.WatchStalls(ctx, workCPU, otherCPU)
-	return err
+	return t
 }
 
-// writeLists writes two editions of the list, the other one without a tenth of it, and a policy with each.
-func (b *exchangeBuilder) writeLists() error {
-	fewer := *b.list
-	fewer.Prefixes = fewer.Prefixes[:len(fewer.Prefixes)-max(len(fewer.Prefixes)/10, 1)]
-	for i, l := range []*rig.List{b.list, &fewer} {
-		file := filepath.Join(b.dir, fmt.Sprintf("list%d.txt", i))
-		if err := report.WriteFile(file, l.Write); err != nil {
-			return err
+// longest returns the longest stall of another CPU as text, with the thread that had the CPU.
+func (e *exchange) longest(r *rig.Row) string {
+	figures := r.Figure("other-cpu-ms")
+	if len(figures) == 0 {
+		return ""
+	}
+	return strings.TrimSpace(rig.Worst(2, 1)(figures) + " " + e.holder[r])
+}
+
+// exchangeNotes returns texts that describe the choices of the experiment.
+func exchangeNotes(s *rig.Session) []string {
+	return []string{
+		"A thread on each CPU that goes before all others wants it 5,000 times a second. A stall is how long another thread had the CPU then.",
+		fmt.Sprintf("%s of the work, each with %v after it, in which the kernel frees what is left: the longest stall of each, their median",
+			report.Things(s.Rounds, "round", "rounds"), freeTime(s)),
+		fmt.Sprintf("and the longest. CPU %d does the work, and an attacker on it sends %s packets/s of listed sources. CPU %d receives them, and has",
+			workCPU, report.CountText(exchangeFlood), otherCPU),
+		fmt.Sprintf("a service and its client, who sends %s datagrams a second; an answer counts from when its datagram was due.",
+			report.CountText(exchangeRate)),
+		"Stalls count in which the work or a thread of the kernel had the CPU; the longest of another CPU has the name of that thread. Others had a",
+		"CPU: other processes of this machine, or none in a virtual CPU that was slow to wake up; the longest.",
+		"Late in all: with the time in which not even the timer's interrupt was taken, as a hypervisor ran another machine. Answers have both.",
+		"A kernel that is not preemptible does not leave its work for a thread (/sys/kernel/debug/sched/preempt says which this one is).",
+	}
+}
+
+// ownHolders are the names of Floodwall and of the programs that it runs.
+var ownHolders = []string{"floodwall", "nft", "ipset", "iptables", "ip6tables"}
+
+// The numbers of addresses from which on a target or a map takes minutes. nft takes three seconds for 100,000 addresses, and much more than ten times
+// as long for a million.
+const (
+	slowNft   = 500_000
+	slowOther = rig.SlowSize
+)
+
+// floodwall returns the rows of Floodwall on a target. The second exchange frees the first list, because the previous generation is kept for a
+// rollback. From the number slow of addresses on, the rows take minutes. If slow is 0, they never do.
+func (e *exchange) floodwall(target string, slow int) []*rig.Row {
+	row := func(name, label string, work ...func(context.Context) error) *rig.Row {
+		return e.row("floodwall/"+target+"/"+name, "floodwall, "+target+": "+label, ownHolders, work...)
+	}
+	apply := func(edition int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			return e.ours.run(ctx, "apply", e.policy(edition), "--target", target)
 		}
-		text := fmt.Sprintf("devices: [%s]\ndefault: drop\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"+
-			"services: [{name: game, port: udp/%d}]\n", b.site.In.Name, strconv.Quote(file), exchangePort)
-		if err := os.WriteFile(b.policy(i), []byte(text), 0o600); err != nil {
-			return err
+	}
+	load := row("load", "a list where there was none", apply(0))
+	exchange := row("exchange", "another list in its place", apply(1), apply(0))
+	unload := row("unload", "all is taken away", func(ctx context.Context) error { return e.ours.run(ctx, "unload") })
+	all := []*rig.Row{load, exchange, unload}
+	if target == "xdp" {
+		for _, r := range all[1:] {
+			r.Goals = []rig.Goal{{Unit: "other-cpu-ms", What: "ms of another CPU", Bound: mostStall, Most: true}}
+		}
+		all = slices.Insert(all, 1, row("quiet", "nothing is done", func(ctx context.Context) error {
+			wait(ctx, freeTime(e.Session))
+			return ctx.Err()
+		}))
+	}
+	for _, r := range all {
+		r.Missing = report.Choice(slow > 0 && len(e.list.Prefixes) >= slow && !e.All, "takes minutes: measured with --all", "")
+	}
+	return all
+}
+
+// bpfMap returns the rows of a BPF map with an entry for each address. This process fills and frees the map.
+func (e *exchange) bpfMap(name, label string, fits bool, fill func() (rig.LoadedPeer, error)) []*rig.Row {
+	var filled rig.LoadedPeer
+	free := func() error { return closePeer(&filled) }
+	e.Owned = append(e.Owned, free)
+	own := []string{ownName()}
+	all := []*rig.Row{
+		e.row(name+"/fill", label+": filled", own, func(context.Context) error {
+			return onCPU(workCPU, lab.Ordinary, func() (err error) { filled, err = fill(); return err })
+		}),
+		e.row(name+"/free", label+": freed", own, func(context.Context) error { return onCPU(workCPU, lab.Ordinary, free) }),
+	}
+	for _, r := range all {
+		r.Missing = report.Choice(fits, "", "does not hold such a list here")
+		if need := 150 * uint64(len(e.list.Prefixes)); rig.AvailableMemory() < 2*need {
+			r.Missing = "not enough memory"
 		}
 	}
-	return nil
+	return all
 }
 
-// policy is the file of the policy with an edition of the list.
-func (b *exchangeBuilder) policy(edition int) string {
-	return filepath.Join(b.dir, fmt.Sprintf("policy%d.yaml", edition))
-}
-
-// measure takes all rounds, beside a flood.
-func (b *exchangeBuilder) measure(ctx context.Context) error {
-	b.groups = b.allGroups()
-	b.Steps.Expect(b.Rounds * len(b.groups))
-	source, err := b.Lab.NewSource(b.site.Out, lab.SourceOptions{
-		Flows: []lab.Flow{rig.Flood(b.list.Listed)}, CPU: workCPU, Batch: besideBatch, Rate: exchangeFlood, Urgent: true,
-	})
-	if err != nil {
-		return err
-	}
-	err = lab.Flooding(ctx, source, func(ctx context.Context) error {
-		for round := range b.Rounds {
-			for _, g := range b.groups {
-				if g.missing == "" {
-					b.Steps.Show("round %d of %d, %s", round+1, b.Rounds, g.label)
-					if err := b.round(ctx, g); err != nil {
-						return fmt.Errorf("%s: %w", g.label, err)
-					}
-				}
-				b.Steps.Step()
+// row returns a row with one or more pieces of work on the list. Each piece results in a reading. The names of the threads that do the work start
+// with one of holders.
+func (e *exchange) row(name, label string, holders []string, work ...func(context.Context) error) *rig.Row {
+	r := &rig.Row{Name: e.list.Name + "/" + name, Label: label}
+	r.Take = func(ctx context.Context, _ int) (read rig.Reading, err error) {
+		for _, do := range work {
+			if read != nil {
+				r.Rounds = append(r.Rounds, read)
+			}
+			if read, err = e.visit(ctx, r, holders, do); err != nil {
+				return nil, err
 			}
 		}
-		return nil
+		return read, nil
+	}
+	return r
+}
+
+// measure measures all rounds during a flood. It publishes the figures even if the rest cannot be measured.
+func (e *exchange) measure(ctx context.Context, t *rig.Table) error {
+	defer t.Publish(e.Outcome)
+	source, err := e.Lab.NewSource(e.site.Out, lab.SourceOptions{
+		Flows: []lab.Flow{rig.Flood(e.list.Listed)}, CPU: workCPU, Batch: besideBatch, Rate: exchangeFlood, Urgent: true,
 	})
+	if err != nil {
+		return err
+	}
+	err = lab.Flooding(ctx, source, func(ctx context.Context) error { return e.TakeAll(ctx, t) })
 	return errors.Join(err, source.Close())
 }
 
-// round takes the steps of a group. When one fails, the last takes away what there is.
-func (b *exchangeBuilder) round(ctx context.Context, g *exchangeGroup) error {
-	for _, step := range g.steps {
-		if err := b.visit(ctx, step.row, g.holders, step.work); err != nil {
-			_ = g.steps[len(g.steps)-1].work(context.WithoutCancel(ctx)) // the first error is the one that says something
-			return fmt.Errorf("%s: %w", step.row.label, err)
-		}
+// usual returns the approximate time that a row's work takes.
+func (e *exchange) usual(r *rig.Row) time.Duration {
+	if n := len(r.Rounds); n > 0 {
+		return time.Duration(r.Rounds[n-1]["work-ms"] * float64(time.Millisecond))
 	}
-	return nil
+	return time.Duration(len(e.list.Prefixes)) * 300 * time.Nanosecond
 }
 
-// visit does some work, and adds what stalled until the kernel has settled. The names of the threads that do it begin with holders.
-func (b *exchangeBuilder) visit(ctx context.Context, r *exchangeRow, holders []string, work func(context.Context) error) error {
+// visit does some work, and reads the stalls until the kernel has settled. The names of the threads that do the work start with one of holders.
+func (e *exchange) visit(ctx context.Context, r *rig.Row, holders []string, work func(context.Context) error) (rig.Reading, error) {
 	from, err := lab.Now()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	talking, stop := context.WithCancel(ctx)
 	defer stop()
-	v := exchangeVisit{}
+	var talk lab.TalkSummary
 	talked := make(chan error, 1)
 	go func() {
 		var err error
-		v.talk, err = b.talk(talking, r.usual(freeTime(b.Session)))
+		talk, err = e.talk(talking, e.usual(r)+freeTime(e.Session))
 		talked <- err
 	}()
 	start := time.Now()
 	if err := work(ctx); err != nil {
 		stop()
-		return errors.Join(err, notStopped(<-talked))
+		return nil, errors.Join(err, notStopped(<-talked))
 	}
 	took := time.Since(start)
-	wait(ctx, freeTime(b.Session))
+	wait(ctx, freeTime(e.Session))
 	to, err := lab.Now()
 	if err = errors.Join(err, <-talked, ctx.Err()); err != nil {
-		return err
+		return nil, err
 	}
-	v.took = took
-	for _, s := range b.stalls.Between(from, to) {
-		v.add(s, holders)
+	read, holder := stallsReading(e.stalls.Between(from, to), holders)
+	if other := read["other-cpu-ms"]; holder != "" && (e.holder[r] == "" || other > r.Figure("other-cpu-ms").Longest()) {
+		e.holder[r] = holder
 	}
-	r.visits = append(r.visits, v)
-	return nil
+	read["answer-ms"], read["work-ms"], read["answered"] = millis(talk.Latency.Max), millis(took), talk.Share()
+	return read, nil
 }
 
-// notStopped is an error, unless it says no more than that something was stopped.
-func notStopped(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
-}
+// millis returns a time in milliseconds.
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// talk has a client send datagrams for some time.
-func (b *exchangeBuilder) talk(ctx context.Context, lasts time.Duration) (lab.TalkSummary, error) {
-	return lab.Talk(ctx, lab.TalkOptions{
-		Host: b.site.Out.Host, Server: netip.AddrPortFrom(rig.Server4, exchangePort), From: []netip.Addr{b.site.Out.Addrs[0].Addr()}, Clients: 1,
-		Port: firstClient, Payload: make([]byte, lab.TalkStamp), Rate: exchangeRate, Duration: lasts, Timeout: udpTimeout, CPU: otherCPU, Urgent: true,
-	})
-}
-
-// onWorkCPU does something on a thread of the work's CPU, which ends with it.
-func onWorkCPU(fn func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread, with its CPU, ends with the goroutine
-		if err := lab.Place(workCPU, lab.Ordinary); err != nil {
-			done <- err
-			return
+// stallsReading returns the longest stalls during one piece of work. other-cpu-ms and own-cpu-ms are stalls of another CPU and of the working CPU, by
+// the work, by kernel threads, or by an unknown thread. foreign-ms are stalls of any CPU by other processes of the machine. late-ms are stalls of any
+// CPU, including the time that a hypervisor took. A stall is the part of a delay in which the kernel knew that the thread was due. The result holder
+// is the thread that had the other CPU in its longest stall.
+func stallsReading(stalls []lab.Stall, holders []string) (read rig.Reading, holder string) {
+	read = rig.Reading{"other-cpu-ms": 0, "own-cpu-ms": 0, "foreign-ms": 0, "late-ms": 0}
+	for _, s := range stalls {
+		unit := "other-cpu-ms"
+		switch waited := millis(s.Waited); {
+		case !caused(s.Holder, holders):
+			unit = "foreign-ms"
+		case s.CPU == workCPU:
+			unit = "own-cpu-ms"
+		case waited > read[unit]:
+			holder = s.Holder
 		}
-		done <- fn()
-	}()
-	return <-done
+		read[unit] = max(read[unit], millis(s.Waited))
+		read["late-ms"] = max(read["late-ms"], millis(s.Late))
+	}
+	return read, holder
 }
 
-// ownName is what the kernel calls this process.
-func ownName() string {
-	name, _ := os.ReadFile("/proc/self/comm") // there is one
-	return strings.TrimSpace(string(name))
+// kernelThreads are prefixes of the names of kernel threads that do deferred work, such as freeing memory. The idle thread is not one of them: it
+// leaves its CPU at once, unless a hypervisor is slow to run the CPU.
+var kernelThreads = []string{"kworker/", "ksoftirqd/", "rcu", "migration/", "cpuhp/"}
+
+// caused reports whether the work may be the cause of a stall. This is so if the CPU had one of the work's threads, a kernel thread, or an unknown
+// thread.
+func caused(by string, holders []string) bool {
+	return by == "" || slices.ContainsFunc(slices.Concat(holders, kernelThreads), func(prefix string) bool { return strings.HasPrefix(by, prefix) })
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Experiment is something that can be measured by its name.
+// Experiment is a measurement with a name.
 type Experiment struct {
 	Name string
 	Doc  string // one line, for help
 	run  func(context.Context, *rig.Session) error
 }
 
-// Experiments are all there are, in the order in which they run.
+// Experiments are all experiments, in the order in which they run.
 var Experiments = []Experiment{
 	{"drop", "packets per second dropped by 0 to 10,000 rules that do not match, with nft and iptables beside", runDrop},
 	{"sets", "1,000 to 10 million listed addresses, with ipset, nft sets and plain BPF maps beside", runSets},
@@ -43,7 +43,7 @@ var Experiments = []Experiment{
 // Options are the choices of a run. The zero value is good.
 type Options = rig.Options
 
-// What a run can be asked for at most.
+// The maximum values of options.
 const (
 	MaxSize   = rig.MaxSize
 	MaxRoutes = rig.MaxRoutes
@@ -52,7 +52,7 @@ const (
 // every is the name that stands for all experiments.
 const every = "all"
 
-// Unknown returns the first of these names that no experiment has and that is not "all"; "" when there is none.
+// Unknown returns the first name that is neither that of an experiment nor "all". It returns "" if there is none.
 func Unknown(names []string) string {
 	for _, name := range names {
 		if name != every && !slices.ContainsFunc(Experiments, func(e Experiment) bool { return e.Name == name }) {
@@ -62,9 +62,9 @@ func Unknown(names []string) string {
 	return ""
 }
 
-// Run runs the named experiments, or all when none or "all" is named, in their own order. One that cannot go on does not
-// keep the others from running. Unless nothing could be begun, the report holds what was measured, also together with an
-// error: that of ctx, when it ended, or of the experiments that failed.
+// Run runs the named experiments in the order of Experiments. It runs all of them if names is empty or contains "all". If an experiment fails, the
+// others still run. The report has everything that was measured, even if Run also returns an error. The report is nil only if no experiment could
+// start. The error is that of ctx if ctx ended. Otherwise it names the experiments that failed.
 func Run(ctx context.Context, names []string, o rig.Options) (*report.Report, error) {
 	if unknown := Unknown(names); unknown != "" {
 		return nil, fmt.Errorf("unknown experiment %q", unknown)
@@ -80,7 +80,7 @@ func Run(ctx context.Context, names []string, o rig.Options) (*report.Report, er
 	return r, run(ctx, r, chosen(names), o.WithDefaults())
 }
 
-// chosen is the experiments of these names.
+// chosen returns the experiments with the given names.
 func chosen(names []string) []Experiment {
 	if len(names) == 0 || slices.Contains(names, every) {
 		return Experiments
@@ -88,7 +88,7 @@ func chosen(names []string) []Experiment {
 	return slices.DeleteFunc(slices.Clone(Experiments), func(e Experiment) bool { return !slices.Contains(names, e.Name) })
 }
 
-// names are what these experiments are called.
+// names returns the names of experiments.
 func names(experiments []Experiment) (all []string) {
 	for _, e := range experiments {
 		all = append(all, e.Name)
@@ -96,7 +96,7 @@ func names(experiments []Experiment) (all []string) {
 	return all
 }
 
-// run adds the outcome of each experiment to the report.
+// run runs experiments, and adds the outcome of each to the report.
 func run(ctx context.Context, r *report.Report, experiments []Experiment, o rig.Options) error {
 	p := rig.NewProgress(o.Progress, names(experiments), o)
 	defer p.End()
@@ -107,9 +107,6 @@ func run(ctx context.Context, r *report.Report, experiments []Experiment, o rig.
 		r.Experiments = append(r.Experiments, outcome)
 		err := e.run(ctx, &rig.Session{Options: o, Outcome: outcome, Steps: p})
 		outcome.KeepFinite()
-		for _, t := range outcome.Tables {
-			t.DropBars()
-		}
 		outcome.Seconds = time.Since(start).Seconds()
 		if ctx.Err() != nil {
 			stop(r, outcome, experiments[i+1:])
@@ -122,7 +119,7 @@ func run(ctx context.Context, r *report.Report, experiments []Experiment, o rig.
 	return failures(r)
 }
 
-// stop notes which experiments have not ended.
+// stop records that the current experiment was stopped, and that the others did not run.
 func stop(r *report.Report, current *report.Outcome, others []Experiment) {
 	current.Error = "the run was stopped"
 	for _, e := range others {
@@ -130,7 +127,7 @@ func stop(r *report.Report, current *report.Outcome, others []Experiment) {
 	}
 }
 
-// failures is an error about the experiments that could not go on; nil when all could.
+// failures returns an error that names the experiments that failed, or nil if none failed.
 func failures(r *report.Report) error {
 	failed := r.Failed()
 	if len(failed) == 0 {

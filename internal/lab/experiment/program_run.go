@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -18,72 +17,88 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// A figure of a round is the smallest of so many runs, each of which is short beside the time that the scheduler gives a
-// thread: what disturbs only adds.
+// A figure of a round is the smallest result of this number of runs, because every disturbance only adds time. Each run is shorter than the
+// scheduler's time slice.
 const (
 	runs       = 8
 	fullRepeat = 20_000
 )
 
-// run measures every program with every kind of packet, in rounds. In each, all programs are loaded anew: where the kernel
-// puts a program and its maps changes what it costs by some percent, and two runs of the bench are to differ no more than two
-// rounds of one.
-func (t *table) run(ctx context.Context, s *rig.Session, at *rig.Site) error {
-	repeat, rounds := fullRepeat, 2*s.Rounds
-	if s.Quick {
-		repeat = fullRepeat / 10
+// programs contains the site of all programs, and the programs that are loaded now.
+type programs struct {
+	*rig.Session
+	at                 *rig.Site
+	program, yardstick *ebpf.Program
+	installed          []func() error // remove the yardstick and the program
+}
+
+// run measures the programs of a table with every kind of packet, in rounds. Each round loads all programs anew, because the addresses of a program
+// and of its maps change its time by some percent. The difference between two runs of the bench must not be larger than between two rounds of one
+// run.
+func (p *programs) run(ctx context.Context, t *rig.Table) (*report.Table, error) {
+	s := *p.Session
+	s.Rounds *= 2
+	if err := s.SetUpRows(ctx, t); err != nil {
+		return nil, err
 	}
-	frames, err := t.frames()
-	if err != nil {
-		return err
-	}
-	s.Steps.Expect(rounds)
-	for round := range rounds {
-		s.Steps.Show("%s, round %d of %d", t.columns[len(t.columns)-1].name, round+1, rounds)
-		if err := t.runRound(ctx, s, at, frames, repeat); err != nil {
+	err := s.TakeAll(ctx, t)
+	return t.Publish(p.Outcome), errors.Join(err, p.unload(0))
+}
+
+// load replaces the previous program by the program of a column. For the first column of a round it also loads the yardstick anew. The yardstick is
+// attached elsewhere (see install). It shows the machine's current speed for programs like Floodwall's: neighbors on the core and in its caches slow
+// both down equally, for longer than a run takes. Because of these neighbors, the same build is up to 5% slower in one run than in another. Measured
+// by the yardstick, it is up to 2% slower.
+func (p *programs) load(ctx context.Context, c column, first bool) (err error) {
+	if first {
+		if err := p.unload(0); err != nil {
 			return err
 		}
-		s.Steps.Step()
-	}
-	return nil
-}
-
-// frames are the table's kinds of packets.
-func (t *table) frames() (frames [][]byte, err error) {
-	for _, k := range t.kinds {
-		f, err := rig.Frame(k.line)
+		if p.yardstick, err = rig.LoadPeerProgram(rig.Yardstick); err != nil {
+			return err
+		}
+		p.installed = append(p.installed, p.yardstick.Close)
+		attached, err := p.at.Lab.Attach(p.at.Out, p.yardstick)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		frames = append(frames, f)
+		p.installed = append(p.installed, attached.Close)
 	}
-	return frames, nil
-}
-
-// runRound adds a figure to each column and kind of packet. The yardstick, attached elsewhere meanwhile (see install), shows
-// how fast the machine is just now, for programs like Floodwall's: neighbors on the core and in its caches make both slower
-// alike, for longer than a run takes. That is why the same build is up to 5% slower in one run than in another, and up to 2% by
-// the yardstick.
-func (t *table) runRound(ctx context.Context, s *rig.Session, at *rig.Site, frames [][]byte, repeat int) error {
-	yardstick, err := rig.LoadPeerProgram(rig.Yardstick)
-	if err != nil {
+	if err := p.unload(2); err != nil {
 		return err
 	}
-	defer yardstick.Close()
-	attached, err := at.Lab.Attach(at.Out, yardstick)
+	program, remove, err := c.install(ctx, p.at)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", c.name, err)
 	}
-	defer attached.Close()
-	for _, c := range t.columns {
-		if err := t.runColumn(ctx, s, at, c, yardstick, frames, repeat); err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-	}
+	p.program, p.installed = program, append(p.installed, remove)
 	return nil
 }
 
-// yardstickTag tells the yardstick from others.
+// unload removes the things that load has installed, except the given number of the first ones.
+func (p *programs) unload(but int) (err error) {
+	for n := len(p.installed) - 1; n >= but; n-- {
+		err = errors.Join(err, p.installed[n]())
+		p.installed = p.installed[:n]
+	}
+	return err
+}
+
+// read runs the program on a kind of packet, in turn with the yardstick.
+func (p *programs) read(ctx context.Context, k packetKind) (read rig.Reading, err error) {
+	frame, err := rig.Frame(k.line)
+	if err != nil {
+		return nil, err
+	}
+	err = onCPU(rig.ReceiverCPU, lab.MoreUrgent, func() error {
+		ns, yardstick, err := fastestPair(ctx, p.program, p.yardstick, frame, report.Choice(p.Quick, fullRepeat/10, fullRepeat))
+		read = rig.Reading{"ns/op": ns, "of-yardstick": yardstick / ns}
+		return err
+	})
+	return read, err
+}
+
+// yardstickTag returns the kernel's tag of the yardstick.
 func yardstickTag() (string, error) {
 	p, err := rig.LoadPeerProgram(rig.Yardstick)
 	if err != nil {
@@ -97,32 +112,7 @@ func yardstickTag() (string, error) {
 	return info.Tag, nil
 }
 
-// runColumn adds a figure for each kind of packet. The program is loaded for it.
-func (t *table) runColumn(
-	ctx context.Context, s *rig.Session, at *rig.Site, c *column, yardstick *ebpf.Program, frames [][]byte, repeat int,
-) error {
-	program, remove, err := c.install(ctx, at)
-	if err != nil {
-		return err
-	}
-	err = onCPU(rig.ReceiverCPU, func() error {
-		for kind, frame := range frames {
-			if !s.Wants(c.row(t.kinds[kind])) {
-				continue
-			}
-			ns, yardstickNs, err := fastestPair(ctx, program, yardstick, frame, repeat)
-			if err != nil {
-				return fmt.Errorf("%s: %w", t.kinds[kind].label, err)
-			}
-			c.figures[kind] = append(c.figures[kind], ns)
-			c.shares[kind] = append(c.shares[kind], yardstickNs/ns)
-		}
-		return nil
-	})
-	return errors.Join(err, remove())
-}
-
-// fastestPair is the nanoseconds that two programs take, which are run by turns.
+// fastestPair returns the shortest nanoseconds of two programs, which are run in turn.
 func fastestPair(ctx context.Context, a, b *ebpf.Program, frame []byte, repeat int) (bestA, bestB float64, err error) {
 	bestA, bestB = math.Inf(1), math.Inf(1)
 	for range runs {
@@ -136,8 +126,8 @@ func fastestPair(ctx context.Context, a, b *ebpf.Program, frame []byte, repeat i
 	return bestA, bestB, nil
 }
 
-// runTime is the nanoseconds that a run of a program takes. The kernel's own answer has whole nanoseconds, and counts the
-// time in which others had the CPU; that of the thread has neither fault, but a hundredth of one for the call.
+// runTime returns the nanoseconds of a run of a program. The kernel's own result has whole nanoseconds, and includes time in which other threads had
+// the CPU. The thread's CPU time has neither problem, but includes the system call: a hundredth of a nanosecond.
 func runTime(p *ebpf.Program, frame []byte, repeat int) (float64, error) {
 	before, err := threadTime()
 	if err != nil {
@@ -150,7 +140,7 @@ func runTime(p *ebpf.Program, frame []byte, repeat int) (float64, error) {
 	return float64(after-before) / float64(repeat), err
 }
 
-// threadTime is the time that the calling thread has had a CPU.
+// threadTime returns the CPU time of the calling thread.
 func threadTime() (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -159,62 +149,16 @@ func threadTime() (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// onCPU runs fn on an urgent thread that is pinned to a CPU and ends with fn.
-func onCPU(cpu int, fn func() error) error {
+// onCPU runs fn on a separate thread with a priority, pinned to a CPU. The thread ends when fn returns.
+func onCPU(cpu, priority int, fn func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread, with its CPU, ends with the goroutine
-		if err := lab.Place(cpu, lab.MoreUrgent); err != nil {
+		if err := lab.Place(cpu, priority); err != nil {
 			done <- err
 			return
 		}
 		done <- fn()
 	}()
 	return <-done
-}
-
-// publish adds the results to the outcome, and returns them as a table to read.
-func (t *table) publish(s *rig.Session) *report.Table {
-	all := &report.Table{Title: t.title, Head: []string{""}, Notes: []string{
-		"By BPF_PROG_TEST_RUN: the thread's own time, the smallest of some runs in each round, and the median of the rounds, for",
-		"which programs are loaded anew. The packet is in the cache. The empty program's time is that of the run itself: what a",
-		"program costs is what it adds.",
-	}}
-	for _, c := range t.columns {
-		all.Head = append(all.Head, c.head)
-	}
-	for i, k := range t.kinds {
-		row := []string{k.label}
-		for _, c := range t.columns {
-			row = append(row, c.publish(s, k, i))
-		}
-		all.AddRow(row...)
-	}
-	return all
-}
-
-// publish adds what a column's program costs with a kind of packet to the outcome, and returns it as text.
-func (c *column) publish(s *rig.Session, kind packetKind, at int) string {
-	figures := c.figures[at]
-	if len(figures) == 0 {
-		return ""
-	}
-	s.Outcome.Results = append(s.Outcome.Results, lab.Result{
-		Name: "program/" + c.row(kind), Runs: len(figures),
-		Metrics: []lab.Metric{figures.Metric("ns/op"), c.shares[at].Metric("of-yardstick")},
-	})
-	return strconv.FormatFloat(figures.Median(), 'f', 1, 64)
-}
-
-// bars hold what the table's kinds of packets cost above the empty program under their bounds.
-func (t *table) bars(s *rig.Session) {
-	empty := t.columns[0]
-	for _, c := range t.columns[1:] {
-		for i, k := range t.kinds {
-			if k.most > 0 && len(c.figures[i]) > 0 && len(empty.figures[i]) > 0 {
-				above := c.figures[i].Median() - empty.figures[i].Median()
-				s.Outcome.Bars = append(s.Outcome.Bars, report.AtMost("program/"+c.row(k)+" ns above empty", above, k.most))
-			}
-		}
-	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// Nanoseconds that the program at egress may take: of a packet that a service sends, and of one of a flow that is noted.
+// The longest times of the program at egress in nanoseconds: for a packet that a service sends, and for a packet of a flow that it notes.
 const (
 	mostOfService = 10
 	mostNoted     = 40
 )
 
-// leavingKinds are packets of a service, and of flows that began here.
+// leavingKinds are packets that a service sends, and packets of flows that began here.
 var leavingKinds = []packetKind{
 	{"leaves-service", "TCP, of a service", "tcp 10.0.0.2:80 > 9.9.9.9:40001 . seq=1 ack=1", mostOfService},
 	{"leaves-tcp", "TCP, of a noted flow", "tcp 10.0.0.2:40001 > 9.9.9.9:443 . seq=1 ack=1", mostNoted},
@@ -26,7 +26,7 @@ var leavingKinds = []packetKind{
 	{"leaves-tcp6", "TCP, of a noted flow, IPv6", "tcp [fd00::2]:40001 > [2400::9]:443 . seq=1 ack=1", mostNoted},
 }
 
-// replyKinds are answers to those of them that no service sends.
+// replyKinds returns answers to the packets of flows that began here.
 func replyKinds() []packetKind {
 	return []packetKind{
 		{"reply-tcp", "TCP", "tcp 9.9.9.9:443 > 10.0.0.2:40001 . seq=1 ack=1 len=1500", 0},
@@ -35,12 +35,12 @@ func replyKinds() []packetKind {
 	}
 }
 
-// repliesColumn is a policy with a service and its default for replies.
-func repliesColumn(name string) *column {
-	return &column{name: name, head: "replies: pass", text: fmt.Sprintf(serviceText, ""), prepare: begin}
+// repliesColumn returns a policy with a service and its default for replies.
+func repliesColumn(name string, leaving bool) column {
+	return column{name: name, leaving: leaving, head: "replies: pass", text: fmt.Sprintf(serviceText, ""), prepare: begin}
 }
 
-// begin has the flows begin that the packets are of, and be answered.
+// begin opens the flows of the packets, and sends answers in them.
 func begin(_ context.Context, at *rig.Site, _ control.Instance, _ *ebpf.Program) error {
 	return rig.BothSides(at.In.Name, func(xdp, egress *ebpf.Program) error {
 		for i, reply := range replyKinds() {
@@ -55,7 +55,7 @@ func begin(_ context.Context, at *rig.Site, _ control.Instance, _ *ebpf.Program)
 	})
 }
 
-// installEmptyLeaving is installEmpty for what leaves, where the kernel has no dispatcher.
+// installEmptyLeaving is like installEmpty, but for packets that leave. For these the kernel has no dispatcher.
 func installEmptyLeaving() (p *ebpf.Program, remove func() error, err error) {
 	p, err = ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: "empty", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},

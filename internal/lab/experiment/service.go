@@ -12,11 +12,11 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// serviceText is a policy with a service, and what follows its port.
+// serviceText starts a policy with a service. The rest of the service is added after its port.
 const serviceText = "default: drop\nservices:\n  - {name: web, port: tcp/80%s}\n"
 
-func serviceColumns() []*column {
-	return []*column{
+func serviceColumns() []column {
+	return []column{
 		{name: "syn=off", head: "off", text: fmt.Sprintf(serviceText, ""), prepare: nothing},
 		{name: "syn=always", head: "always, mode host", text: fmt.Sprintf(serviceText, ", syn: {when: always, mode: host}"), prepare: connect},
 	}
@@ -24,11 +24,11 @@ func serviceColumns() []*column {
 
 func nothing(context.Context, *rig.Site, control.Instance, *ebpf.Program) error { return nil }
 
-// connection is one to the service.
+// connection is a connection to the service.
 type connection struct {
-	name, label    string // of its family, behind those of a kind of packet
+	name, label    string // of its address family, added to those of a kind of packet
 	client, server string
-	stranger       string // of no connection
+	stranger       string // a packet of no connection
 }
 
 var programConnections = []connection{
@@ -44,8 +44,8 @@ func (c *connection) stray() string {
 	return fmt.Sprintf("tcp %s > %s . seq=1001 ack=1001", c.stranger, c.server)
 }
 
-// serviceKinds are packets to the service. SYNs are not among them: their answer takes the place of the frame, and the kernel
-// does not put that back between two runs.
+// serviceKinds returns packets to the service, except SYNs. The answer to a SYN overwrites the frame, and the kernel does not restore it between two
+// runs.
 func serviceKinds() (kinds []packetKind) {
 	for _, c := range programConnections {
 		kinds = append(kinds, packetKind{"segment" + c.name, "segment of a connection" + c.label, c.segment(), 0},
@@ -54,7 +54,7 @@ func serviceKinds() (kinds []packetKind) {
 	return kinds
 }
 
-// connect has the clients prove their addresses to a program: it is sent SYNs, and the ACKs of what it answers.
+// connect makes the clients prove their addresses to a program. It sends their SYNs, and then ACKs of the program's answers.
 func connect(_ context.Context, _ *rig.Site, _ control.Instance, p *ebpf.Program) error {
 	for _, c := range programConnections {
 		answer, err := programSend(p, fmt.Sprintf("tcp %s > %s S seq=1000", c.client, c.server), rig.XDPTX)
@@ -75,7 +75,7 @@ func connect(_ context.Context, _ *rig.Site, _ control.Instance, p *ebpf.Program
 	return nil
 }
 
-// programSend gives a packet to a program, which must do what is wanted, and returns the frame as it is then.
+// programSend runs a program on a packet. The program must return want. programSend returns the frame as the program left it.
 func programSend(p *ebpf.Program, line string, want uint32) (after []byte, err error) {
 	data, err := rig.Frame(line)
 	if err != nil {

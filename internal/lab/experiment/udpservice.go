@@ -9,11 +9,12 @@ import (
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// floodPackets are more than make a flood at a service of rig.UDPServices, and use up what is for all.
+// floodPackets is more than the number of packets that a service of rig.UDPServices gets without a flood. This number exhausts the limit for all
+// clients together.
 const floodPackets = 200
 
-// udpTable has packets to a protected UDP service during a flood.
-func udpTable(u rig.UDPService) *table {
+// udpTable returns packets to a protected UDP service during a flood.
+func (p *programs) udpTable(u rig.UDPService) *rig.Table {
 	kinds := []packetKind{
 		{"known", "of a known client", u.Known(), 0},
 		{"refused", "of a flood, refused", u.Refused(), 0},
@@ -22,8 +23,8 @@ func udpTable(u rig.UDPService) *table {
 	if u.Has != "" {
 		kinds = append(kinds, packetKind{"proved", "with an identifier, from another address", u.Proved(), 0})
 	}
-	column := &column{name: "udp=" + u.Protocol, head: "protect: " + u.Protocol, text: u.Policy()}
-	column.prepare = func(_ context.Context, at *rig.Site, _ control.Instance, _ *ebpf.Program) error {
+	c := column{name: "udp=" + u.Protocol, head: "protect: " + u.Protocol, text: u.Policy()}
+	c.prepare = func(_ context.Context, at *rig.Site, _ control.Instance, _ *ebpf.Program) error {
 		return rig.BothSides(at.In.Name, func(xdp, egress *ebpf.Program) error {
 			if err := u.Meet(xdp, egress); err != nil {
 				return err
@@ -31,5 +32,5 @@ func udpTable(u rig.UDPService) *table {
 			return u.Flood(xdp, floodPackets)
 		})
 	}
-	return newTable("program: nanoseconds a packet to a UDP service in a flood, "+u.Protocol, kinds, column)
+	return p.table("program: nanoseconds a packet to a UDP service in a flood, "+u.Protocol, kinds, c)
 }

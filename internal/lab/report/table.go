@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Table is figures as people read them.
+// Table is a table of figures for people.
 type Table struct {
 	Title string     `json:"title"`
-	Head  []string   `json:"head"` // the first column is text, what begins with a figure in the others is aligned right
+	Head  []string   `json:"head"` // the first column is text; cells of the others that begin with a figure are aligned right
 	Rows  [][]string `json:"rows"`
 	Notes []string   `json:"notes,omitempty"`
 	Text  bool       `json:"text,omitempty"` // no column has figures
@@ -20,7 +20,7 @@ type Table struct {
 // AddRow adds a row.
 func (t *Table) AddRow(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// AddNote adds a line below the table, once.
+// AddNote adds a line below the table. It does not repeat a line that is already there.
 func (t *Table) AddNote(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); !slices.Contains(t.Notes, text) {
 		t.Notes = append(t.Notes, text)
@@ -54,21 +54,7 @@ func (t *Table) WriteText(w io.Writer) error {
 	return err
 }
 
-// DropBars takes the columns of bars out, whose heads begin with "bar". They are the project's own goals, which the report lists
-// at its end; other readers compare the rows.
-func (t *Table) DropBars() {
-	for i, head := range slices.Backward(t.Head) {
-		if head != "bar" && !strings.HasPrefix(head, "bar,") {
-			continue
-		}
-		t.Head = slices.Delete(slices.Clone(t.Head), i, i+1)
-		for row := range t.Rows {
-			t.Rows[row] = slices.Delete(slices.Clone(t.Rows[row]), i, i+1)
-		}
-	}
-}
-
-// All is the head and the rows.
+// All returns the head and the rows.
 func (t *Table) All() [][]string { return append([][]string{t.Head}, t.Rows...) }
 
 func (t *Table) widths() []int {
@@ -81,14 +67,14 @@ func (t *Table) widths() []int {
 	return width
 }
 
-// Figures reports whether a column has figures, which are aligned right: all have but the first, and the last when it has
-// no head, which is remarks. A table of text has none.
+// Figures reports whether a column has figures, which are aligned right. All columns have figures except the first, and the last if it has no head
+// (remarks). A table of text has none.
 func (t *Table) Figures(column int) bool {
 	return !t.Text && column > 0 && (column < len(t.Head)-1 || t.Head[column] != "")
 }
 
-// Paragraphs puts lines together that are parts of one: a line goes on with the next unless it ends with a full stop or
-// code, or the next begins with a mark, which it explains.
+// Paragraphs joins lines that belong to one paragraph. A line continues in the next one, unless it ends with a full stop or code, or the next one
+// starts with a mark and explains it.
 func Paragraphs(lines []string) (paragraphs []string) {
 	whole := true
 	for _, line := range lines {
@@ -102,7 +88,7 @@ func Paragraphs(lines []string) (paragraphs []string) {
 	return paragraphs
 }
 
-// marks are what rows are marked with.
+// marks are the marks of rows.
 const marks = "~^"
 
 // WriteMarkdown writes the table in GitHub's notation.

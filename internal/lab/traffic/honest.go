@@ -11,16 +11,16 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// client is somebody with an address, a port, and a distance from the host.
+// client is a client with an address, a port, and a distance from the host.
 type client struct {
 	addr netip.Addr
 	port uint16
 	ttl  uint8
-	id   uint32 // that it has at the service
+	id   uint32 // the client's identifier at the service
 	n    uint32 // packets so far
 }
 
-// someTTL draws the TTL of a packet that has come some hops from a system of one of the usual kinds.
+// someTTL draws the TTL of a packet from a usual system, after some hops.
 func someTTL(r *rand.Rand) uint8 {
 	begins := []int{64, 64, 128, 128, 128, 255}[r.IntN(6)]
 	return uint8(begins - 5 - r.IntN(16))
@@ -38,7 +38,7 @@ func within(r *rand.Rand, p netip.Prefix) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// clients draws some of a network.
+// clients draws n clients of a network.
 func clients(r *rand.Rand, n int, of netip.Prefix) (list []client) {
 	for range n {
 		list = append(list, client{addr: within(r, of), port: uint16(1024 + r.IntN(64000)), ttl: someTTL(r), id: r.Uint32()})
@@ -46,16 +46,16 @@ func clients(r *rand.Rand, n int, of netip.Prefix) (list []client) {
 	return list
 }
 
-// shape fills in what a client sends to a service.
+// shape fills in a packet of a client to a service.
 type shape func(r *rand.Rand, p *Packet, c *client)
 
-// udp fills in what all packets of a client over UDP have, and space for its payload.
+// udp fills in the common fields of a client's UDP packets, and returns space for the payload.
 func (p *Packet) udp(c *client, port uint16, length int) []byte {
 	p.Proto, p.From, p.To, p.TTL, p.ID, p.SPort, p.DPort = lab.UDP, c.addr, Host, c.ttl, 0, c.port, port
 	return p.space(length)
 }
 
-// space is a payload of so many bytes.
+// space returns a payload of length bytes.
 func (p *Packet) space(length int) []byte {
 	if cap(p.Payload) < length {
 		p.Payload = make([]byte, 0, 2048)
@@ -64,7 +64,7 @@ func (p *Packet) space(length int) []byte {
 	return p.Payload
 }
 
-// Random fills bytes with random ones.
+// Random fills bytes with random values.
 func Random(r *rand.Rand, b []byte) {
 	for ; len(b) >= 8; b = b[8:] {
 		binary.NativeEndian.PutUint64(b, r.Uint64())
@@ -74,7 +74,7 @@ func Random(r *rand.Rand, b []byte) {
 	}
 }
 
-// gameShape is what a player sends: what the connection is, a number, and what the player does.
+// gameShape makes a datagram of a player: an identifier of the connection, a number, and the player's action.
 func gameShape(r *rand.Rand, p *Packet, c *client) {
 	b := p.udp(c, Game, 28+r.IntN(64))
 	binary.BigEndian.PutUint32(b, c.id)
@@ -82,7 +82,7 @@ func gameShape(r *rand.Rand, p *Packet, c *client) {
 	Random(r, b[8:])
 }
 
-// voiceShape is RTP (RFC 3550, 5.1) with 20 ms of Opus. Numbers and times begin anywhere.
+// voiceShape makes RTP (RFC 3550, 5.1) with 20 ms of Opus. Sequence numbers and times start at random values.
 func voiceShape(r *rand.Rand, p *Packet, c *client) {
 	b := p.udp(c, Voice, 12+50+r.IntN(60))
 	b[0], b[1] = 0x80, 0x78
@@ -92,7 +92,7 @@ func voiceShape(r *rand.Rand, p *Packet, c *client) {
 	Random(r, b[12:])
 }
 
-// smallShape is what devices report.
+// smallShape makes a report of a device.
 func smallShape(r *rand.Rand, p *Packet, c *client) {
 	b := p.udp(c, Small, 24)
 	copy(b, "RPT1")
@@ -101,21 +101,21 @@ func smallShape(r *rand.Rand, p *Packet, c *client) {
 	Random(r, b[12:])
 }
 
-// dnsNames are asked for.
+// dnsNames are the names in queries.
 var dnsNames = []string{"www", "mail", "api", "cdn", "img", "static", "ns1", "shop", "blog", "login"}
 
-// dnsShape is a query (RFC 1035, 4.1) from a new port each.
+// dnsShape makes a query (RFC 1035, 4.1). Each query comes from a new port.
 func dnsShape(r *rand.Rand, p *Packet, c *client) {
 	name := dnsNames[r.IntN(len(dnsNames))]
 	c.port = uint16(1024 + r.IntN(64000))
 	b := p.udp(c, DNS, 12)
 	binary.BigEndian.PutUint16(b, uint16(r.Uint32()))
-	copy(b[2:], "\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00") // recursion desired, a question
+	copy(b[2:], "\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00") // recursion desired, one question
 	b = append(append(append(b, byte(len(name))), name...), "\x07example\x03net\x00\x00"...)
 	p.Payload = append(b, []byte{1, 28, 15}[r.IntN(3)], 0, 1) // A, AAAA or MX
 }
 
-// talk is clients of a network that send to a service, each as often as another.
+// talk returns clients of a network that send to a service, all at the same rate.
 func talk(class Class, n int, rate func(time.Duration) float64, make shape) Stream {
 	return Stream{Class: class, Rate: rate, New: func(r *rand.Rand) func(*Packet, time.Duration) {
 		list := clients(r, n, class.From)
@@ -127,33 +127,51 @@ func talk(class Class, n int, rate func(time.Duration) float64, make shape) Stre
 	}}
 }
 
-// usualRates are packets a second of the usual mix over UDP. TCP of it is left to real sockets: see the package.
+// newcomerEvery is a number of packets of the usual mix. On average one of them is the first packet of a new client, which replaces another one.
+const newcomerEvery = 50
+
+// come is like talk, but the clients come and go.
+func come(class Class, n int, rate func(time.Duration) float64, make shape) Stream {
+	return Stream{Class: class, Rate: rate, New: func(r *rand.Rand) func(*Packet, time.Duration) {
+		list := clients(r, n, class.From)
+		return func(p *Packet, _ time.Duration) {
+			c := &list[r.IntN(len(list))]
+			if r.IntN(newcomerEvery) == 0 {
+				*c = clients(r, 1, class.From)[0]
+			}
+			c.n++
+			make(r, p, c)
+		}
+	}}
+}
+
+// usualRates are the packets per second of the usual mix over UDP. Real sockets make its TCP part: see the package.
 const (
 	dnsRate, gameRate, voiceRate, smallRate = 150, 600, 250, 200
 	usualUDP                                = dnsRate + gameRate + voiceRate + smallRate
 )
 
-// Usual is the usual mix over UDP, so many times.
+// Usual returns a multiple of the usual mix over UDP.
 func Usual(times func(time.Duration) float64) *Model {
 	rate := func(of float64) func(time.Duration) float64 {
 		return func(t time.Duration) float64 { return of * times(t) }
 	}
 	return &Model{Name: "usual", Label: "the usual mix", Honest: true, Streams: []Stream{
-		talk(usual[3], 120, rate(dnsRate), dnsShape), talk(usual[4], 30, rate(gameRate), gameShape),
-		talk(usual[5], 10, rate(voiceRate), voiceShape), talk(usual[6], 40, rate(smallRate), smallShape),
+		come(usual[3], 120, rate(dnsRate), dnsShape), come(usual[4], 30, rate(gameRate), gameShape),
+		come(usual[5], 10, rate(voiceRate), voiceShape), come(usual[6], 40, rate(smallRate), smallShape),
 	}}
 }
 
-// Once is the usual mix as it usually is.
+// Once returns the usual mix at its usual rate.
 func Once(time.Duration) float64 { return 1 }
 
-// UsualClasses are those of the usual mix, over UDP and TCP.
+// UsualClasses returns the classes of the usual mix, over UDP and TCP.
 func UsualClasses() []Class { return usual }
 
 // The rates of a crowd.
 const crowdGame, crowdDNS = 15_000, 1000
 
-// Crowd is 250 new clients of one network at the game and DNS.
+// Crowd returns 250 new clients of one network that use the game and DNS.
 func Crowd() *Model {
 	return &Model{Name: "crowd", Label: "250 new clients of one /24 at the game and DNS", Honest: true, Lasts: 20 * time.Second, Streams: []Stream{
 		talk(Class{"crowd game", crowdClients, lab.UDP, Game}, 250, steady(crowdGame), gameShape),
@@ -161,7 +179,7 @@ func Crowd() *Model {
 	}}
 }
 
-// World is new clients of a quarter of the Internet, all as far from the host, at the game and DNS.
+// World returns new clients from a quarter of the Internet, all at the same distance from the host, that use the game and DNS.
 func World() *Model {
 	far := func(make shape) shape {
 		return func(r *rand.Rand, p *Packet, c *client) {
@@ -175,7 +193,7 @@ func World() *Model {
 	}}
 }
 
-// Scan is a host that asks all ports whether they are open.
+// Scan returns the packets of a host that scans all ports.
 func Scan() *Model {
 	class := Class{"scan", single(scanner), lab.TCP, 0}
 	return &Model{Name: "scan", Label: "a port scan of 5,000/s", Honest: true, Lasts: 20 * time.Second, Streams: []Stream{{
@@ -191,7 +209,7 @@ func Scan() *Model {
 	}}}
 }
 
-// NAT is a thousand clients behind one address.
+// NAT returns the packets of a thousand clients behind one address.
 func NAT() *Model {
 	from := single(nat)
 	return &Model{Name: "nat", Label: "a NAT of 1,000 clients behind one address", Honest: true, Lasts: 20 * time.Second, Streams: []Stream{
@@ -200,17 +218,17 @@ func NAT() *Model {
 	}}
 }
 
-// Hour is voice streams that begin at the hour.
+// Hour returns voice streams that start at the full hour.
 func Hour() *Model {
 	return &Model{Name: "hour", Label: "120 voice streams of one /16 that begin at the hour", Honest: true, Lasts: 20 * time.Second, Streams: []Stream{
 		talk(Class{"hour voice", voiceClients, lab.UDP, Voice}, 120, steady(6000), voiceShape),
 	}}
 }
 
-// Doubling is how often the usual mix comes that doubles every 20 s.
+// Doubling returns the multiple of a usual mix that doubles every 20 s.
 func Doubling(t time.Duration) float64 { return min(8, math.Exp2(t.Seconds()/20)) }
 
-// Polls is a monitoring system that asks all services over UDP, as well as those over TCP, again and again.
+// Polls returns the packets of a monitoring system that polls all services over UDP and TCP, repeatedly.
 func Polls() *Model {
 	from := single(Monitor)
 	return &Model{Name: "monitor", Label: "a monitoring system that polls all services", Honest: true, Lasts: 20 * time.Second, Streams: []Stream{
@@ -219,13 +237,13 @@ func Polls() *Model {
 	}}
 }
 
-// IsGame reports whether a datagram is what players send: one with a number that a player gets to.
+// IsGame reports whether a datagram is from a player: its number is one that players reach.
 func IsGame(b []byte) bool { return len(b) >= 28 && binary.BigEndian.Uint32(b[4:]) < 50_000 }
 
-// IsVoice reports whether a datagram is one of the streams.
+// IsVoice reports whether a datagram belongs to a voice stream.
 func IsVoice(b []byte) bool { return len(b) >= 12 && b[0] == 0x80 && b[1] == 0x78 }
 
-// IsSmall reports whether a datagram is a report.
+// IsSmall reports whether a datagram is a report of a device.
 func IsSmall(b []byte) bool { return len(b) == 24 && string(b[:4]) == "RPT1" }
 
 // IsQuery reports whether a datagram is a DNS query.
