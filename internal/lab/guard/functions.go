@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// function is what a program calls in the kernel. It is given registers 1 to 5, and returns register 0.
+// function emulates a kernel function that a program calls. It gets registers 1 to 5, and returns register 0.
 type function func(m *Machine, r [5]uint64) (uint64, error)
 
-// functions are what is emulated, by the kernel's names for them. Where the answer lies outside of program and maps, it is
+// functions are the emulated functions, by their names in the kernel. If a result depends on state outside of program and maps, it is
 // fixed:
 //   - the clocks are Machine.Now, all three of them, and the counter of ticks follows it;
 //   - random numbers are one sequence, the same after each Forget;
@@ -26,6 +26,8 @@ var functions = map[string]function{
 	"bpf_xdp_get_buff_len": func(m *Machine, _ [5]uint64) (uint64, error) { return m.dataEnd - m.data, nil },
 	"bpf_xdp_load_bytes":   loadBytes,
 	"bpf_xdp_adjust_tail":  adjustTail,
+	"bpf_skb_load_bytes":   loadBytes,
+	"bpf_skb_pull_data":    nothing, // the whole frame is linear
 
 	"__htab_map_lookup_elem":           lookupElement,
 	"trie_lookup_elem":                 lookupTrie,
@@ -43,10 +45,10 @@ var functions = map[string]function{
 	"bpf_tcp_raw_check_syncookie_ipv6": failing(unix.EACCES),
 }
 
-// nothing has no effect, and answers 0.
+// nothing has no effect, and returns 0.
 func nothing(*Machine, [5]uint64) (uint64, error) { return 0, nil }
 
-// failing answers an error.
+// failing returns a function that returns an error number.
 func failing(errno unix.Errno) function {
 	return func(*Machine, [5]uint64) (uint64, error) { return negative(errno), nil }
 }
@@ -55,7 +57,7 @@ func negative(errno unix.Errno) uint64 { return -uint64(errno) }
 
 func clock(m *Machine, _ [5]uint64) (uint64, error) { return m.Now(), nil }
 
-// random is SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), of which the upper half is used.
+// random implements SplitMix64 (Steele, Lea, Flood, OOPSLA 2014), and returns the upper half of its result.
 func random(m *Machine, _ [5]uint64) (uint64, error) {
 	m.seed += 0x9e3779b97f4a7c15
 	z := m.seed
@@ -64,7 +66,7 @@ func random(m *Machine, _ [5]uint64) (uint64, error) {
 	return (z ^ z>>31) >> 32, nil
 }
 
-// loadBytes is bpf_xdp_load_bytes(context, offset, buffer, length).
+// loadBytes emulates bpf_xdp_load_bytes(context, offset, buffer, length). At tc another error number is returned, which no program looks at.
 func loadBytes(m *Machine, r [5]uint64) (uint64, error) {
 	offset, length := uint64(uint32(r[1])), uint64(uint32(r[3]))
 	if offset+length > m.dataEnd-m.data {
@@ -78,7 +80,7 @@ func loadBytes(m *Machine, r [5]uint64) (uint64, error) {
 	return 0, err
 }
 
-// adjustTail is bpf_xdp_adjust_tail(context, delta): net/core/filter.c of the kernel. What a frame grows by is zeros.
+// adjustTail emulates bpf_xdp_adjust_tail(context, delta): net/core/filter.c of the kernel. A longer frame gets zeros at its end.
 func adjustTail(m *Machine, r [5]uint64) (uint64, error) {
 	delta := int64(int32(r[1]))
 	end := int64(m.dataEnd) + delta
@@ -93,7 +95,7 @@ func adjustTail(m *Machine, r [5]uint64) (uint64, error) {
 	return 0, err
 }
 
-// mapOf is the map of a pointer to one, and the key that another points to.
+// mapOf returns the map that a pointer in r refers to, and the key that the next pointer refers to.
 func (m *Machine) mapOf(r [5]uint64) (*table, []byte, error) {
 	t := m.byObject[r[0]]
 	if t == nil {
@@ -103,7 +105,7 @@ func (m *Machine) mapOf(r [5]uint64) (*table, []byte, error) {
 	return t, key, err
 }
 
-// lookupElement finds an element of a hash. The code behind the call adds where the value is.
+// lookupElement finds an element of a hash. The code after the call adds the offset of the value.
 func lookupElement(m *Machine, r [5]uint64) (uint64, error) {
 	t, key, err := m.mapOf(r)
 	if err != nil {
@@ -116,7 +118,7 @@ func lookupElement(m *Machine, r [5]uint64) (uint64, error) {
 	return e.base, nil
 }
 
-// lookupTrie is that of the longest prefix, which the kernel finds. Nothing can be written to a trie here.
+// lookupTrie finds the element with the longest prefix, with a lookup in the kernel. Programs cannot write to a trie here.
 func lookupTrie(m *Machine, r [5]uint64) (uint64, error) {
 	t, key, err := m.mapOf(r)
 	if err != nil {
@@ -139,7 +141,7 @@ func lookupTrie(m *Machine, r [5]uint64) (uint64, error) {
 	return found.base, nil
 }
 
-// update is bpf_map_update_elem(map, key, value, flags) of a hash. There is always place for one more.
+// update emulates bpf_map_update_elem(map, key, value, flags) of a hash. The hash is never full.
 func update(m *Machine, r [5]uint64) (uint64, error) {
 	t, key, err := m.mapOf(r)
 	if err != nil {
@@ -158,16 +160,16 @@ func update(m *Machine, r [5]uint64) (uint64, error) {
 	case e == nil && ebpf.MapUpdateFlags(r[3]) == ebpf.UpdateExist:
 		return negative(unix.ENOENT), nil
 	}
-	m.setElement(t, key, value) // a new one, as in the kernel
+	m.setElement(t, key, value) // a new element, like in the kernel
 	return 0, nil
 }
 
-// reserve is bpf_ringbuf_reserve(ring, size, flags).
+// reserve emulates bpf_ringbuf_reserve(ring, size, flags).
 func reserve(m *Machine, r [5]uint64) (uint64, error) {
 	return m.addPassing("record of a ring", make([]byte, uint32(r[1]))).base, nil
 }
 
-// queryRing is bpf_ringbuf_query(ring, flags): the size is that of the map, and all else of an empty ring is 0.
+// queryRing emulates bpf_ringbuf_query(ring, flags). The size is the size of the map. All other values are 0, like in an empty ring.
 func queryRing(m *Machine, r [5]uint64) (uint64, error) {
 	const ringSize = 1 // BPF_RB_RING_SIZE
 	t := m.byObject[r[0]]
@@ -180,12 +182,12 @@ func queryRing(m *Machine, r [5]uint64) (uint64, error) {
 	return uint64(t.MaxEntries()), nil
 }
 
-// lookupConnection is bpf_xdp_ct_lookup(context, tuple, its length, options, their length) of nf_conntrack.
+// lookupConnection emulates bpf_xdp_ct_lookup(context, tuple, its length, options, their length) of nf_conntrack.
 func lookupConnection(m *Machine, r [5]uint64) (uint64, error) {
 	const errorOffset = 4 // in struct bpf_ct_opts
 	_, err := m.setNumber(r[3]+errorOffset, 4, uint64(uint32(negative(unix.ENOENT))))
 	return 0, err
 }
 
-// kernelCookie is bpf_tcp_raw_gen_syncookie_ipv4 or _ipv6: the cookie below, the segment size above.
+// kernelCookie emulates bpf_tcp_raw_gen_syncookie_ipv4 or _ipv6. It returns the cookie in the lower half, and the segment size in the upper half.
 func kernelCookie(*Machine, [5]uint64) (uint64, error) { return 1 | 1460<<32, nil }

@@ -1,7 +1,7 @@
-// This file holds the executed instructions of each kind of packet under bounds. They are counted by an interpreter of
-// the loaded program (internal/lab/guard), so the figures are the same on every machine with the same kernel, idle or not.
+// This file compares the executed instructions of each kind of packet with bounds. An interpreter of the loaded program (internal/lab/guard) counts
+// them. So the figures are the same on every machine with the same kernel, idle or busy.
 //
-// How long a program takes is no subject of it: `bench program` and `bench drop` measure that.
+// It does not measure the time of a program: `bench program` and `bench drop` do.
 
 package guard
 
@@ -19,22 +19,22 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// guard is one run.
+// guard is the state of one run.
 type guard struct {
 	at         *rig.Site
 	listLength int       // addresses
-	list       *rig.List // once its subject is open
+	place      string    // of the policy, see rig.TargetOptions
+	list       *rig.List // set when its subject is open
 	found      map[string]Counts
 	lines      map[string][]Line
 }
 
-// Measure counts what packets of these kinds execute. The policies are applied in a lab. progress is where to show a line,
-// if it is a terminal.
+// Measure counts the instructions of packets of these kinds. The policies are applied in a lab. If progress is a terminal, it shows a line there.
 func Measure(ctx context.Context, bounds []Bound, progress io.Writer) (findings []Finding, err error) {
 	steps := rig.NewProgress(progress, []string{"guard"}, rig.Options{}.WithDefaults())
 	steps.Begin()
 	defer steps.End()
-	g := &guard{listLength: listLength, found: map[string]Counts{}, lines: map[string][]Line{}}
+	g := &guard{listLength: listLength, place: "native", found: map[string]Counts{}, lines: map[string][]Line{}}
 	err = rig.InLab(ctx, func(l *lab.Lab) (err error) {
 		if g.at, err = rig.NewSiteFor(l, packet.Destination()); err != nil {
 			return err
@@ -60,7 +60,7 @@ func Measure(ctx context.Context, bounds []Bound, progress io.Writer) (findings 
 	return findings, nil
 }
 
-// among are the subject's kinds that have bounds.
+// among returns the subject's kinds with bounds.
 func (s *subject) among(bounds []Bound) (kinds []kind) {
 	for _, k := range s.kinds {
 		if slices.ContainsFunc(bounds, func(b Bound) bool { return b.Kind == k.name }) {
@@ -70,7 +70,7 @@ func (s *subject) among(bounds []Bound) (kinds []kind) {
 	return kinds
 }
 
-// count has the subject's program interpreted.
+// count interprets the subject's program.
 func (g *guard) count(ctx context.Context, s *subject, kinds []kind) error {
 	return s.open(ctx, g, func(p *ebpf.Program) error {
 		m, err := OpenProgram(p)

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -11,13 +12,12 @@ import (
 	"github.com/cilium/ebpf/asm"
 
 	"github.com/floodwall/floodwall/internal/engine/ban"
-	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab/rig"
 )
 
-// subject is a program, and the kinds of packets that it is given.
+// subject is a program, and the kinds of packets for it.
 type subject struct {
-	open  func(context.Context, *guard, func(*ebpf.Program) error) error // has the program loaded for a while
+	open  func(context.Context, *guard, func(*ebpf.Program) error) error // loads the program, and calls a function with it
 	kinds []kind
 }
 
@@ -30,10 +30,10 @@ const (
 	listPolicy = "default: drop\nreplies: drop\nchecks: off\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"
 )
 
-// banPolicy drops what is banned, and all else.
+// banPolicy drops banned sources, and all other packets, too.
 const banPolicy = "default: drop\nreplies: drop\nchecks: off\nsets: {bans: {dynamic: true, max: 1000}}\nrules: [{name: banned, from: $bans, then: drop}]\n"
 
-// lengths is bans of so many prefix lengths, in networks apart from each other: of the source of udp4, and of shorter ones.
+// lengths returns bans of n prefix lengths, in separate networks: of the source of udp4, and of shorter prefixes.
 func lengths(n int) (list []ban.Ban) {
 	for i := range n {
 		list = append(list, ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(9 + i), 9, 9, 9}), 32-i).Masked()})
@@ -41,20 +41,20 @@ func lengths(n int) (list []ban.Ban) {
 	return list
 }
 
-// sampled has samples taken of the traffic, of so few packets that none of those that are counted here is one.
+// sampled makes the program sample the traffic, but so rarely that no packet counted here is sampled.
 const sampled = "daemon: {sample: 1/1000000000}"
 
-// listLength is how many addresses the list has.
+// listLength is the number of addresses of the list.
 const listLength = 1_000_000
 
-// More packets than the limit lets through at once, and more than the program asks the kernel about at once
-// (ASK_BURST of bpf/connlookup.h).
+// More packets than the limit passes at the same time, and more than the number of packets at once for which the program asks the kernel (ASK_BURST
+// of bpf/connlookup.h).
 const (
 	overLimit = 200
 	overAsked = 2500
 )
 
-// subjects are all that the guard can count.
+// subjects contains all programs that the guard can count.
 var subjects = []subject{
 	{reference(func() (*ebpf.Program, error) {
 		return rig.LoadInstructions("empty", asm.Mov.Imm(asm.R0, rig.XDPDrop), asm.Return())
@@ -104,6 +104,12 @@ var subjects = []subject{
 		during("udp/raknet/first", rig.RakNetServer, rig.XDPTX, rig.RakNetServer.Asks(rig.RequestFirst)),
 		during("udp/raknet/second", rig.RakNetServer, rig.XDPDrop, rig.RakNetServer.Asks(rig.RequestForged)),
 	}},
+	{inTC(rules(0, "off")), atTC(dropped("rules=0", udp4))},
+	{inTC(rules(20, "off")), atTC(dropped("rules=20", udp4), dropped("rules=20/ipv6", udp6))},
+	{inTC(rules(20, "strict")), atTC(dropped("rules=20/strict", udp4))},
+	{inTC(rules(10_000, "off")), atTC(dropped("rules=10000", udp4))},
+	{inTC(list), atTC(flood("listed", func(g *guard) []netip.Addr { return g.list.Listed }))},
+	{inTC(flowing(20)), atTC(after("reply", rig.XDPPass, 1, reply4), after("reply/udp", rig.XDPPass, 1, replyUDP))},
 	{policy(mssPolicy), []kind{dropped("mss", tiny), dropped("mss/late", late)}},
 	{policy(synPolicy), []kind{
 		after("syn", rig.XDPTX, 1, syn), after("syn/windows", rig.XDPTX, 1, windows), after("syn/blank", rig.XDPTX, 1, blank),
@@ -112,7 +118,7 @@ var subjects = []subject{
 	}},
 }
 
-// Kinds are the names of the kinds of packets.
+// Kinds returns the names of the kinds of packets.
 func Kinds() (names []string) {
 	for _, s := range subjects {
 		for _, k := range s.kinds {
@@ -122,7 +128,7 @@ func Kinds() (names []string) {
 	return names
 }
 
-// reference is a program that is no policy's.
+// reference returns a program that belongs to no policy.
 func reference(load func() (*ebpf.Program, error)) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(_ context.Context, _ *guard, use func(*ebpf.Program) error) error {
 		p, err := load()
@@ -134,23 +140,23 @@ func reference(load func() (*ebpf.Program, error)) func(context.Context, *guard,
 	}
 }
 
-// rules is the program of n rules that do not match, and of `replies: drop`.
+// rules returns the program of n rules that do not match, and of `replies: drop`.
 func rules(n int, checks string) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return replying(n, "replies: drop\nchecks: "+checks)
 }
 
-// replying is the program of n rules that do not match, behind other keys. Their text is made when the program is counted: every command
-// of floodwall would make it otherwise, as it starts.
+// replying returns the program of n rules that do not match, after other keys. The text is made when the program is counted. Otherwise, every command
+// of floodwall would make it at its start.
 func replying(n int, keys string) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		return policy(keys+"\n"+rig.RulesPolicy(n))(ctx, g, use)
 	}
 }
 
-// openFlows are open while packets of none of them are counted.
+// openFlows is the number of open flows. No counted packet belongs to any of them.
 const openFlows = 250_000
 
-// flowing is the program of n rules that do not match, where flows are open that began here.
+// flowing returns the program of n rules that do not match, with open flows that started here.
 func flowing(n int) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		return replying(n, "checks: off")(ctx, g, func(xdp *ebpf.Program) error {
@@ -176,7 +182,7 @@ func flowing(n int) func(context.Context, *guard, func(*ebpf.Program) error) err
 	}
 }
 
-// udpService is the program of a protected UDP service, in a flood.
+// udpService returns the program of a protected UDP service, during a flood.
 func udpService(u rig.UDPService) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		return policy(u.Policy())(ctx, g, func(xdp *ebpf.Program) error {
@@ -196,7 +202,7 @@ func udpService(u rig.UDPService) func(context.Context, *guard, func(*ebpf.Progr
 	}
 }
 
-// patterns is the program of n rules that each ask for a text in the payload, none of which any packet has.
+// patterns returns the program of n rules that each search the payload for a text. No packet has any of the texts.
 func patterns(n int) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		text := "default: drop\nreplies: drop\nchecks: off\nrules:\n"
@@ -207,35 +213,49 @@ func patterns(n int) func(context.Context, *guard, func(*ebpf.Program) error) er
 	}
 }
 
-// policy is the program of a policy, while it is in force.
+// policy returns the program of a policy that is in force.
 func policy(text string) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return banning(text)
 }
 
-// banning is the program of a policy, with bans.
+// banning returns the program of a policy with bans in force.
 func banning(text string, bans ...ban.Ban) func(context.Context, *guard, func(*ebpf.Program) error) error {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
-		a, err := g.at.Apply(ctx, text, func(ctx context.Context, in control.Instance) error {
+		held, err := g.at.Install(ctx, text, rig.TargetOptions(g.place))
+		if err != nil {
+			return err
+		}
+		err = g.at.Server.Do(func() error {
 			if len(bans) > 0 {
-				if _, err := in.Block(ctx, "", bans); err != nil {
+				if _, err := held.Block(ctx, "", bans); err != nil {
 					return err
 				}
 			}
-			p, err := rig.AttachedProgram(g.at.In.Name)
+			open := rig.AttachedProgram
+			if g.place == "tc" {
+				open = rig.IngressProgram
+			}
+			p, err := open(g.at.In.Name)
 			if err != nil {
 				return err
 			}
 			defer p.Close()
 			return use(p)
 		})
-		if err != nil {
-			return err
-		}
-		return a.Program.Close()
+		return errors.Join(err, held.Remove())
 	}
 }
 
-// list is the program of a policy with a list.
+// inTC returns the same subject in mode tc.
+func inTC(open func(context.Context, *guard, func(*ebpf.Program) error) error) func(context.Context, *guard, func(*ebpf.Program) error) error {
+	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
+		defer func(place string) { g.place = place }(g.place)
+		g.place = "tc"
+		return open(ctx, g, use)
+	}
+}
+
+// list returns the program of a policy with a list.
 func list(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 	g.list = rig.RandomHosts(g.listLength)
 	file, remove, err := rig.TempFile("list.txt", func(w io.Writer) error { return g.list.Write(w) })
