@@ -76,7 +76,7 @@ test-nightly: ## The same as test with a new seed for all that is random, which 
 	@seed=$$(od -An -N8 -tu8 /dev/urandom | tr -d ' '); echo "FLOODWALL_SEED=$$seed"; status=0; \
 		FLOODWALL_SEED=$$seed scripts/test || status=$$?; scripts/fuzz $(or $(FUZZ),1h) || status=$$?; exit $$status
 
-test-reach: ## Send a million frames of an adversary past random policies on each target; FRAMES=10000 sends fewer
+test-reach: ## Send a million frames of an adversary past random policies on each target, and search forged flows; FRAMES=10000 sends fewer
 	@scripts/setup build test
 	FLOODWALL_LONG=1 FLOODWALL_FRAMES=$(FRAMES) FLOODWALL_TEST_ROOT=1 \
 		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 3h -v -run TestReach ./test/traffic
