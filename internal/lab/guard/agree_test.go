@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -148,9 +149,13 @@ func (a *agreement) line(line string) []byte {
 // ipv6Header is the length of an IPv6 header in bytes.
 const ipv6Header = 40
 
-// tries is the number of times that a frame is run in both before a difference counts. The kernel's clock continues between the two runs, and the
-// result may depend on it.
-const tries = 3
+// tries is the number of times that a frame is run in both before a difference counts, and pause is the time between two tries. The result may
+// depend on the clock. It continues between the two runs, and the coarse clock that the kernel's run reads is up to 6 ms behind the interpreter's
+// (bpf/clock.h). A time that the one has reached, the other has reached after the pause.
+const (
+	tries = 3
+	pause = 20 * time.Millisecond
+)
 
 // frame runs a frame in both: first in the machine, which reads the maps, then in the kernel, which writes to them.
 func (a *agreement) frame(frame []byte) (after []byte) {
@@ -176,6 +181,7 @@ func (a *agreement) frame(frame []byte) (after []byte) {
 			a.t.Errorf("%s: frame %x: action %d, frame %x; in the kernel %d, %x", a.name, frame, got.Action, got.Frame, action, after)
 			return after
 		}
+		time.Sleep(pause)
 	}
 }
 
