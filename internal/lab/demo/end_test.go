@@ -119,6 +119,11 @@ func checkGone(t *testing.T, made []object) {
 		}
 		if time.Now().After(end) {
 			t.Errorf("left: %v", left)
+			for _, o := range left {
+				if o.kind == "process" {
+					t.Errorf("process %d: %s", o.id, o.state())
+				}
+			}
 			return
 		}
 	}
@@ -151,6 +156,19 @@ func (o object) exists() bool {
 		c.Close()
 	}
 	return err == nil
+}
+
+// state returns what the kernel says of a process, and where its threads wait.
+func (o object) state() string {
+	var text []byte
+	for _, pattern := range []string{"cmdline", "status", "task/*/stack"} {
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/%s", o.id, pattern))
+		for _, file := range files {
+			part, err := os.ReadFile(file)
+			text = fmt.Appendf(text, "%s: %s %v\n", file, part, err)
+		}
+	}
+	return string(text)
 }
 
 // objectsOf finds the objects that a process holds by descriptors, those that are pinned in its file systems, and the receive threads of devices with
