@@ -61,7 +61,7 @@ func applyCommand(e *env) *cobra.Command {
 	flags := c.Flags()
 	flags.StringVar(&f.target, "target", "auto", "`target` of the policy: auto, xdp, nftables or iptables")
 	flags.StringArrayVar(&f.devices, "device", nil, "`device` in place of those of the policy; repeat it for more")
-	flags.StringVar(&f.mode, "mode", "auto", "`mode` of the devices: auto, native (XDP in the driver), tc (behind the driver: any device, beside other programs) or generic (XDP behind the driver, at several times the cost)")
+	flags.StringVar(&f.mode, "mode", "", "`mode` of the devices: auto (for each device the best that works there: native, else tc), native (XDP in the driver), tc (behind the driver: any device, beside other programs) or generic (XDP behind the driver, at several times the cost); without it as the last --mode said, auto at first")
 	flags.StringVar(&f.confirm, "confirm", "", "return to the previous policy after this `time`, as 60s or 5m, unless confirmed")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "do everything except attach")
 	flags.BoolVar(&f.force, "force", false, "apply even what would cut this SSH session")
@@ -97,7 +97,7 @@ func (f *applyFlags) check(c *cobra.Command) (err error) {
 		return err
 	}
 	modes := []datapath.Mode{datapath.Auto, datapath.Native, datapath.TC, datapath.Generic}
-	if !slices.Contains(modes, datapath.Mode(f.mode)) {
+	if c.Flags().Changed("mode") && !slices.Contains(modes, datapath.Mode(f.mode)) {
 		return cli.Usagef(c, "the modes are auto, native, tc and generic", "unknown mode %q", f.mode)
 	}
 	for i, d := range f.devices {

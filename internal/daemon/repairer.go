@@ -60,7 +60,7 @@ func (w *watcher) repair(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r := &repairer{repair: w.in.RepairDevices, report: w.report, said: map[string]bool{}, whole: periodic.Task{Marks: w.in.Marks}}
+		r := &repairer{repair: w.repairDevices(), report: w.report, said: map[string]bool{}, whole: periodic.Task{Marks: w.in.Marks}}
 		r.run(ctx, devices, func(time.Duration) time.Duration { return lookEvery })
 	}()
 	r := &repairer{repair: w.in.RepairNetfilter, rules: true, report: w.report, said: map[string]bool{}}
@@ -68,6 +68,19 @@ func (w *watcher) repair(ctx context.Context) {
 		return min(max(w.rulesEvery(), took*lookShare), rulesLook)
 	})
 	<-done
+}
+
+// repairDevices returns the function that repairs devices. A device at tc gets native mode at the start, and when the XDP program of another tool has
+// left it.
+func (w *watcher) repairDevices() func(context.Context) (*control.Repaired, error) {
+	native := func(string) bool { return true }
+	return func(ctx context.Context) (*control.Repaired, error) {
+		r, err := w.in.RepairDevices(ctx, native)
+		if r != nil {
+			native = func(device string) bool { return slices.Contains(r.Beside, device) }
+		}
+		return r, err
+	}
 }
 
 // poke sends a signal, unless a signal is waiting already.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
@@ -19,7 +18,7 @@ import (
 type Order struct {
 	Policy  string   `json:"policy"`            // path of the file on this host
 	Target  string   `json:"target,omitempty"`  // "" means auto
-	Mode    string   `json:"mode,omitempty"`    // of XDP: auto, native, generic; "" means auto
+	Mode    string   `json:"mode,omitempty"`    // auto, native, tc, generic; "" means that of an earlier order, auto at first
 	Devices []string `json:"devices,omitempty"` // used instead of the policy's devices
 	Confirm string   `json:"confirm,omitempty"` // the time after which the previous policy returns unless the new one is confirmed, such as 60s
 	DryRun  bool     `json:"dry_run,omitempty"` // perform all steps except attaching the programs
@@ -30,17 +29,8 @@ type Order struct {
 	Sessions []facts.Session `json:"-"` // the client's sessions, which the policy must not interrupt
 }
 
-// AsRunning sets the target and devices of the order to those of the running policy. If XDP is in generic mode on all devices, AsRunning also sets
-// that mode.
-func (o *Order) AsRunning(s *control.Status) {
-	o.Target, o.Devices = string(s.Target), deviceNames(s)
-	inMode := func(mode datapath.Mode) bool {
-		return slices.ContainsFunc(s.Devices, func(d control.DeviceStatus) bool { return d.Mode == string(mode) })
-	}
-	if inMode(datapath.Generic) && !inMode(datapath.Native) {
-		o.Mode = string(datapath.Generic)
-	}
-}
+// AsRunning sets the target and devices of the order to those of the running policy.
+func (o *Order) AsRunning(s *control.Status) { o.Target, o.Devices = string(s.Target), deviceNames(s) }
 
 // ShortestTrial and longestTrial limit the length of a trial. Nobody could confirm a shorter trial by hand, and a longer one protects from nothing.
 const (
@@ -86,7 +76,7 @@ func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Pol
 	defer s.discard()
 	s.trial = trial
 	options := control.ApplyOptions{
-		Target: plan.Target(o.Target), Devices: o.Devices, Mode: datapath.Mode(o.Mode), DryRun: o.DryRun, Confirm: trial,
+		Target: plan.Target(o.Target), Devices: o.Devices, Mode: datapath.Mode(o.Mode), Kept: s.kept, DryRun: o.DryRun, Confirm: trial,
 		Boot: s.id(), Costs: h.Costs(), Fetch: h.Instance.Fetcher(), Read: s.verify,
 	}
 	if !o.Force {

@@ -71,7 +71,7 @@ func (h Host) restorePolicy(ctx context.Context, p *policy.Policy, options boot.
 		return true, fmt.Errorf("none of the policy's devices is there yet: %s (%s)", strings.Join(missing, ", "), closed)
 	}
 	applied, err := h.Instance.Apply(ctx, p, control.ApplyOptions{
-		Target: plan.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Boot: id, Costs: h.Costs(),
+		Target: plan.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Kept: datapath.Mode(options.Kept), Boot: id, Costs: h.Costs(),
 	})
 	if err != nil {
 		return ctx.Err() != nil || errors.Is(err, datapath.ErrLocked), err

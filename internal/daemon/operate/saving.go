@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -27,6 +28,7 @@ type saving struct {
 	late   error    // the error that systemd is missing; it is returned after all other steps
 	notes  []string // notes for the operator
 	trial  time.Duration
+	kept   datapath.Mode // the mode that an earlier apply asked for; "" if this one asks for a mode
 }
 
 // saving reads the policy. If the policy should return after a reboot, saving makes a copy. The copy has no effect before keep is called.
@@ -39,6 +41,9 @@ func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
 	}
 	if s.policy, err = policy.Parse(o.Policy, s.text); err != nil {
 		return nil, err
+	}
+	if running, err := h.RunningPolicy(ctx); err == nil && o.Mode == "" {
+		s.kept = running.Mode
 	}
 	store := boot.Open(h.State)
 	if o.DryRun || !o.Boot && !store.Enabled() {
@@ -59,7 +64,7 @@ func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
 			return nil, err
 		}
 	}
-	options := boot.Options{Target: o.Target, Mode: o.Mode, Devices: o.Devices, BPFFS: s.units.BPFFS}
+	options := boot.Options{Target: o.Target, Mode: o.Mode, Kept: string(s.kept), Devices: o.Devices, BPFFS: s.units.BPFFS}
 	failsafe, note, err := boot.NewFailsafe(s.policy, devices, ways())
 	if err != nil {
 		return nil, err

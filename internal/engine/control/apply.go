@@ -37,7 +37,8 @@ const lockWait = time.Minute
 type ApplyOptions struct {
 	Target   plan.Target     // "" or TargetAuto selects the first of XDP, nftables and iptables that this host supports
 	Devices  []string        // replace those of the policy
-	Mode     datapath.Mode   // of XDP; "" is auto
+	Mode     datapath.Mode   // of target xdp; "" is Kept
+	Kept     datapath.Mode   // the mode that an earlier apply asked for, which holds if the target is xdp; "" is auto
 	DryRun   bool            // stop after the program was loaded and checked; nothing is attached
 	Sessions []facts.Session // sessions that the policy must not cut; nil skips the guard
 	Boot     string          // names the copy of the policy that is loaded after a reboot; "": none

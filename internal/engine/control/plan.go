@@ -32,8 +32,8 @@ func (t *transaction) devices() []string {
 // attachments returns the devices to attach to, each with its mode of XDP.
 func (t *transaction) attachments() (to []datapath.Attachment) {
 	mode := t.options.Mode
-	if mode == "" {
-		mode = datapath.Auto
+	if t.move != nil {
+		mode = datapath.Keep
 	}
 	for _, d := range t.devices() {
 		to = append(to, datapath.Attachment{Device: d, Mode: cmp.Or(t.modes[d], mode), Spare: t.manifest.MayMute(d)})

@@ -21,6 +21,8 @@ type Repaired struct {
 	Waiting  []string          `json:"waiting,omitempty"` // devices that do not exist
 	Renamed  []string          `json:"renamed,omitempty"` // devices that were renamed, by their name in the policy: see RenamedText
 	Removed  []string          `json:"removed,omitempty"` // rulesets that belonged to no policy in force
+	Beside   []string          `json:"beside,omitempty"`  // devices at tc on which an XDP program of another tool runs
+	Ordered  []string          `json:"ordered,omitempty"` // texts on programs of other tools that were in the place of Floodwall's at tc
 	Missed   []string          `json:"missed,omitempty"`  // texts on rules that do not filter ports of a bridge, with the remedy
 }
 
@@ -40,7 +42,7 @@ type RepairedRuleset struct {
 }
 
 // Any reports whether the repair has restored a part.
-func (r *Repaired) Any() bool { return len(r.Devices)+len(r.Rulesets)+len(r.Removed) > 0 }
+func (r *Repaired) Any() bool { return len(r.Devices)+len(r.Rulesets)+len(r.Removed)+len(r.Ordered) > 0 }
 
 // String describes the restored parts.
 func (r *Repaired) String() string {
@@ -67,22 +69,26 @@ func (r *Repaired) String() string {
 	for _, name := range r.Removed {
 		texts = append(texts, name+" removed from netfilter: no policy in force has it")
 	}
-	return strings.Join(texts, "; ")
+	return strings.Join(append(texts, r.Ordered...), "; ")
 }
 
-// scope says which parts a repair checks: the programs of devices, the rulesets of netfilter, or both.
-type scope struct{ devices, rulesets bool }
+// scope says which parts a repair checks: the programs of devices, the rulesets of netfilter, or both. native says which devices at tc get native
+// mode if their driver takes it now. To find that out, the program is attached, and some drivers write to the kernel's log when they refuse it.
+type scope struct {
+	devices, rulesets bool
+	native            func(device string) bool
+}
 
 // Repair restores the missing parts of the policy in force in the kernel. These are programs of devices that returned or that another tool has
 // detached, and rules of netfilter that other tools have removed or changed. All data that Repair needs is in the BPF file system. If a part cannot
 // be restored, the error says so, and Repair still restores the other parts. It returns datapath.ErrNotLoaded when no policy is in force.
 func (in Instance) Repair(ctx context.Context) (r *Repaired, err error) {
-	return in.repair(ctx, scope{devices: true, rulesets: true})
+	return in.repair(ctx, scope{devices: true, rulesets: true, native: func(string) bool { return true }})
 }
 
-// RepairDevices is Repair for the programs of devices only.
-func (in Instance) RepairDevices(ctx context.Context) (*Repaired, error) {
-	return in.repair(ctx, scope{devices: true})
+// RepairDevices is Repair for the programs of devices only. Of the devices at tc it tries native mode on those that native selects.
+func (in Instance) RepairDevices(ctx context.Context, native func(device string) bool) (*Repaired, error) {
+	return in.repair(ctx, scope{devices: true, native: native})
 }
 
 // RepairNetfilter is Repair for netfilter only.
@@ -153,13 +159,13 @@ func (t *transaction) repairDevices(context.Context) error {
 		missing[lack.Device] = append(missing[lack.Device], lack.Of)
 	}
 	if to == nil {
-		return t.repairModes()
+		return errors.Join(t.repairModes(), t.repairOrder())
 	}
 	devices, err := t.state.Reattach(to, g.Number)
 	for _, d := range devices {
 		t.noteDevice(d, missing[d.Name], causes[d.Name])
 	}
-	return errors.Join(err, t.repairModes(), knowReplies(g.Program.ReplyFlows))
+	return errors.Join(err, t.repairModes(), t.repairOrder(), knowReplies(g.Program.ReplyFlows))
 }
 
 // noteDevice records that the missing programs of a device are attached again. missing names the traffic of each program; "" stands for all packets

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -93,22 +95,35 @@ func (s *Status) checkSending(m *manifest.Manifest, devices []*datapath.Device) 
 	}
 }
 
-// repairModes switches devices that do not send the answers of XDP to another mode, unless the operator asked for native mode.
+// repairModes switches devices that do not send the answers of XDP to another mode, unless the operator asked for native mode. With mode auto, a
+// device at tc gets native mode, if that has become possible: the program of another tool has gone, or the driver takes XDP now.
 func (t *transaction) repairModes() error {
 	g := t.now
 	if g.Manifest.Mode == datapath.Native {
 		return nil
 	}
 	causes := mute(g.Manifest, g.Program.Devices)
-	var names []string
-	for name := range causes {
-		names = append(names, name)
-	}
-	changed, err := t.state.LeaveNative(names, g.Number)
+	changed, err := t.state.LeaveNative(slices.Collect(maps.Keys(causes)), g.Number)
 	for _, d := range changed {
 		t.repaired.Devices = append(t.repaired.Devices, RepairedDevice{
 			Name: d.Name, Mode: string(d.Mode), Was: string(datapath.Native), Note: causes[d.Name].Error(),
 		})
 	}
-	return err
+	var names []string
+	for _, d := range g.Program.Devices {
+		if d.Mode != datapath.TC {
+			continue
+		}
+		switch best, _ := g.Manifest.ModeFor(d.Name); {
+		case d.Beside() != "":
+			t.repaired.Beside = append(t.repaired.Beside, d.Name)
+		case best == datapath.Auto && t.at.native(d.Name) && d.MayTakeNative():
+			names = append(names, d.Name)
+		}
+	}
+	changed, moveErr := t.state.TakeNative(names, g.Number)
+	for _, d := range changed {
+		t.repaired.Devices = append(t.repaired.Devices, RepairedDevice{Name: d.Name, Mode: string(d.Mode), Was: string(datapath.TC), Note: "the driver takes it now"})
+	}
+	return errors.Join(err, moveErr)
 }

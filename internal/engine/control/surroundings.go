@@ -58,6 +58,24 @@ func decryptedNotes(devices []string) []string {
 		strings.Join(devices, ", "), strings.Join(names, ", "))}
 }
 
+// repairOrder gives Floodwall's programs at tc their place before and after those of other tools.
+func (t *transaction) repairOrder() error {
+	changed, err := t.state.Reorder()
+	for _, m := range changed {
+		t.repaired.Ordered = append(t.repaired.Ordered, fmt.Sprintf("%s: not any more", m))
+	}
+	return err
+}
+
+// checkOrder warns of programs of other tools that have taken the place of Floodwall's at tc.
+func (s *Status) checkOrder(state *datapath.State) error {
+	list, err := state.Misplaced()
+	for _, m := range list {
+		s.warn("%s; `floodwall repair` puts ours in its place, and `floodwall daemon` does so by itself", m)
+	}
+	return err
+}
+
 // laterNotes returns notes on programs of other tools that may change the addresses of packets after Floodwall has recorded the flow.
 func (t *transaction) laterNotes() []string {
 	if t.move != nil {
@@ -86,8 +104,7 @@ func laterTexts(m *manifest.Manifest, now *generation.Generation) (texts []strin
 	inXDP := m.Rules[i].Stage == plan.StageXDP
 	noted, remedy := "conntrack", "`--target xdp` sees the changed addresses where the program is a link of TCX; on any target a rule can let the answers pass"
 	if inXDP {
-		noted = "Floodwall's program"
-		remedy = "`floodwall unload` and `floodwall apply` put ours behind links of TCX; where the program is a filter of clsact, a rule can let the answers pass"
+		noted, remedy = "Floodwall's program", "a rule can let the answers pass"
 	}
 	for _, d := range m.Devices {
 		if names := datapath.SeenLater(d, ours, !inXDP); names != nil {

@@ -233,6 +233,9 @@ func (t *transaction) attach(ctx context.Context) error {
 	var to []datapath.Attachment
 	if t.program != nil {
 		to = t.attachments()
+		if _, err := t.state.Reorder(); err != nil {
+			return err
+		}
 	}
 	ends, err := t.programEnds(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,5 +111,6 @@ func refusals(t plan.Target, c *Compiled, o ApplyOptions, cause error) (notes []
 
 // applyTo applies the policy to one target.
 func (in Instance) applyTo(ctx context.Context, state *datapath.State, c *Compiled, o ApplyOptions, t plan.Target, choice string) (*Applied, error) {
+	o.Mode = cmp.Or(o.Mode, o.Kept, datapath.Auto)
 	return in.applying(state, transaction{compiled: c, options: o, target: t, choice: choice}).apply(ctx)
 }

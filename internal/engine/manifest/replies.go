@@ -53,6 +53,9 @@ func (m *Manifest) ModeFor(device string) (mode datapath.Mode, cause error) {
 	if asked != datapath.Auto {
 		return asked, nil
 	}
+	if m.Tags != "" && facts.TagOffload(device) == facts.TagsByDriver {
+		return datapath.Instead(), errors.New("the driver takes VLAN tags off frames before XDP sees them")
+	}
 	var mute *datapath.NotSentError
 	if errors.As(m.Mute(device), &mute) {
 		return datapath.Instead(), mute

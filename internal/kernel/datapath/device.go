@@ -17,6 +17,7 @@ type Mode string
 
 // The modes.
 const (
+	Keep    Mode = ""        // that of the program on the device; Auto for a device without one
 	Auto    Mode = "auto"    // native; Instead if the device refuses that, or if the driver may stop running XDP
 	Native  Mode = "native"  // at XDP, in the driver, before the kernel processes the frame
 	Generic Mode = "generic" // at XDP, in the kernel's receive path: at several times the cost

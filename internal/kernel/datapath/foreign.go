@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -17,6 +18,11 @@ type foreignProgram struct {
 	name    string
 	link    link.ID // 0: attached without a link, so `ip link` can remove the program
 	mode    uint32  // XDP_ATTACHED_... of include/uapi/linux/if_link.h
+}
+
+// isOurs reports whether a program has a name that only ours have, of any instance.
+func isOurs(name string) bool {
+	return slices.Contains([]string{image.Program, trialProgram, shutProgram}, name)
 }
 
 func findForeign(dev netlink.Link) (p foreignProgram) {
@@ -46,7 +52,7 @@ func Refused(name string) *AttachError {
 		return nil
 	}
 	o := findForeign(dev)
-	if hasTCX() || o.program == 0 || o.name == image.Program || o.name == trialProgram {
+	if hasTCX() || o.program == 0 || isOurs(o.name) {
 		return nil
 	}
 	return &AttachError{Device: name, Cause: o.cause(), Remedy: o.remedy(name)}
@@ -94,7 +100,7 @@ func (p foreignProgram) cause() string {
 
 func (p foreignProgram) remedy(device string) string {
 	switch {
-	case p.link != 0 && (p.name == image.Program || p.name == trialProgram):
+	case p.link != 0 && isOurs(p.name):
 		return "it is another instance of Floodwall: `floodwall --bpffs DIR unload` with its directory ends it"
 	case p.link != 0:
 		return fmt.Sprintf("stop its owner or remove its pin (`bpftool link show id %d` tells whose it is): "+

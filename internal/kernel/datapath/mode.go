@@ -66,18 +66,24 @@ func (s *State) runIn(d *Device, mode Mode, prog *ebpf.Program) error {
 	return nil
 }
 
+// shutProgram is the name of a program that drops all packets while another one changes.
+const shutProgram = "floodwall_shut"
+
 // dropAll drops all packets that enter a device, after XDP, until the returned link is closed.
-func dropAll(ifindex int) (link.Link, error) {
+func dropAll(ifindex int) (link.Link, error) { return dropAllAt(ifindex, ebpf.AttachTCXIngress) }
+
+// dropAllAt drops all packets at a hook of tc.
+func dropAllAt(ifindex int, hook ebpf.AttachType) (link.Link, error) {
 	const shot = 2 // TC_ACT_SHOT of include/uapi/linux/pkt_cls.h
 	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "floodwall_shut", Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
+		Name: shutProgram, Type: ebpf.SchedCLS, License: "Dual BSD/GPL",
 		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, shot), asm.Return()},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("program for the moment between two modes: %w", err)
 	}
 	defer prog.Close()
-	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
+	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: hook, Anchor: link.Head()})
 	if err != nil {
 		return nil, fmt.Errorf("program for the moment between two modes: %w", err)
 	}
@@ -88,6 +94,21 @@ func dropAll(ifindex int) (link.Link, error) {
 // program for that mode, they get generic mode. Each device is changed independently: the error names the devices whose change failed. During a trial
 // LeaveNative does nothing. The caller must hold the lock.
 func (s *State) LeaveNative(names []string, number int) (changed []*Device, err error) {
+	return s.switchMode(names, number, Native, Instead(), Generic)
+}
+
+// TakeNative switches the named devices from tc to native mode, if they run the generation at tc. A device whose driver refuses native mode stays at
+// tc, without an error. Otherwise TakeNative is like LeaveNative.
+func (s *State) TakeNative(names []string, number int) (changed []*Device, err error) {
+	changed, err = s.switchMode(names, number, TC, Native)
+	if refused := (*AttachError)(nil); errors.As(err, &refused) {
+		err = nil
+	}
+	return changed, err
+}
+
+// switchMode switches the named devices from one mode to the first mode in `to` for which the generation has a program.
+func (s *State) switchMode(names []string, number int, from Mode, to ...Mode) (changed []*Device, err error) {
 	v, err := s.situation()
 	if err != nil {
 		return nil, err
@@ -103,11 +124,12 @@ func (s *State) LeaveNative(names []string, number int) (changed []*Device, err 
 	defer held.close()
 	own := s.code(number, nil)
 	defer own.close()
-	mode := Instead()
-	prog, err := own.program(mode)
-	if errors.Is(err, os.ErrNotExist) {
-		mode = Generic
-		prog, err = own.program(mode)
+	var mode Mode
+	var prog *ebpf.Program
+	for _, mode = range to {
+		if prog, err = own.program(mode); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -119,7 +141,7 @@ func (s *State) LeaveNative(names []string, number int) (changed []*Device, err 
 			continue
 		}
 		d := find(v.devices, dev)
-		if d == nil || d.Mode != Native {
+		if d == nil || d.Mode != from {
 			continue
 		}
 		if changeErr := s.changeMode(d, dev, mode, prog, held); changeErr != nil {
@@ -129,4 +151,62 @@ func (s *State) LeaveNative(names []string, number int) (changed []*Device, err 
 		changed = append(changed, d)
 	}
 	return changed, err
+}
+
+// MayTakeNative reports whether native mode may be possible on a device: its packets have an Ethernet header, and its driver does not stop running XDP
+// by itself. Only attaching the program shows whether the driver takes it.
+func (d *Device) MayTakeNative() bool { return !d.bare && !Forgetful(d.Name) }
+
+// Beside describes the XDP program of another tool on a device whose program runs at tc. It returns "" if there is none.
+func (d *Device) Beside() string {
+	if d.Mode != TC {
+		return ""
+	}
+	dev, err := netlink.LinkByIndex(d.ifindex)
+	if err != nil {
+		return ""
+	}
+	if o := findForeign(dev); o.program != 0 {
+		return o.cause()
+	}
+	return ""
+}
+
+// improve moves a device with mode Auto to a better mode, if the device takes one now: from generic mode to tc, and from tc to native mode.
+func (s *swap) improve(d *Device, dev netlink.Link) error {
+	if !hasTCX() {
+		return nil
+	}
+	if d.Mode == Generic {
+		if _, err := s.programFor(d.place(TC), true, s.trial != nil && s.had(d)); err != nil {
+			return nil // the trial's previous generation has no such program, or the verifier refuses this one: the device stays as it is
+		}
+		if err := s.move(d, dev, TC); err != nil {
+			return err
+		}
+	}
+	if d.Mode != TC || !d.MayTakeNative() {
+		return nil
+	}
+	err := s.move(d, dev, Native)
+	if errors.As(err, &d.NotNative) {
+		return nil
+	}
+	return err
+}
+
+// move moves a device that has one of our programs to another mode.
+func (s *swap) move(d *Device, dev netlink.Link, mode Mode) error {
+	before, had := d.Mode, s.trial != nil && s.had(d)
+	prog, err := s.programFor(d.place(mode), true, had)
+	if err == nil {
+		err = s.state.changeMode(d, dev, mode, prog, s.held)
+	}
+	if err != nil {
+		return err
+	}
+	if _, again := s.moved[d]; !again {
+		s.moved[d] = before
+	}
+	return nil
 }

@@ -24,24 +24,7 @@ func TestChangeMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
-	sent := make(chan int)
-	end := make(chan struct{})
-	go func() {
-		n := 0
-		err := testutil.SendFor("fw1", []string{"udp 192.0.2.7:1 > 192.0.2.1:9"}, func(int) bool {
-			n++
-			select {
-			case <-end:
-				return false
-			default:
-				return true
-			}
-		})
-		if err != nil {
-			t.Error(err)
-		}
-		sent <- n
-	}()
+	flood := startFlood(t)
 	apply := func(mode datapath.Mode, ends time.Time) {
 		t.Helper()
 		to := []datapath.Attachment{{Device: "fw0", Mode: mode, Spare: true}}
@@ -87,14 +70,25 @@ func TestChangeMode(t *testing.T) {
 	if changed, err := s.LeaveNative([]string{"fw0"}, number); err != nil || len(changed) != 1 || changed[0].Mode != datapath.TC {
 		t.Errorf("out of native mode: %v, %v", changed, err)
 	}
+	if changed, err := s.TakeNative([]string{"fw0"}, number); err != nil || len(changed) != 1 || changed[0].Mode != datapath.Native {
+		t.Errorf("back to native mode: %v, %v", changed, err)
+	}
+	if _, err := s.LeaveNative([]string{"fw0"}, number); err != nil {
+		t.Error(err)
+	}
+	detach, err := testutil.AttachForeign("fw0")
+	want(err)
+	if changed, err := s.TakeNative([]string{"fw0"}, number); err != nil || len(changed) != 0 {
+		t.Errorf("to native mode beside another program: %v, %v", changed, err)
+	}
+	want(detach())
 	apply(datapath.Auto, trial())
 	want(s.Rollback())
 	apply(datapath.Auto, trial())
 	want(s.Confirm())
-	close(end)
-	n := <-sent
+	flood()
 	socket.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 	if got, _, err := socket.ReadFrom(make([]byte, 100)); err == nil {
-		t.Errorf("of %d packets one of %d bytes has passed", n, got)
+		t.Errorf("a packet of %d bytes has passed", got)
 	}
 }

@@ -164,7 +164,14 @@ func (s *State) attachSide(d *Device, side Mode, prog *ebpf.Program) error {
 	if err := removeUnused(pin); err != nil { // an earlier device with the same index may have left this pin
 		return explain(err)
 	}
-	l, err := link.AttachTCX(link.TCXOptions{Interface: d.ifindex, Program: prog, Attach: hooks[side]})
+	anchor := link.Tail()
+	if side == entering {
+		anchor = link.Head()
+		if d.Mode == TC && d.link != nil {
+			anchor = link.AfterLink(d.link)
+		}
+	}
+	l, err := link.AttachTCX(link.TCXOptions{Interface: d.ifindex, Program: prog, Attach: hooks[side], Anchor: anchor})
 	if err != nil {
 		return explain(err)
 	}

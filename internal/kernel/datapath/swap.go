@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -91,7 +92,7 @@ func (s *swap) prepare(to []Attachment) (err error) {
 		if err != nil {
 			return err
 		}
-		mode, had := a.Mode, false
+		mode, had := cmp.Or(a.Mode, Auto), false
 		if d := find(s.old, dev); d != nil {
 			had = s.trial != nil && s.had(d)
 			if mode == Auto {
@@ -145,26 +146,24 @@ func (s *swap) device(a Attachment) error {
 	}
 	d := find(s.old, dev)
 	if d == nil {
-		d, err := s.attach(dev, a.Mode)
+		d, err := s.attach(dev, cmp.Or(a.Mode, Auto))
 		if err != nil {
 			return err
 		}
 		s.added = append(s.added, d)
 		return nil
 	}
-	if a.Mode != Auto && a.Mode != d.Mode {
-		if err := readsIn(dev, a.Mode); err != nil {
-			return err
+	switch a.Mode {
+	case Keep, d.Mode:
+	case Auto:
+		err = s.improve(d, dev)
+	default:
+		if err = readsIn(dev, a.Mode); err == nil {
+			err = s.move(d, dev, a.Mode)
 		}
-		before, had := d.Mode, s.trial != nil && s.had(d)
-		prog, err := s.programFor(d.place(a.Mode), true, had)
-		if err == nil {
-			err = s.state.changeMode(d, dev, a.Mode, prog, s.held)
-		}
-		if err != nil {
-			return err
-		}
-		s.moved[d] = before
+	}
+	if err != nil {
+		return err
 	}
 	return s.update(d, true)
 }
