@@ -23,6 +23,7 @@ type Stage string
 // The stages, in the order in which a packet meets them.
 const (
 	StageXDP     Stage = "xdp"     // in the driver
+	StageTC      Stage = "tc"      // at the ingress of tc; rules of StageXDP run there on devices in mode tc
 	StageIngress Stage = "ingress" // the device's netfilter hook, before IP has seen the packet
 	StageRaw     Stage = "raw"     // prerouting at priority -300, before conntrack
 	StageFilter  Stage = "filter"  // input and forward at priority 0, after conntrack and routing

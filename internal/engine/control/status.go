@@ -217,12 +217,20 @@ func (s *Status) devices(l *generation.Live) {
 			continue
 		}
 		for _, d := range g.Program.Devices {
-			s.Devices = append(s.Devices, DeviceStatus{d.Name, plan.StageXDP, string(d.Mode), d.Generation})
+			s.Devices = append(s.Devices, DeviceStatus{d.Name, stageIn(d.Mode), string(d.Mode), d.Generation})
 		}
 	}
 	if len(l.Generations) > 1 {
 		s.warn("the last apply did not finish: devices run different generations; apply again")
 	}
+}
+
+// stageIn returns the stage at which a device's program runs in a mode.
+func stageIn(mode datapath.Mode) plan.Stage {
+	if mode == datapath.TC {
+		return plan.StageTC
+	}
+	return plan.StageXDP
 }
 
 func (s *Status) warn(format string, args ...any) {

@@ -260,7 +260,7 @@ func (t *transaction) attach(ctx context.Context) error {
 	t.final = !t.switched
 	for _, d := range devices {
 		t.number = d.Generation
-		t.attached = append(t.attached, AppliedDevice{d.Name, plan.StageXDP, d.Mode})
+		t.attached = append(t.attached, AppliedDevice{d.Name, stageIn(d.Mode), d.Mode})
 		if d.NotNative != nil {
 			t.note(fmt.Sprintf("device %s runs in %s mode: %s; `--mode native` says what would change that", d.Name, d.Mode, d.NotNative.Cause))
 		}
