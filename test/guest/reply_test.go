@@ -125,9 +125,6 @@ func (s *scene) truncated(offload string) {
 	s.sent++
 	port := uint16(20000 + s.sent)
 	for _, tags := range [][]tag{nil, {{0x8100, 6}}} {
-		if tags != nil && s.strips() {
-			continue // the tag is lost, as apply says in a note
-		}
 		host, peer := s.host(), s.peer()
 		if tags != nil {
 			host, peer = s.tagged()

@@ -36,7 +36,7 @@ var stacks = func() (stacks [][]tag) {
 }()
 
 // tags sends frames with all stacks of VLAN tags to the open port and to a closed port. No frame that the policy drops may reach an application. A
-// driver with VLAN offload removes the outermost tag before XDP runs. In this case Floodwall must refuse XDP, and filter with netfilter.
+// driver with VLAN offload removes the outermost tag before XDP runs. In this case Floodwall must refuse native mode, and filter at tc.
 func (s *scene) tags() {
 	for _, offload := range s.offloads() {
 		s.machine.Command("ethtool", "-K", s.device(), "rxvlan", offload)
@@ -44,8 +44,8 @@ func (s *scene) tags() {
 			s.refused(tagPolicy)
 		}
 		s.mustApply(tagPolicy)
-		if st := s.status(); (st.Target == "xdp") == s.strips() {
-			s.Errorf("rxvlan %s: the target is %s", offload, st.Target)
+		if st := s.status(); st.Target != "xdp" || (st.Devices[0].Mode == "tc") != s.strips() {
+			s.Errorf("rxvlan %s: %+v", offload, st)
 		}
 		s.stacks("rxvlan " + offload)
 	}
@@ -53,7 +53,7 @@ func (s *scene) tags() {
 		return
 	}
 	s.machine.Must("ethtool -K " + s.device() + " rxvlan off")
-	s.mustApply(tagPolicy, "--target", "xdp")
+	s.mustApply(tagPolicy, "--mode", "native")
 	s.machine.Must("ethtool -K " + s.device() + " rxvlan on")
 	if out, _ := s.machine.Command("floodwall", "status"); !strings.Contains(out, "rxvlan off") {
 		s.Errorf("status does not say that the device takes tags off: %s", out)
@@ -75,12 +75,12 @@ func (s *scene) strips() bool {
 	return strings.Contains(s.machine.Must("ethtool -k "+s.device()), "rx-vlan-offload: on")
 }
 
-// refused checks that apply refuses XDP for a policy that depends on VLAN tags.
+// refused checks that apply refuses native mode for a policy that depends on VLAN tags.
 func (s *scene) refused(policy string) {
 	s.Helper()
-	out, code := s.apply(policy, "--target", "xdp")
+	out, code := s.apply(policy, "--mode", "native")
 	if code != 1 || !strings.Contains(out, "ethtool -K "+s.device()+" rxvlan off") {
-		s.Errorf("apply --target xdp to a device that takes tags off: exit code %d: %s", code, out)
+		s.Errorf("apply --mode native to a device that takes tags off: exit code %d: %s", code, out)
 	}
 }
 

@@ -55,8 +55,8 @@ func TestKernelVLAN(t *testing.T) {
 	}
 }
 
-// TestKernelVLANOffload makes a device remove VLAN tags before XDP sees the frames. SYN-ACKs from XDP would then leave without a tag. So the kernel
-// answers instead, and apply says why, and how to change it. If a protection needs SYN-ACKs from XDP, apply chooses a target without XDP.
+// TestKernelVLANOffload makes a device remove VLAN tags before XDP sees the frames. SYN-ACKs from XDP would then leave without a tag. So the program
+// answers at tc instead, or the kernel without mode tc, and apply says why, and how to change it. Before SYNPROXY, apply chooses a target without XDP.
 func TestKernelVLANOffload(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {

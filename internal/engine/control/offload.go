@@ -27,7 +27,6 @@ func (t *transaction) tags(context.Context) error {
 	if t.target != plan.TargetXDP {
 		return nil
 	}
-	t.manifest.Tags = t.compiled.Program.AsksTags()
 	if t.move != nil { // the policy already runs there
 		return nil
 	}
@@ -41,9 +40,6 @@ func (t *transaction) tags(context.Context) error {
 		why := t.manifest.Tags
 		switch offload := facts.TagOffload(to.Device); {
 		case why == "" || offload == facts.TagsInFrame:
-		case offload == facts.TagsByDriver && to.Mode == datapath.Auto && datapath.Instead() == datapath.TC:
-			t.modes[to.Device] = datapath.TC
-			t.note(fmt.Sprintf("device %s takes VLAN tags off frames before XDP sees them, and %s, so it runs in tc mode", to.Device, why))
 		case offload == facts.TagsByDriver:
 			return &unavailableError{untagged(to.Device, why)} // netfilter sees the tags
 		default:

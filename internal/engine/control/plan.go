@@ -81,6 +81,9 @@ func (t *transaction) record(ctx context.Context) error {
 	m.AddProtections(t.compiled.Program, t.found)
 	m.NoteRouted(t.compiled.Program)
 	m.Choice, m.Devices, m.Boot, m.Mode = t.choice, t.devices(), t.options.Boot, t.options.Mode
+	if t.target == plan.TargetXDP {
+		m.Tags = t.compiled.Program.AsksTags()
+	}
 	if d := t.compiled.Policy.Daemon; d != (policy.Daemon{}) {
 		m.Daemon = &d
 	}

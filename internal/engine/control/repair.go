@@ -42,7 +42,9 @@ type RepairedRuleset struct {
 }
 
 // Any reports whether the repair has restored a part.
-func (r *Repaired) Any() bool { return len(r.Devices)+len(r.Rulesets)+len(r.Removed)+len(r.Ordered) > 0 }
+func (r *Repaired) Any() bool {
+	return len(r.Devices)+len(r.Rulesets)+len(r.Removed)+len(r.Ordered) > 0
+}
 
 // String describes the restored parts.
 func (r *Repaired) String() string {

@@ -18,27 +18,35 @@ import (
 // AnswersLost is the start of the warning about a device that does not send the answers of XDP.
 const AnswersLost = "what XDP answers is lost: "
 
-// askSending checks that each device sends the answers of XDP. If a device does not, it runs at tc, unless the operator asked for native mode.
-func (t *transaction) askSending(context.Context) error {
-	if t.target != plan.TargetXDP || t.move != nil || t.manifest.Mode == datapath.Generic || t.manifest.Mode == datapath.TC {
+// chooseModes finds the mode of each device for mode auto. For native mode, it checks that each device sends the answers of XDP.
+func (t *transaction) chooseModes(context.Context) error {
+	if t.target != plan.TargetXDP || t.move != nil {
 		return nil
 	}
 	t.modes = map[string]datapath.Mode{}
 	for _, d := range t.devices() {
-		err := t.manifest.Mute(d)
-		var mute *datapath.NotSentError
-		switch {
-		case err == nil:
-		case !errors.As(err, &mute):
-			t.note(fmt.Sprintf("the answers of XDP may be lost on device %s: %v; `--mode tc` avoids that", d, err))
-		case t.manifest.Mode == datapath.Native:
-			t.note(fmt.Sprintf("%s%v, so these do not work there: %s; `--mode auto` runs it in %s mode", AnswersLost, mute, strings.Join(t.manifest.Answers(), ", "), datapath.Instead()))
+		if t.manifest.Mode == datapath.Native {
+			t.noteMute(d)
+			continue
+		}
+		switch mode, cause := t.manifest.ModeFor(d); {
+		case cause == nil:
+		case mode == datapath.Auto:
+			t.note(fmt.Sprintf("the answers of XDP may be lost on device %s: %v; `--mode tc` avoids that", d, cause))
 		default:
-			t.modes[d] = datapath.Instead()
-			t.note(fmt.Sprintf("%v, so it runs in %s mode there", mute, t.modes[d]))
+			t.modes[d] = mode
+			t.note(fmt.Sprintf("%v, so it runs in %s mode there", cause, mode))
 		}
 	}
 	return nil
+}
+
+// noteMute adds a note if a device does not send the answers of XDP in native mode.
+func (t *transaction) noteMute(device string) {
+	var mute *datapath.NotSentError
+	if errors.As(t.manifest.Mute(device), &mute) {
+		t.note(fmt.Sprintf("%s%v, so these do not work there: %s; `--mode auto` runs it in %s mode", AnswersLost, mute, strings.Join(t.manifest.Answers(), ", "), datapath.Instead()))
+	}
 }
 
 // NativeCost describes the cost of native mode on a virtual device, and the remedy. kind is the kind of the device (IFLA_INFO_KIND). NativeCost

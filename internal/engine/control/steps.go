@@ -20,7 +20,7 @@ var decide = []step{
 	{"choose how services are protected", (*transaction).protect, nil},
 	{"choose the stages of rules", (*transaction).place, nil},
 	{"plan counters and manifest", (*transaction).record, nil},
-	{"ask devices whether they send answers", (*transaction).askSending, nil},
+	{"choose the modes of devices", (*transaction).chooseModes, nil},
 	{"check VLAN tags", (*transaction).tags, nil},
 }
 

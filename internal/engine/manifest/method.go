@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,9 +42,8 @@ func (e *UnavailableError) Unwrap() error { return e.error }
 // this choice, with the cause; it is "" when nothing is lost. The error is an UnavailableError when the kernel lacks functions for router mode.
 // Another target does not need these functions.
 func method(s *ir.Protection, host *facts.Facts, mode datapath.Mode) (m ir.CookieMethod, lost string, err error) {
-	untagged := untaggedReplies(host, mode)
 	if s.Router {
-		if err := errors.Join(host.Kernel.RawCookies, host.Kernel.ConntrackLookup, untagged); err != nil {
+		if err := errors.Join(host.Kernel.RawCookies, host.Kernel.ConntrackLookup, untaggedReplies(host, mode)); err != nil {
 			return 0, "", &UnavailableError{fmt.Errorf("service %q: XDP cannot stand before the kernel's SYNPROXY: %w", s.Service, err)}
 		}
 		return ir.MethodRouter, "", nil
@@ -55,7 +55,10 @@ func method(s *ir.Protection, host *facts.Facts, mode datapath.Mode) (m ir.Cooki
 	if bound := boundElsewhere(s, host); bound != nil {
 		return 0, fmt.Sprintf(limited, s.Service, bound), nil
 	}
-	if untagged != nil {
+	if cmp.Or(mode, datapath.Auto) == datapath.Auto && datapath.Instead() == datapath.TC {
+		mode = datapath.TC // which a device gets whose replies in native mode would lack the tag: see ModeFor
+	}
+	if untagged := untaggedReplies(host, mode); untagged != nil {
 		return 0, fmt.Sprintf(limited, s.Service, untagged), nil
 	}
 	lacks := host.Kernel.Reqsk

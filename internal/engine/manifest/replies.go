@@ -3,6 +3,7 @@ package manifest
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -46,21 +47,29 @@ func (m *Manifest) MayMute(device string) bool {
 	return err == nil && dev.Attrs().ParentDev == "" && len(m.Answers()) > 0
 }
 
-// ModeFor returns the mode of XDP for a device on which no program of the policy runs. cause says why this is not the mode that the user asked for;
-// it is nil if the modes are the same.
+// ModeFor returns the mode for a device: the one that the user asked for, or a better one in place of auto. cause says why that is not auto. If the mode
+// is auto, cause says why it is not known whether the device sends the policy's answers.
 func (m *Manifest) ModeFor(device string) (mode datapath.Mode, cause error) {
-	asked := cmp.Or(m.Mode, datapath.Auto)
+	asked, instead := cmp.Or(m.Mode, datapath.Auto), datapath.Instead()
 	if asked != datapath.Auto {
 		return asked, nil
 	}
-	if m.Tags != "" && facts.TagOffload(device) == facts.TagsByDriver {
-		return datapath.Instead(), errors.New("the driver takes VLAN tags off frames before XDP sees them")
+	if instead == datapath.TC { // there the tag is read beside the frame
+		if m.Tags != "" && facts.TagOffload(device) == facts.TagsByDriver {
+			return instead, fmt.Errorf("device %s takes VLAN tags off frames before XDP sees them, and %s", device, m.Tags)
+		}
+		if len(m.Answers()) > 0 {
+			if err := facts.RepliesUntagged(device); err != nil {
+				return instead, err
+			}
+		}
 	}
+	err := m.Mute(device)
 	var mute *datapath.NotSentError
-	if errors.As(m.Mute(device), &mute) {
-		return datapath.Instead(), mute
+	if errors.As(err, &mute) {
+		return instead, mute
 	}
-	return asked, nil
+	return asked, err
 }
 
 // LostReplies returns a note if truncated responses of rules on a device may be lost because the device's driver runs XDP. Some drivers remove the

@@ -22,8 +22,8 @@ type Options struct {
 	Target  string   `json:"target,omitempty"`
 	Mode    string   `json:"mode,omitempty"`
 	Kept    string   `json:"kept_mode,omitempty"` // the mode that an earlier apply asked for
-	Devices []string `json:"devices,omitempty"` // replace the devices of the policy
-	BPFFS   string   `json:"bpffs,omitempty"`   // identifies the instance; a store belongs to one instance
+	Devices []string `json:"devices,omitempty"`   // replace the devices of the policy
+	BPFFS   string   `json:"bpffs,omitempty"`     // identifies the instance; a store belongs to one instance
 }
 
 // Source is the data from which a copy is made.
