@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -25,8 +24,8 @@ import (
 // imitates an answer to it. The host itself only sends to itself, over the loopback device. So no frame is a reply, and the stack may receive only
 // packets that the policy passes for every sender. FLOODWALL_LONG=1 sends 200,000 frames for each target and profile of checks.
 func TestReachFlows(t *testing.T) {
-	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
-		t.Run(string(target), func(t *testing.T) {
+	for _, home := range homes() {
+		t.Run(home.String(), func(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
 			}
@@ -37,7 +36,7 @@ func TestReachFlows(t *testing.T) {
 			if os.Getenv("FLOODWALL_LONG") != "" || os.Getenv("FLOODWALL_SEED") != "" {
 				seed = testutil.Seed(t)
 			}
-			f := &flowSearch{scene: newScene(t), target: target}
+			f := &flowSearch{scene: newScene(t), home: home}
 			f.listen(t)
 			f.converse(t, 7778)
 			for i, kind := range []string{"checks: off", "checks: standard", "checks: strict", byStates} {
@@ -52,7 +51,7 @@ func TestReachFlows(t *testing.T) {
 type flowSearch struct {
 	*scene
 	*rand.Rand
-	target  plan.Target
+	home
 	kind    string // of the policy
 	program *ir.Program
 	raw     []rawSocket
@@ -185,7 +184,7 @@ func (f *flowSearch) run(t *testing.T, frames int, seed uint64) {
 	}
 	out, err := c.Output(f.target)
 	if err == nil {
-		_, err = f.Apply(context.Background(), c.Policy, control.ApplyOptions{Target: f.target})
+		_, err = f.Apply(context.Background(), c.Policy, f.options())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -208,12 +207,12 @@ func (f *flowSearch) run(t *testing.T, frames int, seed uint64) {
 			if verdict, _ := f.program.Eval(&p, world); verdict == ir.Pass {
 				passed++
 			} else if reached++; reached <= 5 {
-				t.Errorf("target %s, %s: the stack got what the policy forbids: protocol %d %s > %s, ports %d %d, flags %#x; seed %d, of\n%s", f.target, f.kind,
+				t.Errorf("target %s, %s: the stack got what the policy forbids: protocol %d %s > %s, ports %d %d, flags %#x; seed %d, of\n%s", f.home, f.kind,
 					p.Value[packet.Proto], p.Src, p.Dst, p.Value[packet.SPort]&0xffff, p.Value[packet.DPort]&0xffff, p.Value[packet.Flags], seed, strings.Join(batch, "\n"))
 			}
 		}
 	}
-	t.Logf("target %s, %s: of %d frames %d came to the stack against the policy, and %d that it passes", f.target, f.kind, frames, reached, passed)
+	t.Logf("target %s, %s: of %d frames %d came to the stack against the policy, and %d that it passes", f.home, f.kind, frames, reached, passed)
 	if passed == 0 {
 		t.Error("nothing came to the stack")
 	}

@@ -17,18 +17,47 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/test/testutil"
 )
+
+// home is a target, and the mode of target xdp.
+type home struct {
+	target plan.Target
+	mode   datapath.Mode
+}
+
+func (h home) String() string {
+	if h.mode == datapath.Keep {
+		return string(h.target)
+	}
+	return fmt.Sprintf("%s-%s", h.target, h.mode)
+}
+
+// homes are all targets, and target xdp at tc, where the kernel has that.
+func homes() []home {
+	list := []home{{target: plan.TargetXDP}, {target: plan.TargetNftables}, {target: plan.TargetIptables}}
+	if features.TCX() == nil {
+		list = append(list, home{plan.TargetXDP, datapath.TC})
+	}
+	return list
+}
+
+// options returns the options with which a policy is applied there.
+func (h home) options() control.ApplyOptions {
+	return control.ApplyOptions{Target: h.target, Mode: h.mode}
+}
 
 // TestReach sends an adversary's frames to a host with random policies, on each target. No socket behind the policy may receive forbidden data.
 // Well-formed packets that the policy passes must arrive. FLOODWALL_LONG=1 sends a million frames for each target.
 func TestReach(t *testing.T) {
-	for _, target := range []plan.Target{plan.TargetXDP, plan.TargetNftables, plan.TargetIptables} {
-		t.Run(string(target), func(t *testing.T) {
+	for _, home := range homes() {
+		t.Run(home.String(), func(t *testing.T) {
 			if !testutil.Inside(t) {
 				return
 			}
-			r := &run{target: target, scene: newScene(t), kinds: map[kind]int{}, seed: 13}
+			r := &run{home: home, scene: newScene(t), kinds: map[kind]int{}, seed: 13}
 			r.connect(t, &generator{Rand: rand.New(rand.NewPCG(r.seed, 0))})
 			policies, attempts, frames := 4, 390, 1
 			if os.Getenv("FLOODWALL_LONG") != "" {
@@ -58,7 +87,7 @@ func number(t *testing.T, name string, otherwise int) int {
 // run is a series of random policies on one target, with its counters.
 type run struct {
 	*scene
-	target   plan.Target
+	home
 	seed     uint64
 	kinds    map[kind]int // number of frames of each kind
 	frames   int
@@ -92,7 +121,7 @@ func (r *run) policy(t *testing.T, number, attempts int) {
 		list = append(list, a)
 	}
 	told := fmt.Sprintf("target %s; FLOODWALL_SEED=%d FLOODWALL_POLICY=%d FLOODWALL_LONG=%s repeats it; the policy is\n%s",
-		r.target, r.seed, number, os.Getenv("FLOODWALL_LONG"), text)
+		r.home, r.seed, number, os.Getenv("FLOODWALL_LONG"), text)
 	r.attack(t, j, list, sent, told)
 	r.earlier = sent
 }
@@ -108,7 +137,7 @@ func (r *run) apply(t *testing.T, text string) *judge {
 	var place *plan.StageError
 	var left *control.LeftError
 	if err == nil {
-		_, err = r.Apply(context.Background(), c.Policy, control.ApplyOptions{Target: r.target})
+		_, err = r.Apply(context.Background(), c.Policy, r.options())
 	}
 	switch {
 	case err == nil:
@@ -205,7 +234,7 @@ func (r *run) report(t *testing.T) {
 	for _, k := range slices.Sorted(maps.Keys(r.kinds)) {
 		counts = append(counts, fmt.Sprintf("%s %d", k, r.kinds[k]))
 	}
-	t.Logf("target %s: %d frames sent, frames that reached a socket against the policy: %d", r.target, r.frames, r.against)
+	t.Logf("target %s: %d frames sent, frames that reached a socket against the policy: %d", r.home, r.frames, r.against)
 	t.Logf("%d reached a socket, %d of them on connections, %d well-formed attempts had to and did; policies refused by the target: %d; frames by kind: %s",
 		r.received, r.spoken, r.arrived, r.refused, strings.Join(counts, ", "))
 	if len(r.kinds) != int(numKinds) {
