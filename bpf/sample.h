@@ -3,6 +3,7 @@
 #pragma once
 
 #include "clock.h"
+#include "copyframe.h"
 #include "decision.h"
 #include "packet.h"
 #include "throttle.h"
@@ -12,7 +13,6 @@
 const volatile bool sampling;
 
 enum {
-	SAMPLE_BYTES = 128,       /* the most bytes of a frame in a sample */
 	SAMPLE_INTERVAL = 100000, /* nanoseconds between two samples of a CPU: 10,000 a second */
 	SAMPLE_BURST = 99,        /* samples that a CPU may take at once beyond that rate */
 	SAMPLE_WAKE = 64 << 10,   /* bytes in the ring at which the reader is woken; it also polls now and then */
@@ -26,7 +26,7 @@ struct sample {
 	__u32 bytes;    /* the length of the frame */
 	__u32 captured; /* the number of its bytes that follow */
 	__u32 share;    /* how many of 2^32 packets are sampled; 0 in samples of rules */
-	__u8 frame[SAMPLE_BYTES];
+	__u8 frame[COPY_BYTES];
 };
 
 struct {
@@ -60,6 +60,8 @@ enum {
 	LEAST_SHARE = 1 << 12, /* one in a million */
 	EASE_EVERY = 1000000,  /* the least nanoseconds between two halvings of a share by a CPU */
 	SAMPLE_LEAVES = 0x20,  /* a flag of a sample's verdict: the packet leaves */
+	SAMPLE_JOINED_SHIFT =
+		8, /* of the verdict: the number of further packets that the kernel has joined to this one */
 };
 
 /*
@@ -121,20 +123,20 @@ static __always_inline void submit_sample(void *ring, struct sample *s, bool who
 	bpf_ringbuf_submit(s, waiting >= SAMPLE_WAKE ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
-/* Fills a sample with an arriving packet. Returns false when the frame cannot be read. */
+/* Fills a sample with an arriving packet. Returns false when the frame cannot be read. Joined packets are alike, and as long as their mean. */
 static __always_inline bool fill_sample(context *ctx, struct sample *s, __u32 decision)
 {
-	__u32 bytes = frame_length(ctx), captured = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
-
-	if (captured < 1)
-		return false;
-	captured = known_length(captured, SAMPLE_BYTES);
 	s->slot = decision >> 8;
 	s->verdict = decision & (VERDICT_MASK | DECISION_PROTECTED);
 	s->ifindex = ctx->ingress_ifindex;
-	s->bytes = bytes;
-	s->captured = captured;
-	return !load_frame(ctx, 0, s->frame, captured);
+	s->captured = copy_frame(ctx, s->frame, &s->bytes);
+	if (JOINS) {
+		__u32 more = joined_packets(ctx, s->bytes);
+
+		s->verdict |= more << SAMPLE_JOINED_SHIFT;
+		s->bytes /= more + 1;
+	}
+	return s->captured;
 }
 
 /* Samples a packet for a rule. A global function, like ipv4_options(). */

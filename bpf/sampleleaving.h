@@ -8,17 +8,11 @@
 /* Fills a sample with a leaving packet. Returns false when the frame cannot be read. */
 static __always_inline bool fill_leaving(struct __sk_buff *skb, struct sample *s)
 {
-	__u32 bytes = skb->len, captured = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
-
-	if (captured < 1)
-		return false;
-	captured = known_length(captured, SAMPLE_BYTES);
 	s->slot = skb->ingress_ifindex; /* of a packet that is forwarded; 0: of this host */
 	s->verdict = SAMPLE_LEAVES;
 	s->ifindex = skb->ifindex;
-	s->bytes = bytes;
-	s->captured = captured;
-	return !bpf_skb_load_bytes(skb, 0, s->frame, captured);
+	s->captured = copy_skb(skb, s->frame, &s->bytes);
+	return s->captured;
 }
 
 /* Samples a packet that leaves. A global function, so that the verifier checks it once. */

@@ -129,6 +129,10 @@ const Constants = constantsMap
 // Leaves is a flag in the verdict of a sample: the sample is an outgoing packet. SAMPLE_LEAVES of bpf/sample.h.
 const Leaves = 0x20
 
+// JoinedShift is the position in the verdict of a sample of the number of further packets that the kernel has joined to the packet.
+// SAMPLE_JOINED_SHIFT of bpf/sample.h.
+const JoinedShift = 8
+
 // Share returns the number of sampled packets in 2^32 packets if one packet in oneIn is sampled.
 func Share(oneIn uint32) uint32 { return uint32(min(math.MaxUint32, (1<<32)/uint64(max(1, oneIn)))) }
 

@@ -199,7 +199,7 @@ func TestEnums(t *testing.T) {
 		"flood.h": {"ACTIVE_TIME": image.ActiveTime, "ACTIVE_RENEW": image.ActiveRenew, "CLIENT_SHARE": ir.KnownShare,
 			"MAX_FLOODS": image.MaxFloods},
 		"connlookup.h": {"ASK_STRANGER": image.AskStranger, "ASK_INTERVAL": image.AskInterval, "ASK_BURST": image.AskBurst},
-		"sample.h":     {"SAMPLE_LEAVES": image.Leaves},
+		"sample.h":     {"SAMPLE_LEAVES": image.Leaves, "SAMPLE_JOINED_SHIFT": image.JoinedShift},
 		"clock.h":      {"TICK_BITS": image.TickBits},
 		"cookie.h": {"SLOT_SHIFT": image.CookieSlot, "SENT_NOTES": image.SentNotes, "SENT_EVER": image.SentEver,
 			"SENT_SLOTS": image.SentSlots},

@@ -53,7 +53,7 @@ func decryptedNotes(devices []string) []string {
 	for _, p := range from {
 		names = append(names, addrs.PrefixText(p))
 	}
-	return []string{fmt.Sprintf("IPsec decrypts packets by policies, and these come by %s once more: nftables, iptables, XDP in generic mode and rules beside XDP decide them as any others, "+
+	return []string{fmt.Sprintf("IPsec decrypts packets by policies, and these come by %s once more: nftables, iptables, XDP in generic mode, mode tc and rules beside XDP decide them as any others, "+
 		"XDP in native mode does not see them; `{from: [%s], then: pass}` lets them pass on all, or an xfrm interface has them come by a device of its own",
 		strings.Join(devices, ", "), strings.Join(names, ", "))}
 }

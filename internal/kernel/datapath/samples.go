@@ -31,7 +31,7 @@ type Sample struct {
 	Reason  string    `json:"reason,omitempty"`  // the rule, check or default that decided; "" when not known
 	Stands  float64   `json:"stands,omitempty"`  // number of packets that the sample represents; 0 when only the reader knows it
 	Length  int       `json:"length,omitempty"`  // length of the whole frame in bytes
-	Frame   []byte    `json:"frame,omitempty"`   // the first bytes of the frame; without VLAN tags that the kernel has removed, except in samples of Samples
+	Frame   []byte    `json:"frame,omitempty"`   // the first bytes of the frame, with an Ethernet header of zeros if the device has no link layer
 
 	// Numbers that the reader of Samples converts to names.
 	Slot  uint32 `json:"-"` // the slot of the rule or other reason that decided
@@ -233,16 +233,17 @@ func (s *Samples) decode(record []byte) (Sample, bool) {
 	const header = 32
 	order := binary.NativeEndian
 	at := order.Uint64(record)
+	verdict := order.Uint32(record[12:])
 	out := Sample{
 		Time:   s.boot.Add(time.Duration(at)),
 		Slot:   order.Uint32(record[8:]),
-		Code:   uint8(order.Uint32(record[12:])),
+		Code:   uint8(verdict),
 		Index:  int(order.Uint32(record[16:])),
 		Length: int(order.Uint32(record[20:])),
 		Frame:  record[header : header+order.Uint32(record[24:])],
 	}
 	if share := order.Uint32(record[28:]); share > 0 { // the fraction of packets that are sampled, of 2^32; 0 in samples of rules
-		out.Stands = (1 << 32) / float64(share)
+		out.Stands = (1 << 32) / float64(share) * float64(1+verdict>>image.JoinedShift)
 	}
 	return out, at >= s.opened
 }
