@@ -69,13 +69,19 @@ func inPlainScene(t *testing.T, test func(*plainScene)) {
 // filter applies a policy at tc.
 func (s *plainScene) filter(text string) {
 	s.Helper()
+	s.filterIn(datapath.TC, text)
+}
+
+// filterIn applies a policy in a mode.
+func (s *plainScene) filterIn(mode datapath.Mode, text string) {
+	s.Helper()
 	err := s.server.Do(func() error {
 		p, err := policy.Parse("policy.yaml", []byte("devices: ["+s.device+"]\n"+text))
 		if err != nil {
 			return err
 		}
-		applied, err := s.Apply(s.ctx, p, control.ApplyOptions{Target: plan.TargetXDP, Mode: datapath.TC})
-		if err == nil && applied.Devices[0].Mode != datapath.TC {
+		applied, err := s.Apply(s.ctx, p, control.ApplyOptions{Target: plan.TargetXDP, Mode: mode})
+		if err == nil && applied.Devices[0].Mode != mode {
 			err = fmt.Errorf("mode %s", applied.Devices[0].Mode)
 		}
 		return err
