@@ -30,6 +30,9 @@ type Question struct {
 	Now    time.Duration // time on CLOCK_MONOTONIC for the limits; 0: the present time
 	Charge bool          // charge limits as for a received packet; otherwise the question changes nothing
 
+	Segments int // at tc: the number of segments that the kernel has joined to the frame, whose payload has Segment bytes each; 0: it has joined none
+	Segment  int
+
 	General bool // general() of bpf/floodwall.c must decide, although the generated entry could
 }
 
@@ -122,7 +125,10 @@ func (a AtTC) AskAt(q Question) (Answer, error) {
 		return Answer{}, err
 	}
 	key, now := a.Program.key, uint64(q.Now)
-	in := socketBuffer{Question: [5]uint32{uint32(key), uint32(key >> 32), uint32(now), uint32(now >> 32), q.flags()}}
+	in := socketBuffer{
+		Question: [5]uint32{uint32(key), uint32(key >> 32), uint32(now), uint32(now >> 32), q.flags()},
+		Segments: uint32(q.Segments), Segment: uint32(q.Segment),
+	}
 	var out socketBuffer
 	options := ebpf.RunOptions{Data: q.Frame, DataOut: make([]byte, len(q.Frame)+64), Repeat: 1, Context: in, ContextOut: &out}
 	if _, err := collection.Programs[image.Program].Run(&options); err != nil {
@@ -133,4 +139,9 @@ func (a AtTC) AskAt(q Question) (Answer, error) {
 	}
 	slot, verdict := image.SlotAndVerdict(out.Question[2])
 	return Answer{slot, verdict, out.Question[4]&byEntry != 0}, nil
+}
+
+// Joined returns the context for a run of a program at tc on a packet that the kernel has joined from segments.
+func Joined(segments, size int) any {
+	return socketBuffer{Segments: uint32(segments), Segment: uint32(size)}
 }

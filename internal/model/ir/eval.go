@@ -62,7 +62,8 @@ type World struct {
 	Now int64 // the time, in the unit of Rule.Until; 0 is before the end of every rule
 }
 
-// Eval returns the verdict of the program about pkt. It is the definition against which every target is tested.
+// Eval returns the verdict of the program about pkt. It is the definition against which every target is tested. A packet that the kernel has joined from
+// segments has the verdict of the first segment, and counts as all of them: packet.Part parts it.
 func (p *Program) Eval(pkt *packet.Packet, w World) (Verdict, Reason) {
 	e := evaluation{program: p, pkt: pkt, World: w}
 	if check, failed := e.failed(p.Checks); failed {
