@@ -36,7 +36,7 @@ func (t *transaction) attachments() (to []datapath.Attachment) {
 		mode = datapath.Keep
 	}
 	for _, d := range t.devices() {
-		to = append(to, datapath.Attachment{Device: d, Mode: cmp.Or(t.modes[d], mode), Spare: t.manifest.MayMute(d)})
+		to = append(to, datapath.Attachment{Device: d, Mode: cmp.Or(t.modes[d], mode), Chosen: t.modes[d] != "", Spare: t.manifest.MayMute(d)})
 	}
 	return to
 }

@@ -261,6 +261,9 @@ func (t *transaction) attach(ctx context.Context) error {
 	for _, d := range devices {
 		t.number = d.Generation
 		t.attached = append(t.attached, AppliedDevice{d.Name, stageIn(d.Mode), d.Mode})
+		if want := t.modes[d.Name]; want != "" && want != d.Mode {
+			t.note(fmt.Sprintf("device %s runs in %s mode: this kernel cannot load the program for mode %s", d.Name, d.Mode, want))
+		}
 		if d.NotNative != nil {
 			t.note(fmt.Sprintf("device %s runs in %s mode: %s; `--mode native` says what would change that", d.Name, d.Mode, d.NotNative.Cause))
 		}

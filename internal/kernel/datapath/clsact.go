@@ -1,11 +1,13 @@
-// This file attaches the egress program if the kernel has no TCX, which Linux has since 6.6. It uses a filter of the qdisc clsact. The filter stays
-// without a process, and the kernel replaces its program atomically (net/sched/cls_bpf.c, cls_bpf_change).
+// This file attaches programs at tc if the kernel has no TCX, which Linux has since 6.6. It uses filters of the qdisc clsact. A filter stays without a
+// process, and the kernel replaces its program atomically (net/sched/cls_bpf.c, cls_bpf_change). A filter cannot be pinned: the pin of a device that
+// has one is a text with the index of the device.
 
 package datapath
 
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -18,6 +20,9 @@ import (
 // hasTCX reports whether the kernel has TCX.
 var hasTCX = sync.OnceValue(func() bool { return features.TCX() == nil })
 
+// hasTC reports whether the kernel has mode tc, by TCX or by clsact.
+func hasTC() bool { return hasTCX() || features.Egress() == nil }
+
 // The properties of the filter. The filter runs first, and the filters of other tools always run after it.
 const (
 	filterName     = "floodwall"
@@ -25,8 +30,15 @@ const (
 	filterHandle   = 0xf1d
 )
 
-// classifier is a filter at the egress of a device.
-type classifier struct{ ifindex int }
+// classifier is a filter at the ingress or at the egress of a device.
+type classifier struct {
+	ifindex int
+	parent  uint32 // netlink.HANDLE_MIN_INGRESS or HANDLE_MIN_EGRESS
+}
+
+func ingressOf(ifindex int) classifier { return classifier{ifindex, netlink.HANDLE_MIN_INGRESS} }
+
+func egressOf(ifindex int) classifier { return classifier{ifindex, netlink.HANDLE_MIN_EGRESS} }
 
 // Update sets the program of the filter. It replaces an existing program.
 func (c classifier) Update(prog *ebpf.Program) error {
@@ -84,10 +96,28 @@ func (c classifier) Detach() error {
 // Close does nothing: a filter has no file descriptor.
 func (c classifier) Close() error { return nil }
 
+// markerName is the name of the pinned text that stands for a filter.
+const markerName = "classifier"
+
+// Pin pins a text that stands for the filter.
+func (c classifier) Pin(path string) error {
+	return pinText(path, markerName, []byte(strconv.Itoa(c.ifindex)))
+}
+
+// loadMarker returns the filter for which a pinned text stands.
+func loadMarker(path string) (c classifier, err error) {
+	text, err := readText(path, markerName)
+	if err != nil {
+		return c, err
+	}
+	index, err := strconv.Atoi(string(text))
+	return ingressOf(index), err
+}
+
 func (c classifier) filter() *netlink.BpfFilter {
 	return &netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: c.ifindex, Parent: netlink.HANDLE_MIN_EGRESS, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
+			LinkIndex: c.ifindex, Parent: c.parent, Handle: filterHandle, Protocol: unix.ETH_P_ALL, Priority: filterPriority,
 		},
 		Name: filterName, DirectAction: true,
 	}
@@ -99,7 +129,7 @@ func (c classifier) program() (ebpf.ProgramID, error) {
 	if err != nil {
 		return 0, err
 	}
-	list, err := netlink.FilterList(dev, netlink.HANDLE_MIN_EGRESS)
+	list, err := netlink.FilterList(dev, c.parent)
 	if err != nil {
 		return 0, err
 	}

@@ -24,9 +24,9 @@ const (
 	TC      Mode = "tc"      // at the ingress of tc: any device, beside any other program
 )
 
-// Instead returns the mode for a device that cannot run the program in native mode: TC, or Generic on a kernel before Linux 6.6.
+// Instead returns the mode for a device that cannot run the program in native mode: TC, or Generic on a kernel that lacks the former.
 func Instead() Mode {
-	if hasTCX() {
+	if hasTC() {
 		return TC
 	}
 	return Generic
@@ -63,17 +63,22 @@ func (s *swap) attachAs(d *Device, dev netlink.Link, mode Mode) error {
 		return err
 	}
 	if mode != Auto {
-		return explainAttach(dev, s.attachIn(d, mode))
+		err := s.attachIn(d, mode)
+		if mode == TC && !d.bare && errors.Is(err, os.ErrNotExist) { // see Attachment.Chosen
+			err = s.attachIn(d, Generic)
+		}
+		return explainAttach(dev, err)
 	}
 	if !d.bare && !Forgetful(d.Name) {
 		err := s.attachIn(d, Native)
-		if err == nil || errors.Is(err, unix.EPERM) || !hasTCX() && !errors.Is(err, unix.EOPNOTSUPP) {
+		if err == nil || errors.Is(err, unix.EPERM) || !hasTC() && !errors.Is(err, unix.EOPNOTSUPP) {
 			return explainAttach(dev, err)
 		}
 		errors.As(explainAttach(dev, err), &d.NotNative)
 	}
 	err := s.attachIn(d, Instead())
-	if errors.Is(err, os.ErrNotExist) { // the generation has no program for tc, because no device needed it when it was applied
+	// The generation has no program for tc, because no device needed it when it was applied, or an old verifier refuses the program.
+	if errors.Is(err, os.ErrNotExist) || err != nil && !hasTCX() && !d.bare {
 		err = s.attachIn(d, Generic)
 	}
 	if err != nil && d.NotNative != nil {
@@ -93,7 +98,11 @@ func (s *swap) attachIn(d *Device, mode Mode) error {
 }
 
 // attachProgram attaches a program to a device. At tc it is the first program.
-func attachProgram(ifindex int, mode Mode, prog *ebpf.Program) (link.Link, error) {
+func attachProgram(ifindex int, mode Mode, prog *ebpf.Program) (pinnable, error) {
+	if mode == TC && !hasTCX() {
+		c := ingressOf(ifindex)
+		return c, c.Update(prog)
+	}
 	if mode == TC {
 		return link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
 	}
@@ -115,8 +124,8 @@ func isBare(dev netlink.Link) bool { return slices.Contains(bareTypes, dev.Attrs
 func readsIn(dev netlink.Link, mode Mode) error {
 	name, kind := dev.Attrs().Name, dev.Attrs().EncapType
 	switch {
-	case mode == TC && !hasTCX():
-		return &AttachError{Device: name, Cause: "mode tc needs Linux 6.6, whose tc takes programs by links", Remedy: "use --mode auto, or --target nftables"}
+	case mode == TC && !hasTC():
+		return &AttachError{Device: name, Cause: "mode tc needs Linux 6.6, or the modules sch_ingress and cls_bpf before", Remedy: "use --mode auto, or --target nftables"}
 	case mode != TC && isBare(dev):
 		return &AttachError{Device: name, Cause: fmt.Sprintf("its packets have no Ethernet header (link type %s), which XDP needs", kind),
 			Remedy: "use --mode auto, which filters this device at tc"}
@@ -132,7 +141,7 @@ func findDevice(name string) (netlink.Link, error) {
 		return nil, &AttachError{Device: name, Cause: "no such device", Remedy: "`devices` of the policy, or --device, names it; `ip link` lists the devices of this host"}
 	}
 	kind := dev.Attrs().EncapType
-	if kind == "ether" || kind == "loopback" || isBare(dev) && hasTCX() {
+	if kind == "ether" || kind == "loopback" || isBare(dev) && hasTC() {
 		return dev, nil
 	}
 	return nil, &AttachError{Device: name, Cause: fmt.Sprintf("its packets have no Ethernet header (link type %s)", kind),

@@ -52,7 +52,7 @@ func Refused(name string) *AttachError {
 		return nil
 	}
 	o := findForeign(dev)
-	if hasTCX() || o.program == 0 || isOurs(o.name) {
+	if hasTC() || o.program == 0 || isOurs(o.name) {
 		return nil
 	}
 	return &AttachError{Device: name, Cause: o.cause(), Remedy: o.remedy(name)}

@@ -13,7 +13,8 @@ import (
 type Attachment struct {
 	Device string
 	Mode   Mode
-	Spare  bool // also load the program for generic mode, on a kernel without mode tc: the device may later have to leave native mode
+	Chosen bool // the mode was chosen, not asked for: if the kernel cannot load the program for tc, generic mode serves
+	Spare  bool // also load the program for the mode Instead on a kernel before Linux 6.6: the device may later have to leave native mode
 }
 
 // Install makes a loaded program the running generation on exactly the devices in to. The caller must hold the lock.

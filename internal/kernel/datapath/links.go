@@ -25,7 +25,7 @@ type Device struct {
 	bare    bool   // its packets begin with the IP header
 	pin     string // the file name of the link in the directory of links
 	program ebpf.ProgramID
-	link    link.Link
+	link    pinnable
 
 	sides [2]sideLink // in the order of the variable sides
 }
@@ -72,16 +72,12 @@ func (s *State) links() (devices, gone []*Device, err error) {
 
 // device opens the link of a device. If the device has gone away, its index is 0 and its link is closed.
 func (s *State) device(pin string) (*Device, error) {
-	l, err := link.LoadPinnedLink(s.path(dirLinks, pin), nil)
+	l, on, err := openLink(s.path(dirLinks, pin))
 	if err != nil {
 		return nil, err
 	}
-	info, err := l.Info()
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	gone := &Device{Name: unpinName(pin), pin: pin, program: info.Program, link: l}
-	ifindex := attachedTo(info)
+	gone := &Device{Name: unpinName(pin), pin: pin, program: on.program, link: l}
+	ifindex := on.ifindex
 	if ifindex == 0 {
 		return gone, l.Close()
 	}
@@ -92,7 +88,7 @@ func (s *State) device(pin string) (*Device, error) {
 	}
 	var mode Mode
 	if err == nil {
-		mode, err = attachedMode(dev, info)
+		mode, err = on.mode(dev)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -100,7 +96,7 @@ func (s *State) device(pin string) (*Device, error) {
 	if mode == "" {
 		return gone, l.Close() // the device has moved to another network namespace, and another device here has its index
 	}
-	d := &Device{Name: dev.Attrs().Name, Mode: mode, ifindex: ifindex, bare: isBare(dev), pin: pin, program: info.Program, link: l}
+	d := &Device{Name: dev.Attrs().Name, Mode: mode, ifindex: ifindex, bare: isBare(dev), pin: pin, program: on.program, link: l}
 	if err := s.openSides(d); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -114,21 +110,55 @@ func closeDevices(devices []*Device) {
 	}
 }
 
-// attachedTo returns the index of the device to which a link of XDP or TCX belongs. It returns 0 if the device has gone away.
-func attachedTo(info *link.Info) int {
-	if x := info.XDP(); x != nil {
-		return int(x.Ifindex)
-	}
-	if x := info.TCX(); x != nil {
-		return int(x.Ifindex)
-	}
-	return 0
+// attached says where the main program of a device is attached.
+type attached struct {
+	ifindex int // 0 if the device has gone away
+	program ebpf.ProgramID
+	id      link.ID // 0 of a classifier
+	tc      bool
 }
 
-// attachedMode returns the mode in which a device runs the program of a link. It returns "" if the device does not have the link.
-func attachedMode(dev netlink.Link, info *link.Info) (Mode, error) {
-	if info.TCX() != nil {
-		has, err := hasLink(dev.Attrs().Index, ebpf.AttachTCXIngress, info.ID)
+// openLink opens the attachment behind a pin.
+func openLink(path string) (pinnable, attached, error) {
+	l, err := link.LoadPinnedLink(path, nil)
+	if err == nil {
+		info, err := l.Info()
+		if err != nil {
+			return nil, attached{}, errors.Join(err, l.Close())
+		}
+		on := attached{program: info.Program, id: info.ID}
+		if x := info.XDP(); x != nil {
+			on.ifindex = int(x.Ifindex)
+		} else if x := info.TCX(); x != nil {
+			on.ifindex, on.tc = int(x.Ifindex), true
+		}
+		return l, on, nil
+	}
+	if hasTCX() || errors.Is(err, os.ErrNotExist) {
+		return nil, attached{}, err
+	}
+	c, err := loadMarker(path)
+	if err != nil {
+		return nil, attached{}, err
+	}
+	on := attached{ifindex: c.ifindex, tc: true}
+	on.program, err = c.program()
+	if none := (netlink.LinkNotFoundError{}); errors.As(err, &none) {
+		err = nil
+	}
+	if on.program == 0 {
+		on.ifindex = 0
+	}
+	return c, on, err
+}
+
+// mode returns the mode in which a device runs the program. It returns "" if the device does not have the link.
+func (on attached) mode(dev netlink.Link) (Mode, error) {
+	if on.tc && on.id == 0 {
+		return TC, nil
+	}
+	if on.tc {
+		has, err := hasLink(dev.Attrs().Index, ebpf.AttachTCXIngress, on.id)
 		if !has || err != nil {
 			return "", err
 		}

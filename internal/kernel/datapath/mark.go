@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -86,22 +85,12 @@ func (s *State) markLinks(b *strings.Builder, name string) error {
 		return err
 	}
 	for _, e := range entries {
-		l, err := link.LoadPinnedLink(s.path(name, e.Name()), nil)
+		l, on, err := openLink(s.path(name, e.Name()))
 		if err != nil {
 			return err
 		}
-		info, err := l.Info()
 		l.Close()
-		if err != nil {
-			return err
-		}
-		device := uint32(0)
-		if x := info.XDP(); x != nil {
-			device = x.Ifindex
-		} else if x := info.TCX(); x != nil {
-			device = x.Ifindex
-		}
-		fmt.Fprintf(b, "%s %d %d %d\n", e.Name(), info.ID, info.Program, device)
+		fmt.Fprintf(b, "%s %d %d %d\n", e.Name(), on.id, on.program, on.ifindex)
 	}
 	return nil
 }

@@ -22,16 +22,16 @@ func (s *State) changeMode(d *Device, dev netlink.Link, mode Mode, prog *ebpf.Pr
 	if err != nil {
 		return err
 	}
-	if !hasTCX() {
-		return &AttachError{Device: d.Name, Cause: fmt.Sprintf("it runs in %s mode, not %s", d.Mode, mode),
-			Remedy: "this kernel, before Linux 6.6, cannot change the mode without a moment that nothing filters: `floodwall unload` first, if you can bear that"}
-	}
 	if (d.Mode == TC) != (mode == TC) {
 		before := d.link
 		if err := s.runIn(d, mode, prog); err != nil {
 			return explainAttach(dev, err)
 		}
 		return errors.Join(before.Detach(), before.Close())
+	}
+	if !hasTCX() {
+		return &AttachError{Device: d.Name, Cause: fmt.Sprintf("it runs in %s mode, not %s", d.Mode, mode),
+			Remedy: "this kernel, before Linux 6.6, cannot change the mode without a moment that nothing filters: `floodwall apply --mode tc` first"}
 	}
 	shut, err := dropAll(d.ifindex)
 	if err != nil {
@@ -174,7 +174,7 @@ func (d *Device) Beside() string {
 
 // improve moves a device with mode Auto to a better mode, if the device takes one now: from generic mode to tc, and from tc to native mode.
 func (s *swap) improve(d *Device, dev netlink.Link) error {
-	if !hasTCX() {
+	if !hasTC() {
 		return nil
 	}
 	if d.Mode == Generic {

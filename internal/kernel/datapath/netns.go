@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -87,16 +86,12 @@ func (s *State) allDefunct() (bool, error) {
 		return false, fmt.Errorf("state directory: %w", err)
 	}
 	for _, e := range entries {
-		l, err := link.LoadPinnedLink(s.path(dirLinks, e.Name()), nil)
+		l, on, err := openLink(s.path(dirLinks, e.Name()))
 		if err != nil {
 			return false, fmt.Errorf("link of device %s: %w", unpinName(e.Name()), err)
 		}
-		info, err := l.Info()
 		l.Close()
-		if err != nil {
-			return false, fmt.Errorf("link of device %s: %w", unpinName(e.Name()), err)
-		}
-		if x := info.XDP(); x == nil || x.Ifindex != 0 {
+		if on.ifindex != 0 {
 			return false, nil
 		}
 	}

@@ -66,6 +66,12 @@ type attachment interface {
 	Close() error
 }
 
+// pinnable is an attachment of the main program of a device: a link of XDP or TCX, or a classifier.
+type pinnable interface {
+	attachment
+	Pin(path string) error
+}
+
 // sideLink is the attachment of a device at one side.
 type sideLink struct {
 	link    attachment     // nil when no program is attached
@@ -100,7 +106,7 @@ func (s *State) openSides(d *Device) error {
 // moved.
 func (s *State) openSide(d *Device, side Mode) error {
 	if side == leaving && !hasTCX() {
-		c := classifier{d.ifindex}
+		c := egressOf(d.ifindex)
 		id, err := c.program()
 		if id != 0 {
 			*d.sideOf(side) = sideLink{c, id}
@@ -150,7 +156,7 @@ func (s *State) setSide(d *Device, side Mode, prog *ebpf.Program) error {
 
 func (s *State) attachSide(d *Device, side Mode, prog *ebpf.Program) error {
 	explain := func(err error) error { return fmt.Errorf("attaching to %s: %w", d.traffic(side), err) }
-	if c := (classifier{d.ifindex}); side == leaving && !hasTCX() {
+	if c := egressOf(d.ifindex); side == leaving && !hasTCX() {
 		if err := c.Update(prog); err != nil {
 			return explain(err)
 		}
@@ -167,8 +173,8 @@ func (s *State) attachSide(d *Device, side Mode, prog *ebpf.Program) error {
 	anchor := link.Tail()
 	if side == entering {
 		anchor = link.Head()
-		if d.Mode == TC && d.link != nil {
-			anchor = link.AfterLink(d.link)
+		if main, is := d.link.(link.Link); is && d.Mode == TC {
+			anchor = link.AfterLink(main)
 		}
 	}
 	l, err := link.AttachTCX(link.TCXOptions{Interface: d.ifindex, Program: prog, Attach: hooks[side], Anchor: anchor})
@@ -230,7 +236,8 @@ func (s *State) sweepSide(side Mode, devices []*Device, all bool) error {
 	return err
 }
 
-// sweepClassifiers is sweepSide for leaving packets, on a kernel without TCX.
+// sweepClassifiers is sweepSide for leaving packets, on a kernel without TCX. It also removes main programs that a command left which died before it
+// pinned them.
 func (s *State) sweepClassifiers(devices []*Device, all bool) error {
 	list, err := netlink.LinkList()
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
@@ -238,13 +245,17 @@ func (s *State) sweepClassifiers(devices []*Device, all bool) error {
 	}
 	err = nil
 	for _, dev := range list {
-		c := classifier{dev.Attrs().Index}
-		has := func(d *Device) bool { return d.ifindex == c.ifindex && d.sideOf(leaving).link != nil }
-		if slices.ContainsFunc(devices, has) || !all && !s.isRemains(strconv.Itoa(c.ifindex), devices) {
-			continue
-		}
-		if id, readErr := c.program(); id != 0 && readErr == nil {
-			err = errors.Join(err, c.Detach())
+		index := dev.Attrs().Index
+		for c, has := range map[classifier]func(*Device) bool{
+			egressOf(index):  func(d *Device) bool { return d.ifindex == index && d.sideOf(leaving).link != nil },
+			ingressOf(index): func(d *Device) bool { return d.ifindex == index && d.Mode == TC },
+		} {
+			if slices.ContainsFunc(devices, has) || !all && !s.isRemains(strconv.Itoa(index), devices) {
+				continue
+			}
+			if id, readErr := c.program(); id != 0 && readErr == nil {
+				err = errors.Join(err, c.Detach())
+			}
 		}
 	}
 	return err

@@ -87,7 +87,7 @@ func (s *swap) prepare(to []Attachment) (err error) {
 		return err
 	}
 	s.moved = map[*Device]Mode{}
-	for _, a := range to {
+	for i, a := range to {
 		dev, err := findDevice(a.Device)
 		if err != nil {
 			return err
@@ -100,7 +100,9 @@ func (s *swap) prepare(to []Attachment) (err error) {
 			}
 		}
 		if s.code.fresh != nil && (hasTCX() || a.Spare && mode != Generic) {
-			_, _ = s.code.program(Instead()) // if a device needs it now, it is asked for below
+			if _, err := s.code.program(Instead()); err != nil && !hasTCX() { // the verifier of an old kernel
+				_, _ = s.code.program(Generic)
+			} // if a device needs one of them now, it is asked for below
 		}
 		if mode == Auto && isBare(dev) {
 			mode = TC
@@ -115,6 +117,10 @@ func (s *swap) prepare(to []Attachment) (err error) {
 			mode += bareSuffix
 		}
 		_, err = s.programFor(mode, true, had)
+		if err != nil && a.Chosen && mode == TC {
+			to[i].Mode = Generic
+			_, err = s.programFor(Generic, true, had)
+		}
 		if errors.Is(err, os.ErrNotExist) {
 			err = &AttachError{Device: a.Device, Cause: fmt.Sprintf("a trial in %s mode could not return to the policy before, which an earlier version applied", a.Mode),
 				Remedy: "apply without --mode first, and then with it"}
