@@ -154,12 +154,14 @@ func (n *generator) decide(l ruleLine, count string, v ir.Verdict) {
 }
 
 // quoted returns names in quotes, as one word or as a list.
-func quoted(names []string) string {
+func quoted(names []string) string { return listText(quotes(names)) }
+
+func quotes(names []string) []string {
 	words := make([]string, len(names))
 	for i, name := range names {
 		words[i] = fmt.Sprintf("%q", name)
 	}
-	return listText(words)
+	return words
 }
 
 // vlans returns name patterns for the VLAN devices of the policy's devices. There is no pattern for a device whose name is too long for a VLAN
@@ -208,10 +210,11 @@ func (n *generator) entrance(s plan.Stage, steps []plan.Step) (outside term) {
 	return nil
 }
 
-// hookDevices returns the devices of an ingress hook in the syntax of nft.
+// hookDevices returns the devices of an ingress hook in the syntax of nft, which accepts no line break within this list (flowtable_list_expr of
+// parser_bison.y).
 func (n *generator) hookDevices() string {
 	if len(n.options.Devices) > 1 {
-		return "devices = " + quoted(n.options.Devices)
+		return "devices = { " + strings.Join(quotes(n.options.Devices), ", ") + " }"
 	}
 	return "device " + quoted(n.options.Devices)
 }

@@ -263,15 +263,21 @@ func TestNftCounters(t *testing.T) {
 }
 
 // TestNftDevices loads chains for the largest number of devices. In one form of chain, the first rule accepts packets from inside. In the other form,
-// each rule tests the device. A rule of the kernel has space for 128 expressions.
+// each rule tests the device. A rule of the kernel has space for 128 expressions. A chain at ingress names the devices itself.
 func TestNftDevices(t *testing.T) {
 	testutil.RequireTool(t, "nft")
 	if !testutil.Inside(t) {
 		return
 	}
-	for _, rules := range []int{1, 9} {
-		text := "placement: filter\nrules:\n"
-		for i := range rules {
+	for i := 0; i < 100; i += 2 {
+		testutil.Veth(t, fmt.Sprintf("eth%d", i), fmt.Sprintf("eth%d", i+1))
+	}
+	for _, form := range []struct {
+		placement string
+		rules     int
+	}{{"filter", 1}, {"filter", 9}, {"earliest", 1}} {
+		text := "placement: " + form.placement + "\nrules:\n"
+		for i := range form.rules {
 			text += fmt.Sprintf("  - {name: r%d, port: udp/%d, from: 198.51.100.%d, then: drop}\n", i, 1000+i, i)
 		}
 		pl, err := plan.Hoist(subject.Lower(t, text).Program, plan.TargetNftables)
