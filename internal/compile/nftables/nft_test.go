@@ -209,7 +209,8 @@ func TestNftCompanion(t *testing.T) {
 		{"rules: [{name: old, state: invalid, then: drop}]", "forged input forward", "rule-old default"},
 		{"default: drop\nreplies: drop\nrules: [{name: in, port: tcp/80, then: pass}, {name: old, state: established, then: pass}]",
 			"forged input forward", "rule-old " + essential + " default"},
-		{"rules: [{name: no, port: tcp/80, then: reject}]", "ingress", "rule-no default"},
+		{"rules: [{name: no, port: tcp/80, then: reject}]", "raw", "rule-no default"},
+		{"rules: [{name: no, port: tcp/80, placement: ingress, then: drop}]", "ingress", "rule-no default"},
 		{"services: [{name: web, port: tcp/80, track: false}]", "untracked untracked-output", ""},
 	} {
 		s := subject.Lower(t, tt.policy)

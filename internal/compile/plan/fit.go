@@ -31,6 +31,9 @@ func (pl *Plan) Unfit(r *ir.Rule, s Stage) (key, why string) {
 	switch {
 	case r.Verdict == ir.Reject && s == StageXDP:
 		return "then: reject", "the kernel makes the answer, from netfilter on"
+	case r.Verdict == ir.Reject && s == StageIngress:
+		// __icmp_send of net/ipv4/icmp.c copies the options that IPCB describes. Before ip_rcv, these bytes are those of a driver or of GRO.
+		return "then: reject", "the kernel's ICMP error copies what IP has noted of the packet, and before IP this can crash the kernel"
 	case r.Verdict == ir.Reject && s == StageRaw && pl.Target == TargetIptables:
 		return "then: reject", "REJECT of iptables works in the filter table only"
 	case r.Verdict == ir.Reject && !pl.answers(s):

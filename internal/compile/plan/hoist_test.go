@@ -184,8 +184,8 @@ rules:
 	}
 }
 
-// TestHeldBack checks rules that reject packets and that could run at ingress. They follow rules that test the host's own addresses, which ingress
-// cannot do. So they must run at raw, where the earlier rules are tested again. The rules after them must also run there.
+// TestHeldBack checks rules that reject packets, beside rules that test the host's own addresses. No answer is made at ingress. So these rules must
+// run at raw, where the earlier rules are tested again. The rules after them must also run there.
 func TestHeldBack(t *testing.T) {
 	const own = "{name: own, to: local, port: tcp/22, then: pass}"
 	const away = "{name: away, to: 10.9.0.0/24, then: reject}"
@@ -196,8 +196,8 @@ func TestHeldBack(t *testing.T) {
 	}{
 		{plan.TargetXDP, "rules: [" + own + ", " + away + ", {name: known, state: established, then: pass}]", "xdp raw filter, default filter"},
 		{plan.TargetNftables, "rules: [" + own + ", " + away + ", {name: known, state: established, then: pass}]", "raw raw filter, default filter"},
-		{plan.TargetXDP, "default: drop\nreplies: drop\nrules: [" + away + ", " + own + "]", "ingress raw, default xdp and raw"},
-		{plan.TargetXDP, "rules: [{name: far, from: 198.51.100.0/24, to: local, then: pass}, {name: near, from: 203.0.113.0/24, then: reject}]", "xdp ingress, default ingress"},
+		{plan.TargetXDP, "default: drop\nreplies: drop\nrules: [" + away + ", " + own + "]", "raw raw, default xdp and raw"},
+		{plan.TargetXDP, "rules: [{name: far, from: 198.51.100.0/24, to: local, then: pass}, {name: near, from: 203.0.113.0/24, then: reject}]", "xdp raw, default raw"},
 	} {
 		s := subject.Lower(t, "essential: {neighbors: off, routers: off, multicast: off, icmp-errors: off, icmpv6-errors: off, dhcp: off, dhcpv6: off, fragments: off}\n"+tt.text)
 		pl, err := plan.Hoist(s.Program, tt.target)
@@ -268,10 +268,10 @@ func TestOwnSourceBeforeReject(t *testing.T) {
 		check        plan.Stage
 		closed, shut plan.Stage
 	}{
-		{"{profile: off, own-source: on}", plan.TargetXDP, plan.StageXDP, plan.StageIngress, plan.StageXDP},
+		{"{profile: off, own-source: on}", plan.TargetXDP, plan.StageXDP, plan.StageRaw, plan.StageXDP},
 		{"{profile: off, own-source: on}", plan.TargetNftables, plan.StageRaw, plan.StageRaw, plan.StageIngress},
 		{"{profile: off, own-source: on}", plan.TargetIptables, plan.StageRaw, plan.StageFilter, plan.StageRaw},
-		{"{profile: strict, own-source: off}", plan.TargetNftables, plan.StageRaw, plan.StageIngress, plan.StageIngress},
+		{"{profile: strict, own-source: off}", plan.TargetNftables, plan.StageRaw, plan.StageRaw, plan.StageIngress},
 	} {
 		s := subject.Lower(t, rules+"checks: "+tt.checks)
 		pl, err := plan.Hoist(s.Program, tt.target)
@@ -310,6 +310,7 @@ func TestNoPlace(t *testing.T) {
 		{"nftables", "{name: much, over: {rate: 8/s, per: from}, proto: tcp, then: pass}, {name: old, state: invalid, then: drop}", "much", "over"},
 		{"nftables", "{name: ban, over: {rate: 8/s, per: from, ban: 1h}, proto: tcp, then: drop}", "ban", "over"},
 		{"iptables", "{name: ban, over: {rate: 8/s, per: from, ban: 1h}, proto: tcp, then: drop}", "ban", "over"},
+		{"nftables", "{name: closed, port: udp/113, vlan: 5, then: reject}", "closed", "vlan"},
 		{"xdp", "{name: old, state: invalid, then: drop}, {name: any, dns: {type: ANY}, then: reject}", "any", "dns"},
 		{"nftables", "{name: tagged, vlan: 5, placement: filter, then: drop}", "tagged", "placement: filter"},
 		{"nftables", "{name: mine, to: local, placement: ingress, then: drop}", "mine", "placement: ingress"},

@@ -23,7 +23,7 @@ var netMutated = []string{
 	"default: drop\nchecks: strict\nrules: [{name: tiny, mss: 0-535, then: drop}, {name: ping, icmp: echo-request, then: pass}, " +
 		"{name: marked, dscp: [3, 8], then: pass}]\n",
 	"default: pass\nchecks: off\nrules: [{name: fast, proto: udp, over: {rate: 1000/s, per: from/24, burst: 100}, then: drop}, " +
-		"{name: all, proto: tcp, over: {rate: 9000/s, burst: 100}, then: reject}, {name: watched, port: tcp/25, then: drop, observe: true}, {name: tagged, vlan: 5, then: drop}]\n",
+		"{name: tagged, vlan: 5, then: drop}, {name: all, proto: tcp, over: {rate: 9000/s, burst: 100}, then: reject}, {name: watched, port: tcp/25, then: drop, observe: true}]\n",
 	"default: drop\nchecks: off\nrules:\n" + manyPorts(),
 	`default: pass
 checks: off
