@@ -78,6 +78,21 @@ func TestPlainVeth(t *testing.T) {
 			t.Error(err)
 		}
 		s.answered("after the trial")
+
+		// "off" has no answers, so the device runs in native mode until the rollback.
+		for syn, before := range map[string]string{"always": "tc", "off": "native"} {
+			s.protect(syn)
+			if mode, _ := s.state(); mode != before {
+				t.Errorf("syn: %s: mode %s, want %s", syn, mode, before)
+			}
+			if err := s.server.Do(func() error { _, err := s.Rollback(s.ctx); return err }); err != nil {
+				t.Error(err)
+			}
+			s.answered("after a rollback from syn: " + syn)
+			if mode, lost := s.state(); mode != "tc" || lost != nil {
+				t.Errorf("after a rollback from syn: %s: mode %s, %v", syn, mode, lost)
+			}
+		}
 	})
 }
 

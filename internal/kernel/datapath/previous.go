@@ -144,7 +144,8 @@ func (s *State) exchange(v *situation) error {
 }
 
 // attachments returns the devices of a list that still exist, with their present names. A device that came back under its old name is new to the
-// kernel but not to the policy, so it is included. A device that has a program now keeps the mode of this program.
+// kernel but not to the policy, so it is included. A device that has a program now keeps the mode of this program. But if the generation ran at tc,
+// it runs there again: the device may not send what the generation answers in native mode.
 func attachments(list []previousDevice, now []*Device) (to []Attachment) {
 	for _, h := range list {
 		dev, err := netlink.LinkByIndex(h.Index)
@@ -155,8 +156,8 @@ func attachments(list []previousDevice, now []*Device) (to []Attachment) {
 			continue
 		}
 		a := Attachment{Device: dev.Attrs().Name, Mode: h.Mode}
-		if find(now, dev) != nil {
-			a.Mode = Auto
+		if find(now, dev) != nil && h.Mode != TC {
+			a.Mode = Keep
 		}
 		to = append(to, a)
 	}
