@@ -113,12 +113,19 @@ func attachProgram(ifindex int, mode Mode, prog *ebpf.Program) (pinnable, error)
 	return link.AttachXDP(link.XDPOptions{Program: prog, Interface: ifindex, Flags: flags})
 }
 
-// bareTypes are the link types of devices whose packets begin with the IP header: tun, WireGuard, xfrm; PPP; GRE over IPv4 and IPv6; IPIP and VTI; the
-// tunnels over IPv6; SIT; modems. The last two numbers are ARPHRD_IP6GRE and ARPHRD_RAWIP of include/uapi/linux/if_arp.h.
+// bareTypes are the link types of devices whose packets begin with the IP header: tun, WireGuard; PPP; GRE over IPv4 and IPv6; IPIP; the tunnels over
+// IPv6; SIT; modems. The last two numbers are ARPHRD_IP6GRE and ARPHRD_RAWIP of include/uapi/linux/if_arp.h.
 var bareTypes = []string{"none", "ppp", "gre", "ipip", "tunnel6", "sit", "unknown823", "unknown519"}
 
+// ipsecKinds are the kinds of devices whose packets keep the link header of the device by which they came encrypted (skb_mac_header_rebuild, called by
+// xfrm4_remove_tunnel_encap and xfrm6_remove_tunnel_encap of net/xfrm/xfrm_input.c). At tc they begin with an Ethernet header or with the IP header,
+// and the program cannot tell which.
+var ipsecKinds = []string{"xfrm", "vti", "vti6"}
+
 // isBare reports whether the packets of a device begin with the IP header.
-func isBare(dev netlink.Link) bool { return slices.Contains(bareTypes, dev.Attrs().EncapType) }
+func isBare(dev netlink.Link) bool {
+	return slices.Contains(bareTypes, dev.Attrs().EncapType) && !slices.Contains(ipsecKinds, dev.Type())
+}
 
 // readsIn returns an error if the program cannot read the packets of a device in a mode, or if the kernel lacks the mode.
 func readsIn(dev netlink.Link, mode Mode) error {
@@ -143,6 +150,10 @@ func findDevice(name string) (netlink.Link, error) {
 	kind := dev.Attrs().EncapType
 	if kind == "ether" || kind == "loopback" || isBare(dev) && hasTC() {
 		return dev, nil
+	}
+	if slices.Contains(ipsecKinds, dev.Type()) {
+		return nil, &AttachError{Device: name, Cause: fmt.Sprintf("its packets (%s) may have the Ethernet header of the device by which they came encrypted", dev.Type()),
+			Remedy: "apply with --target nftables, which filters it"}
 	}
 	return nil, &AttachError{Device: name, Cause: fmt.Sprintf("its packets have no Ethernet header (link type %s)", kind),
 		Remedy: "apply with --target nftables, which filters it; or filter on the Ethernet device below it, through which its packets come"}
