@@ -117,8 +117,8 @@ func attachProgram(ifindex int, mode Mode, prog *ebpf.Program) (pinnable, error)
 // IPv6; SIT; modems. The last two numbers are ARPHRD_IP6GRE and ARPHRD_RAWIP of include/uapi/linux/if_arp.h.
 var bareTypes = []string{"none", "ppp", "gre", "ipip", "tunnel6", "sit", "unknown823", "unknown519"}
 
-// ipsecKinds are the kinds of devices whose packets keep the link header of the device by which they came encrypted (skb_mac_header_rebuild, called by
-// xfrm4_remove_tunnel_encap and xfrm6_remove_tunnel_encap of net/xfrm/xfrm_input.c). At tc they begin with an Ethernet header or with the IP header,
+// ipsecKinds are the kinds of devices whose packets keep the link header of the device by which they came encrypted (net/xfrm/xfrm_input.c:
+// xfrm4_remove_tunnel_encap and xfrm6_remove_tunnel_encap call skb_mac_header_rebuild). At tc they begin with an Ethernet header or with the IP header,
 // and the program cannot tell which.
 var ipsecKinds = []string{"xfrm", "vti", "vti6"}
 
