@@ -2,11 +2,14 @@ package hosts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,8 +43,25 @@ func (s *scene) parse(lines string) (list []ask) {
 	return list
 }
 
-// asks returns all questions of the host.
-func (s *scene) asks() []ask { return s.parse(baseAsks + s.host.asks) }
+// asks returns all questions of the host. On the targets nftables and iptables, the kernel answers SYNs, and not to a port where nobody listens.
+func (s *scene) asks() []ask {
+	return slices.DeleteFunc(s.parse(baseAsks+s.host.asks), func(a ask) bool {
+		return a.want == "cookie" && (s.on == "nftables" || s.on == "iptables")
+	})
+}
+
+// without returns the result that a question has without Floodwall.
+func (a ask) without() string {
+	switch {
+	case a.want == "closed" && strings.HasPrefix(a.proto, "raw/"):
+		return "heard"
+	case a.want == "closed" || a.want == "refused":
+		return "served"
+	case a.want == "cookie":
+		return "refused"
+	}
+	return a.want
+}
 
 // answers sends all questions. It ends the test if a question does not have the expected result. It first sends the questions that must get no
 // answer. When all others have been answered, the first ones have had enough time.
@@ -54,7 +74,7 @@ func (s *scene) answers(when string, list []ask) {
 			closed = append(closed, s.try(a, fmt.Sprint(s.Name(), " ", when, " ", a)))
 		}
 	}
-	s.each(list, func(a ask) bool { return a.want == "served" || a.want == "heard" }, when)
+	s.each(list, func(a ask) bool { return slices.Contains([]string{"served", "heard", "refused", "cookie"}, a.want) }, when)
 	s.each(list, func(a ask) bool { return a.want == "bulk" }, when) // last, since much data may fill queues, where datagrams of other questions would be lost
 	for _, p := range closed {
 		if p.came() {
@@ -91,12 +111,7 @@ func (s *scene) open() {
 	s.Helper()
 	list := s.asks()
 	for i, a := range list {
-		if a.want == "closed" {
-			list[i].want = "served"
-			if strings.HasPrefix(a.proto, "raw/") {
-				list[i].want = "heard"
-			}
-		}
+		list[i].want = a.without()
 	}
 	s.answers("without Floodwall", list)
 }
@@ -149,13 +164,22 @@ func (p *pending) came() bool {
 	return p.s.hasHeard(p.text)
 }
 
-// connect opens a connection, sends data, and checks that the server returns the same data.
+// connect opens a connection, sends data, and checks that the server returns the same data. Behind a cookie there is no server.
 func (p *pending) connect(ctx context.Context) error {
 	c, err := p.dialer("tcp").DialContext(ctx, "tcp", p.to)
+	if p.want == "refused" {
+		return refused(err)
+	}
+	if p.want == "cookie" && errors.Is(err, unix.ECONNRESET) { // the answer was taken, and only what followed it was not
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	if p.want == "cookie" {
+		return nil
+	}
 	end, _ := ctx.Deadline()
 	c.SetDeadline(end)
 	data := []byte(p.text)
@@ -172,6 +196,14 @@ func (p *pending) connect(ctx context.Context) error {
 		return fmt.Errorf("the bytes that came back are others")
 	}
 	return nil
+}
+
+// refused returns nil if a question was refused.
+func refused(err error) error {
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return nil
+	}
+	return fmt.Errorf("it was not refused: %w", cmp.Or(err, errors.New("it was answered")))
 }
 
 // dialer returns a dialer with the source address of a question. The address follows the @, as in "out@198.51.100.77".
@@ -220,6 +252,8 @@ func (p *pending) answered(ctx context.Context, c net.Conn) error {
 	data := make([]byte, 2000)
 	n, err := c.Read(data)
 	switch {
+	case p.want == "refused":
+		return refused(err)
 	case err != nil && p.s.hasHeard(p.text):
 		return fmt.Errorf("it was received, and the answer was not: %w", err)
 	case err != nil:

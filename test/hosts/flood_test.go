@@ -47,7 +47,7 @@ func (s *scene) flooded() {
 		before := s.cookies()
 		stop, done := make(chan bool), make(chan error)
 		start, sent := time.Now(), 0
-		s.places[f.place].Begin(func() { done <- f.send(s.host.flood, s.mac(), f.rate, &sent, stop) })
+		s.places[f.place].Begin(func() { done <- f.send(s.host.flood, s.mac("host", "eth0"), f.rate, &sent, stop) })
 		time.Sleep(500 * time.Millisecond) // the flood has been detected by then
 		round := 0
 		for end := time.Now().Add(floodSeconds * time.Second); !s.Failed() && (round < 3 || time.Now().Before(end)); round++ {

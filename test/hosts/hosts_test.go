@@ -19,12 +19,15 @@ type host struct {
 	cannot  string // the same for each target except auto; if apply does not fail, the target filters in part
 	says    string // a regular expression that the output of apply must match
 	remedy  string // the same on nftables and iptables; the first group is the remedy, a command that the test then runs
+	also    string // targets that the short form runs beside auto, in place of the one that differs from row to row
 	keeps   string // the reason why programs stay in the kernel; the test then does not look for them
 	public  bool   // the row has public addresses in place of those for documentation
 	serves  string // the listeners before init: "host tcp/22 udp/53; out tcp/80"
 	later   string // the listeners that are added after init
 	flood   string // the address and port to which floods of 20,000 SYNs a second and more are sent while questions are asked
-	asks    string // questions, one a line: who, protocol, address, and served, bulk (much data both ways), heard (received), closed, or shut (even without Floodwall)
+	// asks are questions, one a line: who, protocol, address, and served, bulk (much data both ways), heard (received), closed, shut (even without
+	// Floodwall), refused (a reset or an ICMP error answers), or cookie (a SYN-ACK answers though nobody listens: on the target xdp).
+	asks string
 }
 
 // base makes the common part of all hosts: an uplink with the kernel's defaults. It leads to a router and the rest of the world.
@@ -335,6 +338,8 @@ done`,
 	out udp 10.1.0.1:5000 served
 	host udp 10.2.0.2:53 served`,
 	},
+	everyDevice(),
+	xfrmDevice(),
 }
 
 // operatorsRules are the operator's own rules. They close a port that the policy opens.

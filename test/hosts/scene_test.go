@@ -27,6 +27,7 @@ type scene struct {
 	host   host
 	dir    string
 	places map[string]*testutil.Elsewhere
+	on     string    // the name of the target, once there is one
 	enter  []string  // the command that runs another command on the host
 	lib    string    // shell functions: a command for each place, and cable
 	heard  *sync.Map // texts that listeners have received

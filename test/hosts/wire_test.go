@@ -12,12 +12,18 @@ import (
 )
 
 // makeTunnels runs the row's script. A line "tunnel PLACE DEVICE PORT PLACE DEVICE ADDRESS" in the script describes a tunnel that makeTunnels makes
-// itself. The first place receives at the port. The second place sends to the address.
+// itself. The first place receives at the port. The second place sends to the address. A line "pppoe PLACE DEVICE PLACE DEVICE" describes a PPPoE
+// session over these Ethernet devices.
 func (s *scene) makeTunnels() {
 	s.Helper()
 	var script []string
 	for line := range strings.Lines(s.host.make) {
 		w := strings.Fields(line)
+		if len(w) == 5 && w[0] == "pppoe" {
+			s.pppoe(w[1], w[2], s.mac(w[3], w[4]))
+			s.pppoe(w[3], w[4], s.mac(w[1], w[2]))
+			continue
+		}
 		if len(w) != 7 || w[0] != "tunnel" {
 			script = append(script, line)
 			continue
@@ -94,10 +100,10 @@ func (t tunnel) carry(peer *net.UDPAddr) {
 	}()
 }
 
-// mac returns the Ethernet address of the host's uplink.
-func (s *scene) mac() (mac net.HardwareAddr) {
-	s.places["host"].Do(func() {
-		if dev, err := netlink.LinkByName("eth0"); err == nil {
+// mac returns the Ethernet address of a device of a place.
+func (s *scene) mac(place, device string) (mac net.HardwareAddr) {
+	s.places[place].Do(func() {
+		if dev, err := netlink.LinkByName(device); err == nil {
 			mac = dev.Attrs().HardwareAddr
 		}
 	})
