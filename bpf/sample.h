@@ -57,11 +57,10 @@ const volatile bool samples_adapt;
 const volatile bool samples_leaving;
 
 enum {
-	LEAST_SHARE = 1 << 12, /* one in a million */
-	EASE_EVERY = 1000000,  /* the least nanoseconds between two halvings of a share by a CPU */
-	SAMPLE_LEAVES = 0x20,  /* a flag of a sample's verdict: the packet leaves */
-	SAMPLE_JOINED_SHIFT =
-		8, /* of the verdict: the number of further packets that the kernel has joined to this one */
+	LEAST_SHARE = 1 << 12,   /* one in a million */
+	EASE_EVERY = 1000000,    /* the least nanoseconds between two halvings of a share by a CPU */
+	SAMPLE_LEAVES = 0x20,    /* a flag of a sample's verdict: the packet leaves */
+	SAMPLE_JOINED_SHIFT = 8, /* of the verdict: the number of further packets joined to this one */
 };
 
 /*
@@ -123,7 +122,7 @@ static __always_inline void submit_sample(void *ring, struct sample *s, bool who
 	bpf_ringbuf_submit(s, waiting >= SAMPLE_WAKE ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
-/* Fills a sample with an arriving packet. Returns false when the frame cannot be read. Joined packets are alike, and as long as their mean. */
+/* Fills a sample with an arriving packet. Returns false when the frame cannot be read. Of joined packets it is the first. */
 static __always_inline bool fill_sample(context *ctx, struct sample *s, __u32 decision)
 {
 	s->slot = decision >> 8;
@@ -131,10 +130,14 @@ static __always_inline bool fill_sample(context *ctx, struct sample *s, __u32 de
 	s->ifindex = ctx->ingress_ifindex;
 	s->captured = copy_frame(ctx, s->frame, &s->bytes);
 	if (JOINS) {
-		__u32 more = joined_packets(ctx, s->bytes);
+		__u32 more = joined_packets(ctx, s->bytes), size = segment_bytes(ctx), payload = (more + 1) * size;
 
-		s->verdict |= more << SAMPLE_JOINED_SHIFT;
-		s->bytes /= more + 1;
+		if (more) { /* the payload of the last segment may be shorter, which makes the headers seem shorter */
+			s->verdict |= more << SAMPLE_JOINED_SHIFT;
+			s->bytes = size + (s->bytes > payload ? s->bytes - payload : 0);
+			if (s->captured > s->bytes)
+				s->captured = s->bytes;
+		}
 	}
 	return s->captured;
 }

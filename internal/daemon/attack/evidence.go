@@ -244,5 +244,5 @@ func standsFor(s *sample.Sample, oneIn uint32) float64 {
 	if s.Stands > 0 {
 		return s.Stands
 	}
-	return float64(max(1, oneIn))
+	return float64(max(1, oneIn)) * float64(1+s.Joined)
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
 // Errors of samples.
@@ -30,6 +31,7 @@ type Sample struct {
 	Verdict string    `json:"verdict,omitempty"` // the verdict of XDP; "" when it is not known: XDP has then passed the packet
 	Reason  string    `json:"reason,omitempty"`  // the rule, check or default that decided; "" when not known
 	Stands  float64   `json:"stands,omitempty"`  // number of packets that the sample represents; 0 when only the reader knows it
+	Joined  int       `json:"joined,omitempty"`  // number of further packets that the kernel has joined to this one, the first of them; Stands includes them
 	Length  int       `json:"length,omitempty"`  // length of the whole frame in bytes
 	Frame   []byte    `json:"frame,omitempty"`   // the first bytes of the frame, with an Ethernet header of zeros if the device has no link layer
 
@@ -238,12 +240,16 @@ func (s *Samples) decode(record []byte) (Sample, bool) {
 		Time:   s.boot.Add(time.Duration(at)),
 		Slot:   order.Uint32(record[8:]),
 		Code:   uint8(verdict),
+		Joined: int(verdict >> image.JoinedShift),
 		Index:  int(order.Uint32(record[16:])),
 		Length: int(order.Uint32(record[20:])),
 		Frame:  record[header : header+order.Uint32(record[24:])],
 	}
+	if out.Joined > 0 {
+		packet.SetLength(out.Frame, out.Length)
+	}
 	if share := order.Uint32(record[28:]); share > 0 { // the fraction of packets that are sampled, of 2^32; 0 in samples of rules
-		out.Stands = (1 << 32) / float64(share) * float64(1+verdict>>image.JoinedShift)
+		out.Stands = (1 << 32) / float64(share) * float64(1+out.Joined)
 	}
 	return out, at >= s.opened
 }
