@@ -113,18 +113,25 @@ func TestBesideXDP(t *testing.T) {
 		device("tc")
 		other.wantCounting(when)
 		other.leave()
+		other = newOtherXDP(t, byLink) // it has only restarted
+		other.wantCounting(when + ", restarted")
+		device("tc")
+		if byLink {
+			daemon.kill()
+			other.leave()
+			daemon = startDaemon(t)
+		} else {
+			other.leave()
+		}
+		testutil.Eventually(time.Minute, func() bool { return strings.Contains(mustFloodwall(t, "status"), " native") }) // the other may only restart
 		device("native")
 		if said := daemon.said.String(); !strings.Contains(said, "device fw0 runs in native mode, no more in tc mode") {
 			t.Errorf("%s: the daemon says %q", when, said)
 		}
 		mustFloodwall(t, "apply", drops(t, 9), "--mode", "tc")
 		other = newOtherXDP(t, byLink)
-		mustFloodwall(t, "apply", drops(t, 9), "--mode", "auto")
 		other.wantCounting(when + ", come later")
-		daemon.kill()
 		other.leave()
-		daemon = startDaemon(t)
-		device("native")
 		daemon.kill()
 		stop()
 		closed.SetReadDeadline(time.Now().Add(100 * time.Millisecond))

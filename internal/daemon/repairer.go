@@ -27,6 +27,13 @@ const (
 	settling  = 20 * time.Millisecond
 )
 
+// restarting is the time for which native mode waits after the XDP program of another tool has left a device: the tool may only restart. mostReorders is
+// how often ours moves before the same program of another tool.
+const (
+	restarting   = 30 * time.Second
+	mostReorders = 3
+)
+
 // When another manager removes repaired rules or programs again and again, repairs must wait. The sign of this is warRepairs repairs within warTime.
 // From then on the wait doubles with each repair, up to warWait.
 const (
@@ -46,9 +53,9 @@ type repairer struct {
 
 // repair restores the parts of the policy that other programs remove, until ctx ends.
 func (w *watcher) repair(ctx context.Context) {
-	devices, rules := make(chan struct{}, 1), make(chan struct{}, 1)
+	changed, rules := make(chan struct{}, 1), make(chan struct{}, 1)
 	go w.again(ctx, func() error {
-		return linkEvents(ctx, func() { poke(devices) }, func() { poke(rules) })
+		return linkEvents(ctx, func() { poke(changed) }, func() { poke(rules) })
 	})
 	go w.again(ctx, func() error {
 		return netfilter.Events(ctx, func(e netfilter.Event) {
@@ -60,8 +67,9 @@ func (w *watcher) repair(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r := &repairer{repair: w.repairDevices(), report: w.report, said: map[string]bool{}, whole: periodic.Task{Marks: w.in.Marks}}
-		r.run(ctx, devices, func(time.Duration) time.Duration { return lookEvery })
+		devices := &deviceRepairer{in: w.in, beside: map[string]time.Time{}, moves: map[string]int{}}
+		r := &repairer{repair: devices.repair, report: w.report, said: map[string]bool{}, whole: periodic.Task{Marks: w.in.Marks}}
+		r.run(ctx, changed, func(time.Duration) time.Duration { return lookEvery })
 	}()
 	r := &repairer{repair: w.in.RepairNetfilter, rules: true, report: w.report, said: map[string]bool{}}
 	r.run(ctx, rules, func(took time.Duration) time.Duration {
@@ -70,17 +78,39 @@ func (w *watcher) repair(ctx context.Context) {
 	<-done
 }
 
-// repairDevices returns the function that repairs devices. A device at tc gets native mode at the start, and when the XDP program of another tool has
-// left it.
-func (w *watcher) repairDevices() func(context.Context) (*control.Repaired, error) {
-	native := func(string) bool { return true }
-	return func(ctx context.Context) (*control.Repaired, error) {
-		r, err := w.in.RepairDevices(ctx, native)
-		if r != nil {
-			native = func(device string) bool { return slices.Contains(r.Beside, device) }
+// deviceRepairer repairs devices, and remembers what it must not do again at each check.
+type deviceRepairer struct {
+	in      control.Instance
+	started bool                 // the first check is done
+	beside  map[string]time.Time // when the XDP program of another tool was last seen on a device at tc
+	moves   map[string]int       // how often ours moved before the same programs of other tools
+}
+
+func (r *deviceRepairer) repair(ctx context.Context) (*control.Repaired, error) {
+	repaired, err := r.in.RepairDevices(ctx, control.Choices{Native: r.native, Reorder: r.reorder})
+	if repaired != nil {
+		r.started = true
+		for _, device := range repaired.Beside {
+			r.beside[device] = time.Now()
 		}
-		return r, err
 	}
+	return repaired, err
+}
+
+// native selects all devices at the start, and later those that the XDP program of another tool has left for good.
+func (r *deviceRepairer) native(device string) bool {
+	seen, was := r.beside[device]
+	if !was || time.Since(seen) < restarting {
+		return !r.started
+	}
+	delete(r.beside, device)
+	return true
+}
+
+// reorder ends a war with another tool that demands the same place: status goes on warning.
+func (r *deviceRepairer) reorder(m datapath.Misplaced) bool {
+	r.moves[m.String()]++
+	return r.moves[m.String()] <= mostReorders
 }
 
 // poke sends a signal, unless a signal is waiting already.

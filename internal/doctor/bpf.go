@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
@@ -12,43 +11,21 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
 // programName returns the name of a BPF program. Only root can read it.
 func programName(id ebpf.ProgramID) (string, error) {
-	info, err := programInfo(id)
+	p, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	info, err := p.Info()
 	if err != nil {
 		return "", err
 	}
 	return info.Name, nil
-}
-
-func programInfo(id ebpf.ProgramID) (*ebpf.ProgramInfo, error) {
-	p, err := ebpf.NewProgramFromID(id)
-	if err != nil {
-		return nil, err
-	}
-	defer p.Close()
-	return p.Info()
-}
-
-// ours has the names of the maps by which Floodwall's programs at tc are distinguished from other programs of the same names.
-var ours = map[string]string{image.Ingress: "host_ports", datapath.IngressTrial: "term"}
-
-// isOurs reports whether a program at tc belongs to an instance of Floodwall.
-func isOurs(info *ebpf.ProgramInfo) bool {
-	ids, _ := info.MapIDs() // every kernel with TCX reports map IDs
-	return slices.ContainsFunc(ids, func(id ebpf.MapID) bool {
-		m, err := ebpf.NewMapFromID(id)
-		if err != nil {
-			return false
-		}
-		defer m.Close()
-		of, err := m.Info()
-		return err == nil && of.Name != "" && of.Name == ours[info.Name]
-	})
 }
 
 // foreignPrograms finds other tools' BPF programs at tc. They see each packet, cost time, may drop packets, and run after XDP.
@@ -72,8 +49,8 @@ func tcxPrograms(d *device) (names []string, err error) {
 		return nil, nil
 	}
 	for _, p := range attached.Programs {
-		if info, err := programInfo(p.ID); err == nil && !isOurs(info) {
-			names = append(names, info.Name)
+		if name, err := programName(p.ID); err == nil && !datapath.IsOurs(name) {
+			names = append(names, name)
 		}
 	}
 	return names, nil
@@ -119,7 +96,7 @@ func tcFilters(d *device) (names []string) {
 		return nil
 	}
 	for _, f := range filters {
-		if b, is := f.(*netlink.BpfFilter); is {
+		if b, is := f.(*netlink.BpfFilter); is && !datapath.IsOurs(b.Name) {
 			names = append(names, b.Name)
 		}
 	}

@@ -216,6 +216,7 @@ func (im *Image) SpecAt(h Hook) (*ebpf.CollectionSpec, error) {
 			continue
 		}
 		beside := spec.Programs[name]
+		beside.Name = Program + "_" + name[:2] // by which programs of all instances are known
 		if beside.Instructions, err = backEdges(beside.Instructions); err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -42,8 +43,10 @@ func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
 	if s.policy, err = policy.Parse(o.Policy, s.text); err != nil {
 		return nil, err
 	}
-	if running, err := h.RunningPolicy(ctx); err == nil && o.Mode == "" {
-		s.kept = running.Mode
+	if o.Mode == "" {
+		if s.kept, err = h.askedMode(ctx); err != nil {
+			return nil, err
+		}
 	}
 	store := boot.Open(h.State)
 	if o.DryRun || !o.Boot && !store.Enabled() {
@@ -74,6 +77,19 @@ func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
 	}
 	s.staged, err = store.Stage(ctx, boot.Source{Policy: s.policy, Text: s.text, Options: options, Failsafe: failsafe})
 	return s, err
+}
+
+// askedMode returns the mode that the last apply with --mode asked for, of the policy in force.
+func (h Host) askedMode(ctx context.Context) (datapath.Mode, error) {
+	running, err := h.RunningPolicy(ctx)
+	var removed *generation.RemovedError
+	switch {
+	case errors.As(err, &removed):
+		return removed.Mode, nil
+	case errors.Is(err, datapath.ErrNotLoaded):
+		return "", nil
+	}
+	return running.Mode, err
 }
 
 // ways returns the operator's sessions. The fail-safe at boot passes their packets.

@@ -113,11 +113,13 @@ func TestBesideXDP(t *testing.T) {
 	apply(control.ApplyOptions{}, because)
 	leave()
 	apply(control.ApplyOptions{Confirm: time.Minute}, "")
-	h.wantMode("on trial", "native")
+	h.wantMode("on trial, whose end does not change the mode", "tc")
 	if _, err := h.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h.wantMode("rolled back", "native")
+	h.wantMode("rolled back", "tc")
+	apply(control.ApplyOptions{}, "")
+	h.wantMode("after the trial", "native")
 
 	apply(control.ApplyOptions{Mode: datapath.TC}, "")
 	h.wantMode("tc asked for", "tc")

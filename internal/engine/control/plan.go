@@ -32,7 +32,7 @@ func (t *transaction) devices() []string {
 // attachments returns the devices to attach to, each with its mode of XDP.
 func (t *transaction) attachments() (to []datapath.Attachment) {
 	mode := t.options.Mode
-	if t.move != nil {
+	if t.move != nil || mode == datapath.Auto && t.trial > 0 { // the end of a trial does not bring back the mode
 		mode = datapath.Keep
 	}
 	for _, d := range t.devices() {
@@ -61,7 +61,11 @@ func (t *transaction) protect(context.Context) error {
 	if t.target != plan.TargetXDP { // XDP is not available, and choice says why; if the operator named the target, choice is ""
 		withoutXDP = t.choice
 	}
-	protected, err := manifest.Plan(t.compiled.Program, t.compiled.host, t.target, t.options.Mode, withoutXDP)
+	mode := t.options.Mode
+	if t.move != nil {
+		mode = t.now.Manifest.Mode
+	}
+	protected, err := manifest.Plan(t.compiled.Program, t.compiled.host, t.target, mode, withoutXDP)
 	if err != nil {
 		return err
 	}

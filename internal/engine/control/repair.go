@@ -74,23 +74,31 @@ func (r *Repaired) String() string {
 	return strings.Join(append(texts, r.Ordered...), "; ")
 }
 
-// scope says which parts a repair checks: the programs of devices, the rulesets of netfilter, or both. native says which devices at tc get native
-// mode if their driver takes it now. To find that out, the program is attached, and some drivers write to the kernel's log when they refuse it.
+// scope says which parts a repair checks: the programs of devices, the rulesets of netfilter, or both.
 type scope struct {
 	devices, rulesets bool
-	native            func(device string) bool
+	Choices
+}
+
+// Choices are what a repair of devices leaves to its caller.
+type Choices struct {
+	// Native selects the devices at tc that get native mode if their driver takes it now. To find that out, the program is attached, and some drivers
+	// write to the kernel's log when they refuse it.
+	Native func(device string) bool
+	// Reorder selects the devices on which Floodwall's program at tc gets its place before another tool's program again.
+	Reorder func(datapath.Misplaced) bool
 }
 
 // Repair restores the missing parts of the policy in force in the kernel. These are programs of devices that returned or that another tool has
 // detached, and rules of netfilter that other tools have removed or changed. All data that Repair needs is in the BPF file system. If a part cannot
 // be restored, the error says so, and Repair still restores the other parts. It returns datapath.ErrNotLoaded when no policy is in force.
 func (in Instance) Repair(ctx context.Context) (r *Repaired, err error) {
-	return in.repair(ctx, scope{devices: true, rulesets: true, native: func(string) bool { return true }})
+	return in.repair(ctx, scope{devices: true, rulesets: true, Choices: Choices{func(string) bool { return true }, func(datapath.Misplaced) bool { return true }}})
 }
 
-// RepairDevices is Repair for the programs of devices only. Of the devices at tc it tries native mode on those that native selects.
-func (in Instance) RepairDevices(ctx context.Context, native func(device string) bool) (*Repaired, error) {
-	return in.repair(ctx, scope{devices: true, native: native})
+// RepairDevices is Repair for the programs of devices only.
+func (in Instance) RepairDevices(ctx context.Context, c Choices) (*Repaired, error) {
+	return in.repair(ctx, scope{devices: true, Choices: c})
 }
 
 // RepairNetfilter is Repair for netfilter only.

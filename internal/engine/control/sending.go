@@ -122,10 +122,14 @@ func (t *transaction) repairModes() error {
 		if d.Mode != datapath.TC {
 			continue
 		}
-		switch best, _ := g.Manifest.ModeFor(d.Name); {
-		case d.Beside() != "":
+		if d.Beside() != "" {
 			t.repaired.Beside = append(t.repaired.Beside, d.Name)
-		case best == datapath.Auto && t.at.native(d.Name) && d.MayTakeNative():
+			continue
+		}
+		if !t.at.Native(d.Name) || !d.MayTakeNative() {
+			continue
+		}
+		if best, _ := g.Manifest.ModeFor(d.Name); best == datapath.Auto {
 			names = append(names, d.Name)
 		}
 	}

@@ -60,7 +60,7 @@ func decryptedNotes(devices []string) []string {
 
 // repairOrder gives Floodwall's programs at tc their place before and after those of other tools.
 func (t *transaction) repairOrder() error {
-	changed, err := t.state.Reorder()
+	changed, err := t.state.Reorder(t.at.Reorder)
 	for _, m := range changed {
 		t.repaired.Ordered = append(t.repaired.Ordered, fmt.Sprintf("%s: not any more", m))
 	}

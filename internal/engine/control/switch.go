@@ -233,7 +233,7 @@ func (t *transaction) attach(ctx context.Context) error {
 	var to []datapath.Attachment
 	if t.program != nil {
 		to = t.attachments()
-		if _, err := t.state.Reorder(); err != nil {
+		if _, err := t.state.Reorder(func(datapath.Misplaced) bool { return true }); err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,10 @@ func recordInForce(state *datapath.State) (*datapath.Record, error) {
 
 // RemovedError says that no part of the policy in force is left in the kernel: its devices have gone, or another tool has removed it. It wraps
 // datapath.ErrNotLoaded.
-type RemovedError struct{ What string }
+type RemovedError struct {
+	What string
+	Mode datapath.Mode // the mode that the operator asked for; "" if it is not known
+}
 
 func (e *RemovedError) Error() string { return datapath.ErrNotLoaded.Error() + ": " + e.What }
 
@@ -81,7 +84,7 @@ func whyRemoved(state *datapath.State) error {
 				what += fmt.Sprintf("; device %s is there again, and is not filtered", d)
 			}
 		}
-		return &RemovedError{what}
+		return &RemovedError{what, heldMode(state)}
 	}
 	r, err := recordInForce(state)
 	if r == nil || err != nil {
@@ -91,7 +94,26 @@ func whyRemoved(state *datapath.State) error {
 	if err != nil || m.Ruleset() == nil {
 		return orNotLoaded(err)
 	}
-	return &RemovedError{fmt.Sprintf("somebody has removed %s, which %s was put into", m.Ruleset().Name, m.File)}
+	return &RemovedError{fmt.Sprintf("somebody has removed %s, which %s was put into", m.Ruleset().Name, m.File), m.Mode}
+}
+
+// heldMode returns the mode that the operator asked for, of the generation whose devices have gone.
+func heldMode(state *datapath.State) datapath.Mode {
+	number, err := state.Held()
+	if err != nil || number == 0 {
+		return ""
+	}
+	p, err := state.Open(number)
+	if err != nil {
+		return ""
+	}
+	g, err := OfProgram(p)
+	if err != nil {
+		p.Close()
+		return ""
+	}
+	defer g.Close()
+	return g.Manifest.Mode
 }
 
 func orNotLoaded(err error) error {

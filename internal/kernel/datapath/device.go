@@ -49,7 +49,7 @@ func (s *swap) attach(dev netlink.Link, mode Mode) (*Device, error) {
 	}
 	if err := d.link.Pin(s.state.path(dirLinks, d.pin)); err != nil {
 		err = fmt.Errorf("pinning the link of device %s: %w", d.Name, err)
-		return nil, errors.Join(err, d.link.Close(), s.state.releaseSides(d))
+		return nil, errors.Join(err, d.link.Detach(), d.link.Close(), s.state.releaseSides(d))
 	}
 	return d, nil
 }

@@ -3,7 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -20,10 +20,8 @@ type foreignProgram struct {
 	mode    uint32  // XDP_ATTACHED_... of include/uapi/linux/if_link.h
 }
 
-// isOurs reports whether a program has a name that only ours have, of any instance.
-func isOurs(name string) bool {
-	return slices.Contains([]string{image.Program, trialProgram, shutProgram}, name)
-}
+// IsOurs reports whether a program has the name of ours, of any instance.
+func IsOurs(name string) bool { return strings.HasPrefix(name, image.Program) }
 
 func findForeign(dev netlink.Link) (p foreignProgram) {
 	x := dev.Attrs().Xdp
@@ -52,7 +50,7 @@ func Refused(name string) *AttachError {
 		return nil
 	}
 	o := findForeign(dev)
-	if hasTC() || o.program == 0 || isOurs(o.name) {
+	if hasTC() || o.program == 0 || IsOurs(o.name) {
 		return nil
 	}
 	return &AttachError{Device: name, Cause: o.cause(), Remedy: o.remedy(name)}
@@ -100,7 +98,7 @@ func (p foreignProgram) cause() string {
 
 func (p foreignProgram) remedy(device string) string {
 	switch {
-	case p.link != 0 && isOurs(p.name):
+	case p.link != 0 && IsOurs(p.name):
 		return "it is another instance of Floodwall: `floodwall --bpffs DIR unload` with its directory ends it"
 	case p.link != 0:
 		return fmt.Sprintf("stop its owner or remove its pin (`bpftool link show id %d` tells whose it is): "+

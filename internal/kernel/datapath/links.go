@@ -55,6 +55,9 @@ func (s *State) links() (devices, gone []*Device, err error) {
 		return nil, nil, fmt.Errorf("state directory: %w", err)
 	}
 	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), passingPrefix) && strings.HasSuffix(e.Name(), newSuffix) {
+			continue
+		}
 		d, err := s.device(e.Name())
 		switch {
 		case errors.Is(err, os.ErrNotExist): // another command has removed or renamed the link meanwhile
@@ -187,6 +190,10 @@ const attachedSKB = 2
 
 // passingPrefix is the prefix of temporary names. No result of pinName has it.
 const passingPrefix = "%if"
+
+// newSuffix is the end of the temporary name of a link that is to replace another one of its device. A command that died may have left it beside that one, so it
+// does not count, and the next swap removes it.
+const newSuffix = "-new"
 
 // passingName returns the temporary name of a link's pin. This name is used until a swap is complete. It is also used while pins are renamed, because
 // devices may have exchanged their names.

@@ -24,8 +24,8 @@ func (s *State) changeMode(d *Device, dev netlink.Link, mode Mode, prog *ebpf.Pr
 	}
 	if (d.Mode == TC) != (mode == TC) {
 		before := d.link
-		if err := s.runIn(d, mode, prog); err != nil {
-			return explainAttach(dev, err)
+		if err := s.runIn(d, dev, mode, prog); err != nil {
+			return err
 		}
 		return errors.Join(before.Detach(), before.Close())
 	}
@@ -42,25 +42,30 @@ func (s *State) changeMode(d *Device, dev netlink.Link, mode Mode, prog *ebpf.Pr
 	if err := before.Detach(); err != nil {
 		return fmt.Errorf("changing the mode of device %s: %w", d.Name, err)
 	}
-	err = s.runIn(d, mode, prog)
+	err = s.runIn(d, dev, mode, prog)
 	if err != nil {
-		err = errors.Join(explainAttach(dev, err), s.runIn(d, beforeMode, now))
+		err = errors.Join(err, s.runIn(d, dev, beforeMode, now))
 	}
 	return errors.Join(err, before.Close())
 }
 
 // runIn attaches a program to a device in a mode. It replaces the pin of the device's link by a pin of the new link. The caller closes the old link.
-func (s *State) runIn(d *Device, mode Mode, prog *ebpf.Program) error {
+func (s *State) runIn(d *Device, dev netlink.Link, mode Mode, prog *ebpf.Program) error {
 	l, err := attachProgram(d.ifindex, mode, prog)
 	if err != nil {
-		return err
+		return explainAttach(dev, err)
 	}
 	pin := s.path(dirLinks, d.pin)
-	if err := os.Remove(pin); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(err, l.Close())
+	passing := s.path(dirLinks, passingName(d.ifindex)+newSuffix)
+	err = removeUnused(passing)
+	if err == nil {
+		err = l.Pin(passing)
 	}
-	if err := l.Pin(pin); err != nil {
-		return errors.Join(fmt.Errorf("pinning the link of device %s: %w", d.Name, err), l.Close())
+	if err == nil {
+		err = os.Rename(passing, pin) // the old link keeps its pin until then
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("pinning the link of device %s: %w", d.Name, err), l.Detach(), l.Close(), removeUnused(passing))
 	}
 	d.link, d.Mode = l, mode
 	return nil
@@ -100,9 +105,12 @@ func (s *State) LeaveNative(names []string, number int) (changed []*Device, err 
 // TakeNative switches the named devices from tc to native mode, if they run the generation at tc. A device whose driver refuses native mode stays at
 // tc, without an error. Otherwise TakeNative is like LeaveNative.
 func (s *State) TakeNative(names []string, number int) (changed []*Device, err error) {
-	changed, err = s.switchMode(names, number, TC, Native)
-	if refused := (*AttachError)(nil); errors.As(err, &refused) {
-		err = nil
+	for _, name := range names {
+		got, oneErr := s.switchMode([]string{name}, number, TC, Native)
+		if refused := (*AttachError)(nil); !errors.As(oneErr, &refused) {
+			err = errors.Join(err, oneErr)
+		}
+		changed = append(changed, got...)
 	}
 	return changed, err
 }

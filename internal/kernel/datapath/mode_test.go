@@ -1,13 +1,27 @@
 package datapath_test
 
 import (
+	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/cilium/ebpf/link"
 
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/test/testutil"
 )
+
+func linkID(t *testing.T, l link.Link) link.ID {
+	t.Helper()
+	info, err := l.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.ID
+}
 
 // TestChangeMode changes the mode of a device whose policy drops all packets, while packets arrive, also during a trial. No packet may pass. The
 // trial must expire, be confirmed and be rolled back in the same way as without a change of mode.
@@ -29,7 +43,7 @@ func TestChangeMode(t *testing.T) {
 		t.Helper()
 		to := []datapath.Attachment{{Device: "fw0", Mode: mode, Spare: true}}
 		got, err := s.Install(loadInside(t, always(70, 1)), []byte("manifest"), to, ends)
-		if err != nil || mode != datapath.Auto && got[0].Mode != mode {
+		if err != nil || mode != datapath.Auto && mode != datapath.Keep && got[0].Mode != mode {
 			t.Fatalf("to %s: %v, %v", mode, got, err)
 		}
 	}
@@ -82,6 +96,19 @@ func TestChangeMode(t *testing.T) {
 		t.Errorf("to native mode beside another program: %v, %v", changed, err)
 	}
 	want(detach())
+	// What a command leaves that dies between the two pins of a change.
+	l, err := link.LoadPinnedLink(filepath.Join(stateDir, "links", "fw0"), nil)
+	want(err)
+	left := filepath.Join(stateDir, "links", fmt.Sprintf("%%if%d-new", device(t, "fw0").Attrs().Index))
+	clone, err := link.NewFromID(linkID(t, l))
+	want(err)
+	want(clone.Pin(left))
+	want(clone.Close())
+	want(l.Close())
+	apply(datapath.Keep, time.Time{})
+	if _, err := os.Stat(left); err == nil {
+		t.Errorf("%s is still there", left)
+	}
 	apply(datapath.Auto, trial())
 	want(s.Rollback())
 	apply(datapath.Auto, trial())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
 )
 
 // The kernel runs the links of TCX at a hook in their order. A program before ours that accepts an entering packet ends the chain, so ours would not
@@ -77,7 +78,7 @@ func (d *Device) overtakers(side Mode) (names []string) {
 		}
 	}
 	for _, p := range programs[:last+1] {
-		if name := programName(p.ID); name != "" && !slices.Contains(ours, p.ID) && !isOurs(name) {
+		if name := programName(p.ID); name != "" && !slices.Contains(ours, p.ID) && !IsOurs(name) {
 			names = append(names, name)
 		}
 	}
@@ -100,17 +101,17 @@ func programName(id ebpf.ProgramID) string {
 	return fmt.Sprintf("program %d", id)
 }
 
-// Reorder gives our programs at tc their place again, and returns the devices that needed it. During the change of a device, which takes less than a
+// Reorder gives our programs at tc their place again where `selects` returns true, and returns the devices that needed it. During the change of a device, which takes less than a
 // millisecond, it drops the packets that our program would miss. The caller must hold the lock.
-func (s *State) Reorder() (changed []Misplaced, err error) {
+func (s *State) Reorder(selects func(Misplaced) bool) (changed []Misplaced, err error) {
 	v, err := s.situation()
 	if err != nil {
 		return nil, err
 	}
 	defer v.close()
 	for _, d := range v.devices {
-		list := d.misplaced()
-		if list == nil {
+		list := slices.DeleteFunc(d.misplaced(), func(m Misplaced) bool { return !selects(m) })
+		if len(list) == 0 {
 			continue
 		}
 		held, holdErr := s.hold([]*Device{d})
@@ -136,6 +137,10 @@ func (s *State) reorder(d *Device, isLeaving bool, held held) error {
 	if isLeaving {
 		side = leaving
 	}
+	dev, err := netlink.LinkByIndex(d.ifindex)
+	if err != nil {
+		return err
+	}
 	shut, err := dropAllAt(d.ifindex, hooks[side])
 	if err != nil {
 		return err
@@ -150,7 +155,7 @@ func (s *State) reorder(d *Device, isLeaving bool, held held) error {
 		if err := before.Detach(); err != nil { // the kernel attaches a program only once to a hook
 			return fmt.Errorf("attaching to device %s anew: %w", d.Name, err)
 		}
-		if err := errors.Join(s.runIn(d, TC, prog), before.Close()); err != nil {
+		if err := errors.Join(s.runIn(d, dev, TC, prog), before.Close()); err != nil {
 			return err
 		}
 	}

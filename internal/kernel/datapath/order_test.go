@@ -75,7 +75,7 @@ func TestOrder(t *testing.T) {
 			}
 			list, err := s.Misplaced()
 			want("misplaced", list, err)
-			list, err = s.Reorder()
+			list, err = s.Reorder(func(datapath.Misplaced) bool { return true })
 			want("reordered", list, err)
 			if list, err := s.Misplaced(); err != nil || list != nil {
 				t.Errorf("%s: misplaced afterwards: %v, %v", mode, list, err)

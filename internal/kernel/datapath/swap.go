@@ -122,8 +122,8 @@ func (s *swap) prepare(to []Attachment) (err error) {
 			_, err = s.programFor(Generic, true, had)
 		}
 		if errors.Is(err, os.ErrNotExist) {
-			err = &AttachError{Device: a.Device, Cause: fmt.Sprintf("a trial in %s mode could not return to the policy before, which an earlier version applied", a.Mode),
-				Remedy: "apply without --mode first, and then with it"}
+			err = &AttachError{Device: a.Device, Cause: fmt.Sprintf("a trial in %s mode could not return to the policy before, whose program for that mode is not loaded", a.Mode),
+				Remedy: "apply once without --confirm, or with --mode native"}
 		}
 		if err != nil {
 			return err
@@ -206,7 +206,10 @@ func (s *swap) undo() error {
 		errs = append(errs, s.state.detach(d))
 	}
 	for _, d := range s.updated {
-		errs = append(errs, s.restore(d), s.restoreSide(d, leaving), s.restoreSide(d, entering))
+		if _, moved := s.moved[d]; !moved { // else the link has another type: below
+			errs = append(errs, s.restore(d))
+		}
+		errs = append(errs, s.restoreSide(d, leaving), s.restoreSide(d, entering))
 	}
 	for d, mode := range s.moved {
 		dev, err := netlink.LinkByIndex(d.ifindex)

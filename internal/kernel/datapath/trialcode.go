@@ -200,6 +200,7 @@ func trialProgramFor(mode Mode) string {
 func (c *trialCode) load(v variant, spec *ebpf.CollectionSpec, array *ebpf.Map) (*ebpf.Program, error) {
 	name := trialProgramFor(v.mode)
 	spec.Programs = map[string]*ebpf.ProgramSpec{name: spec.Programs[name]}
+	spec.Programs[name].Name = image.Program + "_try" // of a name with 15 bytes, ebpf.ProgramInfo reads the rest from BTF
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
 		MapReplacements: map[string]*ebpf.Map{"generations": array, "term": c.term},
 	})
