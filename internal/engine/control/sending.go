@@ -25,13 +25,16 @@ func (t *transaction) chooseModes(context.Context) error {
 	}
 	t.modes = map[string]datapath.Mode{}
 	for _, d := range t.devices() {
-		if t.manifest.Mode == datapath.Native {
-			t.noteMute(d)
-			continue
+		mode, cause := t.manifest.ModeFor(d)
+		if mode == datapath.Native {
+			cause = t.manifest.Mute(d)
 		}
-		switch mode, cause := t.manifest.ModeFor(d); {
+		var mute *datapath.NotSentError
+		switch {
 		case cause == nil:
-		case mode == datapath.Auto:
+		case mode == datapath.Native && errors.As(cause, &mute):
+			t.note(fmt.Sprintf("%s%v, so these do not work there: %s; `--mode auto` runs it in %s mode", AnswersLost, mute, strings.Join(t.manifest.Answers(), ", "), datapath.Instead()))
+		case mode == datapath.Native, mode == datapath.Auto:
 			t.note(fmt.Sprintf("the answers of XDP may be lost on device %s: %v; `--mode tc` avoids that", d, cause))
 		default:
 			t.modes[d] = mode
@@ -39,14 +42,6 @@ func (t *transaction) chooseModes(context.Context) error {
 		}
 	}
 	return nil
-}
-
-// noteMute adds a note if a device does not send the answers of XDP in native mode.
-func (t *transaction) noteMute(device string) {
-	var mute *datapath.NotSentError
-	if errors.As(t.manifest.Mute(device), &mute) {
-		t.note(fmt.Sprintf("%s%v, so these do not work there: %s; `--mode auto` runs it in %s mode", AnswersLost, mute, strings.Join(t.manifest.Answers(), ", "), datapath.Instead()))
-	}
 }
 
 // NativeCost describes the cost of native mode on a virtual device, and the remedy. kind is the kind of the device (IFLA_INFO_KIND). NativeCost
