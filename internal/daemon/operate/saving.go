@@ -44,7 +44,7 @@ func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
 		return nil, err
 	}
 	if o.Mode == "" {
-		if s.kept, err = h.askedMode(ctx); err != nil {
+		if s.kept, err = generation.AskedMode(ctx, h.Dir); err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
 			return nil, err
 		}
 	}
@@ -77,19 +77,6 @@ func (h Host) saving(ctx context.Context, o Order) (s *saving, err error) {
 	}
 	s.staged, err = store.Stage(ctx, boot.Source{Policy: s.policy, Text: s.text, Options: options, Failsafe: failsafe})
 	return s, err
-}
-
-// askedMode returns the mode that the last apply with --mode asked for, of the policy in force.
-func (h Host) askedMode(ctx context.Context) (datapath.Mode, error) {
-	running, err := h.RunningPolicy(ctx)
-	var removed *generation.RemovedError
-	switch {
-	case errors.As(err, &removed):
-		return removed.Mode, nil
-	case errors.Is(err, datapath.ErrNotLoaded):
-		return "", nil
-	}
-	return running.Mode, err
 }
 
 // ways returns the operator's sessions. The fail-safe at boot passes their packets.

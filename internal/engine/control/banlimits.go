@@ -79,7 +79,6 @@ type RunningPolicy struct {
 	Key       uint64         // identifies the policy
 	Program   ebpf.ProgramID // ID of the XDP program that decides, 0 for none; no two programs have the same ID, even for the same policy
 	File      string         // the path of the policy file
-	Mode      datapath.Mode  // the mode that the operator asked for
 	Daemon    policy.Daemon
 	Lists     bool           // whether the policy has sets whose content is replaced while it runs
 	Legacy    bool           // whether the policy has rules in iptables
@@ -98,7 +97,7 @@ func (in Instance) RunningPolicy(ctx context.Context) (RunningPolicy, error) {
 		defer l.Close()
 		m := l.Generations[0].Manifest
 		w = RunningPolicy{
-			Key: m.Key, Mode: m.Mode, File: m.File, Lists: len(m.Live) > 0, Legacy: m.RulesetOf(netfilter.KindIptables) != nil,
+			Key: m.Key, File: m.File, Lists: len(m.Live) > 0, Legacy: m.RulesetOf(netfilter.KindIptables) != nil,
 			Allowlist: slices.Concat(m.Never, m.Operators), Temporary: m.Temporary,
 		}
 		if m.Daemon != nil {

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,10 +57,7 @@ func recordInForce(state *datapath.State) (*datapath.Record, error) {
 
 // RemovedError says that no part of the policy in force is left in the kernel: its devices have gone, or another tool has removed it. It wraps
 // datapath.ErrNotLoaded.
-type RemovedError struct {
-	What string
-	Mode datapath.Mode // the mode that the operator asked for; "" if it is not known
-}
+type RemovedError struct{ What string }
 
 func (e *RemovedError) Error() string { return datapath.ErrNotLoaded.Error() + ": " + e.What }
 
@@ -84,7 +82,7 @@ func whyRemoved(state *datapath.State) error {
 				what += fmt.Sprintf("; device %s is there again, and is not filtered", d)
 			}
 		}
-		return &RemovedError{what, heldMode(state)}
+		return &RemovedError{what}
 	}
 	r, err := recordInForce(state)
 	if r == nil || err != nil {
@@ -94,26 +92,26 @@ func whyRemoved(state *datapath.State) error {
 	if err != nil || m.Ruleset() == nil {
 		return orNotLoaded(err)
 	}
-	return &RemovedError{fmt.Sprintf("somebody has removed %s, which %s was put into", m.Ruleset().Name, m.File), m.Mode}
+	return &RemovedError{fmt.Sprintf("somebody has removed %s, which %s was put into", m.Ruleset().Name, m.File)}
 }
 
-// heldMode returns the mode that the operator asked for, of the generation whose devices have gone.
-func heldMode(state *datapath.State) datapath.Mode {
-	number, err := state.Held()
-	if err != nil || number == 0 {
-		return ""
-	}
-	p, err := state.Open(number)
+// AskedMode returns the mode that the operator asked for, of the generation in force. It returns datapath.ErrNotLoaded when none is.
+func AskedMode(ctx context.Context, dir string) (datapath.Mode, error) {
+	state, err := datapath.OpenState(dir, false)
 	if err != nil {
-		return ""
+		return "", err
 	}
-	g, err := OfProgram(p)
+	l, err := OpenAny(ctx, state)
 	if err != nil {
-		p.Close()
-		return ""
+		return "", err
+	}
+	defer l.Close()
+	g, err := l.InForce()
+	if err != nil {
+		return "", err
 	}
 	defer g.Close()
-	return g.Manifest.Mode
+	return g.Manifest.Mode, nil
 }
 
 func orNotLoaded(err error) error {
