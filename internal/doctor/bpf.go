@@ -14,20 +14,6 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
-// programName returns the name of a BPF program. Only root can read it.
-func programName(id ebpf.ProgramID) (string, error) {
-	p, err := ebpf.NewProgramFromID(id)
-	if err != nil {
-		return "", err
-	}
-	defer p.Close()
-	info, err := p.Info()
-	if err != nil {
-		return "", err
-	}
-	return info.Name, nil
-}
-
 // foreignPrograms finds other tools' BPF programs at tc. They see each packet, cost time, may drop packets, and run after XDP.
 func foreignPrograms(_ context.Context, h *host) []Finding {
 	return eachDevice(h, "tc-programs", func(d *device) []Finding {
@@ -49,7 +35,7 @@ func tcxPrograms(d *device) (names []string, err error) {
 		return nil, nil
 	}
 	for _, p := range attached.Programs {
-		if name, err := programName(p.ID); err == nil && !datapath.IsOurs(name) {
+		if name, err := datapath.ProgramName(p.ID); err == nil && !datapath.IsOurs(name) {
 			names = append(names, name)
 		}
 	}

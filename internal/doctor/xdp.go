@@ -128,7 +128,7 @@ func (d *device) occupied() Finding {
 		return f.healthy()
 	}
 	id := ebpf.ProgramID(d.program.ProgId)
-	name, err := programName(id)
+	name, err := datapath.ProgramName(id)
 	f.Numbers = map[string]uint64{"program": uint64(id)}
 	f.Cost = "a device has one place for XDP: Floodwall runs behind it, at tc, where a dropped packet costs several times as much; stop the owner first, or it comes back"
 	switch {

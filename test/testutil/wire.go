@@ -172,11 +172,9 @@ func Occupy(device string) (detach func() error, err error) {
 		return nil, err
 	}
 	ends = append(ends, end)
-	dev, err := netlink.LinkByName(device)
 	for err == nil {
-		var l link.Link
-		if l, err = passAtTC(dev.Attrs().Index); err == nil {
-			ends = append(ends, l.Close)
+		if end, err = AttachAtTC(device, ebpf.AttachTCXIngress, link.Tail(), NextAtTC()); err == nil {
+			ends = append(ends, end)
 		}
 	}
 	if !errors.Is(err, unix.ERANGE) { // all BPF_MPROG_MAX places are taken: include/linux/bpf_mprog.h
@@ -185,19 +183,46 @@ func Occupy(device string) (detach func() error, err error) {
 	return detach, nil
 }
 
-// passAtTC attaches a program at the ingress of tc that leaves each packet to the next program.
-func passAtTC(ifindex int) (link.Link, error) {
-	const next = -1 // TCX_NEXT of include/uapi/linux/bpf.h
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: foreignName, Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, next), asm.Return()},
-	})
+// NextAtTC is a program at tc that leaves each packet to the next program (TCX_NEXT of include/uapi/linux/bpf.h).
+func NextAtTC() asm.Instructions { return asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()} }
+
+// AttachAtTC attaches a program of another tool to a hook of tc, by a link of TCX. It has the name plugin. It stays until the caller calls detach.
+func AttachAtTC(device string, hook ebpf.AttachType, anchor link.Anchor, code asm.Instructions) (detach func() error, err error) {
+	dev, err := netlink.LinkByName(device)
 	if err != nil {
-		return nil, fmt.Errorf("foreign program: %w", err)
+		return nil, fmt.Errorf("device %s: %w", device, err)
+	}
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "plugin", Type: ebpf.SchedCLS, License: "GPL", Instructions: code})
+	if err != nil {
+		return nil, fmt.Errorf("program of another tool: %w", err)
 	}
 	defer prog.Close()
-	l, err := link.AttachTCX(link.TCXOptions{Interface: ifindex, Program: prog, Attach: ebpf.AttachTCXIngress})
+	l, err := link.AttachTCX(link.TCXOptions{Interface: dev.Attrs().Index, Program: prog, Attach: hook, Anchor: anchor})
 	if err != nil {
-		return nil, fmt.Errorf("attaching the foreign program: %w", err)
+		return nil, fmt.Errorf("attaching the program of another tool: %w", err)
 	}
-	return l, nil
+	return l.Close, nil
+}
+
+// Flood sends a packet through a device again and again, with a pause in between, until the returned function is called.
+func Flood(t testing.TB, device, description string, pause time.Duration) (stop func()) {
+	t.Helper()
+	end, ended := make(chan struct{}), make(chan error)
+	go func() {
+		ended <- SendFor(device, []string{description}, func(int) bool {
+			select {
+			case <-end:
+				return false
+			case <-time.After(pause):
+				return true
+			}
+		})
+	}()
+	return func() {
+		t.Helper()
+		close(end)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
 }

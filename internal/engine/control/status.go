@@ -162,9 +162,7 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 	s.checkLater(m, g)
 	if g.Program != nil {
 		s.checkSending(m, g.Program.Devices)
-		if err := s.checkOrder(l.State); err != nil {
-			return nil, err
-		}
+		s.checkOrder(g.Program.Devices)
 	}
 	for i := range m.Live {
 		of := lists.StatusOf(in.Feeds, &m.Live[i])

@@ -60,6 +60,9 @@ func decryptedNotes(devices []string) []string {
 
 // repairOrder gives Floodwall's programs at tc their place before and after those of other tools.
 func (t *transaction) repairOrder() error {
+	if !slices.ContainsFunc(t.now.Program.Devices, func(d *datapath.Device) bool { return d.Misplaced() != nil }) {
+		return nil
+	}
 	changed, err := t.state.Reorder(t.at.Reorder)
 	for _, m := range changed {
 		t.repaired.Ordered = append(t.repaired.Ordered, fmt.Sprintf("%s: not any more", m))
@@ -68,12 +71,12 @@ func (t *transaction) repairOrder() error {
 }
 
 // checkOrder warns of programs of other tools that have taken the place of Floodwall's at tc.
-func (s *Status) checkOrder(state *datapath.State) error {
-	list, err := state.Misplaced()
-	for _, m := range list {
-		s.warn("%s; `floodwall repair` puts ours in its place, and `floodwall daemon` does so by itself", m)
+func (s *Status) checkOrder(devices []*datapath.Device) {
+	for _, d := range devices {
+		for _, m := range d.Misplaced() {
+			s.warn("%s; `floodwall repair` puts ours in its place, and `floodwall daemon` does so by itself", m)
+		}
 	}
-	return err
 }
 
 // laterNotes returns notes on programs of other tools that may change the addresses of packets after Floodwall has recorded the flow.

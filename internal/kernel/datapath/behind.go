@@ -1,8 +1,7 @@
 package datapath
 
 import (
-	"slices"
-
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 )
@@ -21,14 +20,11 @@ func SeenLater(device string, ours []*Device, tracked bool) (names []string) {
 		if err != nil {
 			return nil
 		}
-		for _, p := range there.Programs {
-			if slices.ContainsFunc(ours, func(d *Device) bool { return d.sideOf(leaving).program == p.ID }) {
-				continue
-			}
-			if name := programName(p.ID); name != "" {
-				names = append(names, name)
-			}
+		var ids []ebpf.ProgramID
+		for _, d := range ours {
+			ids = append(ids, d.sideOf(leaving).program)
 		}
+		names = namesBut(ids, there.Programs)
 	}
 	return append(names, filtersLater(dev)...)
 }

@@ -58,7 +58,7 @@ func TestClassifier(t *testing.T) {
 	}
 	trial := func() time.Time { return time.Now().Add(time.Minute) }
 	apply(datapath.TC, time.Time{})
-	flood := startFlood(t)
+	flood := testutil.Flood(t, "fw1", "udp 192.0.2.7:1 > 192.0.2.1:9", 0)
 	apply(datapath.Native, time.Time{})
 	apply(datapath.TC, time.Time{})
 	apply(datapath.Keep, time.Time{})
@@ -89,16 +89,12 @@ func TestClassifier(t *testing.T) {
 		t.Error(err)
 	}
 	time.Sleep(50 * time.Millisecond)
-	for drained := false; !drained; { // packets that came while the filter was deleted
-		socket.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-		_, _, err := socket.ReadFrom(make([]byte, 100))
-		drained = err != nil
+	for testutil.Arrives(t, socket, 50*time.Millisecond) { // what came while the filter was deleted
 	}
 	time.Sleep(50 * time.Millisecond)
 	flood()
-	socket.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-	if got, _, err := socket.ReadFrom(make([]byte, 100)); err == nil {
-		t.Errorf("a packet of %d bytes has passed", got)
+	if testutil.Arrives(t, socket, 100*time.Millisecond) {
+		t.Error("a packet has passed")
 	}
 	unloadAll(t, s)
 	if list, clsact := filters(t); list != nil || clsact {

@@ -23,18 +23,27 @@ type foreignProgram struct {
 // IsOurs reports whether a program has the name of ours, of any instance.
 func IsOurs(name string) bool { return strings.HasPrefix(name, image.Program) }
 
+// ProgramName returns the name of a program. Only root can read it.
+func ProgramName(id ebpf.ProgramID) (string, error) {
+	prog, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return "", err
+	}
+	defer prog.Close()
+	info, err := prog.Info()
+	if err != nil {
+		return "", err
+	}
+	return info.Name, nil
+}
+
 func findForeign(dev netlink.Link) (p foreignProgram) {
 	x := dev.Attrs().Xdp
 	if x == nil || x.ProgId == 0 {
 		return p
 	}
 	p.program, p.mode = ebpf.ProgramID(x.ProgId), x.AttachMode
-	if prog, err := ebpf.NewProgramFromID(p.program); err == nil {
-		defer prog.Close()
-		if info, err := prog.Info(); err == nil {
-			p.name = info.Name
-		}
-	}
+	p.name, _ = ProgramName(p.program) // "" is described as well
 	p.link = LinkOf(dev.Attrs().Index, p.program)
 	return p
 }

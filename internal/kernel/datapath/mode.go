@@ -11,10 +11,11 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// changeMode changes the mode in which a device runs a program. `held` has the present program, which is restored if the new mode fails.
+// changeMode changes the mode in which a device runs a program, or attaches the program anew if it is the present mode. `held` has the present program,
+// which is restored if the new mode fails.
 //
 // Between XDP and tc, the device first gets the new program and then loses the old one: for that moment both decide. The kernel does not run two modes
-// of XDP on one device (dev_xdp_attach in net/core/dev.c), so for less than a millisecond the device has no program. During that time a program after
+// of XDP on one device (dev_xdp_attach in net/core/dev.c), nor a program twice at one hook of tc, so for less than a millisecond the device has no program. During that time a program after
 // XDP drops all packets that enter. Its link is not pinned, so it ends with this process. If the process dies during that time, the device has no
 // program. Lacking reports that, and Reattach repairs it.
 func (s *State) changeMode(d *Device, dev netlink.Link, mode Mode, prog *ebpf.Program, held held) error {
@@ -117,12 +118,15 @@ func (s *State) TakeNative(names []string, number int) (changed []*Device, err e
 
 // switchMode switches the named devices from one mode to the first mode in `to` for which the generation has a program.
 func (s *State) switchMode(names []string, number int, from Mode, to ...Mode) (changed []*Device, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
 	v, err := s.situation()
 	if err != nil {
 		return nil, err
 	}
 	defer v.close()
-	if v.trial != nil || len(names) == 0 {
+	if v.trial != nil {
 		return nil, nil
 	}
 	held, err := s.hold(v.devices)

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -32,20 +33,8 @@ func (m Misplaced) String() string {
 	return fmt.Sprintf("%s at tc of device %s %s", strings.Join(m.Others, ", "), m.Device, sees)
 }
 
-// Misplaced lists the devices on which programs of other tools have taken the place of ours at tc.
-func (s *State) Misplaced() (list []Misplaced, err error) {
-	devices, err := s.devices()
-	if err != nil {
-		return nil, err
-	}
-	defer closeDevices(devices)
-	for _, d := range devices {
-		list = append(list, d.misplaced()...)
-	}
-	return list, nil
-}
-
-func (d *Device) misplaced() (list []Misplaced) {
+// Misplaced tells at which hooks of a device programs of other tools have taken the place of ours.
+func (d *Device) Misplaced() (list []Misplaced) {
 	if !hasTCX() {
 		return nil
 	}
@@ -77,32 +66,30 @@ func (d *Device) overtakers(side Mode) (names []string) {
 			last = i
 		}
 	}
-	for _, p := range programs[:last+1] {
-		if name := programName(p.ID); name != "" && !slices.Contains(ours, p.ID) && !IsOurs(name) {
-			names = append(names, name)
-		}
+	if names = slices.DeleteFunc(namesBut(ours, programs[:last+1]), IsOurs); len(names) == 0 {
+		return nil
 	}
 	return names
 }
 
-// programName returns the name of a program, or its number if there is no name. To read a name takes CAP_SYS_ADMIN, which the daemon does not have.
-// programName returns "" if the program has gone.
-func programName(id ebpf.ProgramID) string {
-	prog, err := ebpf.NewProgramFromID(id)
-	if errors.Is(err, os.ErrNotExist) {
-		return ""
-	}
-	if err == nil {
-		defer prog.Close()
-		if info, err := prog.Info(); err == nil && info.Name != "" {
-			return info.Name
+// namesBut returns the names of attached programs, except those with the given IDs. A program has its number as its name if its name cannot be read. That
+// takes CAP_SYS_ADMIN, which the daemon does not have. namesBut leaves out programs that have gone.
+func namesBut(ids []ebpf.ProgramID, programs []link.AttachedProgram) (names []string) {
+	for _, p := range programs {
+		if slices.Contains(ids, p.ID) {
+			continue
 		}
+		name, err := ProgramName(p.ID)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		names = append(names, cmp.Or(name, fmt.Sprintf("program %d", p.ID)))
 	}
-	return fmt.Sprintf("program %d", id)
+	return names
 }
 
-// Reorder gives our programs at tc their place again where `selects` returns true, and returns the devices that needed it. During the change of a device, which takes less than a
-// millisecond, it drops the packets that our program would miss. The caller must hold the lock.
+// Reorder gives our programs at tc their place again where `selects` returns true, and returns what it changed. During a change, which takes less than
+// a millisecond, it drops the packets that our program would miss. The caller must hold the lock.
 func (s *State) Reorder(selects func(Misplaced) bool) (changed []Misplaced, err error) {
 	v, err := s.situation()
 	if err != nil {
@@ -110,7 +97,7 @@ func (s *State) Reorder(selects func(Misplaced) bool) (changed []Misplaced, err 
 	}
 	defer v.close()
 	for _, d := range v.devices {
-		list := slices.DeleteFunc(d.misplaced(), func(m Misplaced) bool { return !selects(m) })
+		list := slices.DeleteFunc(d.Misplaced(), func(m Misplaced) bool { return !selects(m) })
 		if len(list) == 0 {
 			continue
 		}
@@ -141,21 +128,12 @@ func (s *State) reorder(d *Device, isLeaving bool, held held) error {
 	if err != nil {
 		return err
 	}
-	shut, err := dropAllAt(d.ifindex, hooks[side])
-	if err != nil {
-		return err
-	}
-	defer shut.Close()
 	if !isLeaving && d.Mode == TC {
 		prog, err := held.program(d.program)
+		if err == nil {
+			err = s.changeMode(d, dev, TC, prog, held)
+		}
 		if err != nil {
-			return err
-		}
-		before := d.link
-		if err := before.Detach(); err != nil { // the kernel attaches a program only once to a hook
-			return fmt.Errorf("attaching to device %s anew: %w", d.Name, err)
-		}
-		if err := errors.Join(s.runIn(d, dev, TC, prog), before.Close()); err != nil {
 			return err
 		}
 	}
@@ -167,6 +145,11 @@ func (s *State) reorder(d *Device, isLeaving bool, held held) error {
 	if err != nil {
 		return err
 	}
+	shut, err := dropAllAt(d.ifindex, hooks[side])
+	if err != nil {
+		return err
+	}
+	defer shut.Close()
 	if err := s.releaseSide(d, side); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -17,18 +16,25 @@ import (
 // atOrder attaches a program of another tool to a hook of fw0 at an anchor, until the end of the test. The program leaves packets to the next one.
 func atOrder(t *testing.T, hook ebpf.AttachType, anchor link.Anchor) {
 	t.Helper()
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "plugin", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, -1), asm.Return()},
-	})
+	detach, err := testutil.AttachAtTC("fw0", hook, anchor, testutil.NextAtTC())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer prog.Close()
-	l, err := link.AttachTCX(link.TCXOptions{Interface: device(t, "fw0").Attrs().Index, Program: prog, Attach: hook, Anchor: anchor})
+	t.Cleanup(func() { detach() })
+}
+
+// misplaced returns what has taken the place of ours on the devices that run.
+func misplaced(t *testing.T, s *datapath.State) (list []datapath.Misplaced) {
+	t.Helper()
+	running, err := s.Running()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
+	defer datapath.CloseAll(running)
+	for _, d := range running[0].Devices {
+		list = append(list, d.Misplaced()...)
+	}
+	return list
 }
 
 // TestOrder attaches programs of another tool before ours, where packets enter, and after ours, where packets leave, in both modes and on trial. They
@@ -55,12 +61,12 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	apply(datapath.TC, time.Time{})
-	flood := startFlood(t)
+	flood := testutil.Flood(t, "fw1", "udp 192.0.2.7:1 > 192.0.2.1:9", 0)
 	for _, mode := range []datapath.Mode{datapath.TC, datapath.Native} {
 		for _, ends := range []time.Time{{}, time.Now().Add(time.Minute)} {
 			apply(mode, ends)
-			if list, err := s.Misplaced(); err != nil || list != nil {
-				t.Errorf("%s: misplaced at first: %v, %v", mode, list, err)
+			if list := misplaced(t, s); list != nil {
+				t.Errorf("%s: misplaced at first: %v", mode, list)
 			}
 			atOrder(t, ebpf.AttachTCXIngress, link.Head())
 			atOrder(t, ebpf.AttachTCXEgress, link.Tail())
@@ -73,12 +79,11 @@ func TestOrder(t *testing.T) {
 					t.Errorf("%s: %s: %v, %v", mode, what, got, err)
 				}
 			}
-			list, err := s.Misplaced()
-			want("misplaced", list, err)
-			list, err = s.Reorder(func(datapath.Misplaced) bool { return true })
+			want("misplaced", misplaced(t, s), nil)
+			list, err := s.Reorder(func(datapath.Misplaced) bool { return true })
 			want("reordered", list, err)
-			if list, err := s.Misplaced(); err != nil || list != nil {
-				t.Errorf("%s: misplaced afterwards: %v, %v", mode, list, err)
+			if list := misplaced(t, s); list != nil {
+				t.Errorf("%s: misplaced afterwards: %v", mode, list)
 			}
 			if !ends.IsZero() {
 				if err := s.Rollback(); err != nil {
@@ -88,29 +93,7 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	flood()
-	socket.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-	if got, _, err := socket.ReadFrom(make([]byte, 100)); err == nil {
-		t.Errorf("a packet of %d bytes has passed", got)
-	}
-}
-
-// startFlood sends packets to a closed port of fw0 until the returned function is called.
-func startFlood(t *testing.T) (stop func()) {
-	end, ended := make(chan struct{}), make(chan error)
-	go func() {
-		ended <- testutil.SendFor("fw1", []string{"udp 192.0.2.7:1 > 192.0.2.1:9"}, func(int) bool {
-			select {
-			case <-end:
-				return false
-			default:
-				return true
-			}
-		})
-	}()
-	return func() {
-		close(end)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+	if testutil.Arrives(t, socket, 100*time.Millisecond) {
+		t.Error("a packet has passed")
 	}
 }

@@ -100,9 +100,10 @@ func (s *swap) prepare(to []Attachment) (err error) {
 			}
 		}
 		if s.code.fresh != nil && (hasTCX() || a.Spare && mode != Generic) {
+			// An error counts below, if a device needs the program now.
 			if _, err := s.code.program(Instead()); err != nil && !hasTCX() { // the verifier of an old kernel
 				_, _ = s.code.program(Generic)
-			} // if a device needs one of them now, it is asked for below
+			}
 		}
 		if mode == Auto && isBare(dev) {
 			mode = TC
