@@ -108,7 +108,7 @@ func TestBesideXDP(t *testing.T) {
 		if out := mustFloodwall(t, "apply", drops(t, 9)); !strings.Contains(out, "on fw0 (xdp, tc)") {
 			t.Errorf("%s: apply says %q", when, out)
 		}
-		stop := floodPort9(t)
+		stop := testutil.Flood(t, "fw1", "udp 192.0.2.7:1 > 192.0.2.1:9", 100*time.Microsecond)
 		daemon := startDaemon(t)
 		device("tc")
 		other.wantCounting(when)
@@ -134,31 +134,9 @@ func TestBesideXDP(t *testing.T) {
 		other.leave()
 		daemon.kill()
 		stop()
-		closed.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
-		if n, _, err := closed.ReadFrom(make([]byte, 100)); err == nil {
-			t.Errorf("%s: a packet of %d bytes reached the closed port", when, n)
+		if testutil.Arrives(t, closed, 100*time.Millisecond) {
+			t.Errorf("%s: a packet reached the closed port", when)
 		}
 		mustFloodwall(t, "unload")
-	}
-}
-
-// floodPort9 sends packets to UDP port 9 of fw0 until the returned function is called.
-func floodPort9(t *testing.T) (stop func()) {
-	end, ended := make(chan struct{}), make(chan error)
-	go func() {
-		ended <- testutil.SendFor("fw1", []string{"udp 192.0.2.7:1 > 192.0.2.1:9"}, func(int) bool {
-			select {
-			case <-end:
-				return false
-			case <-time.After(100 * time.Microsecond):
-				return true
-			}
-		})
-	}()
-	return func() {
-		close(end)
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	}
 }

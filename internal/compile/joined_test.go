@@ -6,8 +6,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
@@ -94,7 +92,8 @@ func TestJoined(t *testing.T) {
 func compareJoined(t *testing.T, s *subject.Subject, p *datapath.Program, j joined) {
 	t.Helper()
 	want := s.Answered(subject.Probe{Frame: j.segments[0]})
-	got, err := datapath.AtTC{Program: p}.AskAt(datapath.Question{Frame: j.frame, Segments: len(j.segments), Segment: j.size})
+	at, packet := datapath.AtTC{Program: p}, datapath.Question{Frame: j.frame, Segments: len(j.segments), Segment: j.size}
+	got, err := at.AskAt(packet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,12 +102,7 @@ func compareJoined(t *testing.T, s *subject.Subject, p *datapath.Program, j join
 			want.Verdict, s.ReasonIn(want.Slot), j.frame[:80], s.Policy)
 	}
 	before := counted(t, p, want.Slot)
-	collection, err := p.At(image.TC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	context := datapath.Joined(len(j.segments), j.size)
-	if _, err := collection.Programs[image.Program].Run(&ebpf.RunOptions{Data: j.frame, DataOut: make([]byte, len(j.frame)+64), Repeat: 1, Context: context}); err != nil {
+	if err := at.Receive(packet); err != nil {
 		t.Fatal(err)
 	}
 	after := counted(t, p, want.Slot)

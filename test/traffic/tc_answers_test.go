@@ -15,10 +15,10 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // answering is a policy whose answers a client must get: truncated DNS, and SYN cookies.
@@ -110,22 +110,11 @@ func TestAnswersOnPlainVeth(t *testing.T) {
 // program attaches a program to a device for packets that enter or leave. The program runs the given instructions, and then the next program decides.
 func (s *plainScene) program(h *lab.Host, device string, at ebpf.AttachType, do ...asm.Instruction) {
 	s.Helper()
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Type: ebpf.SchedCLS, License: "GPL",
-		Instructions: append(append(asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}, do...), asm.Mov.Imm(asm.R0, -1), asm.Return()),
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
-	defer prog.Close()
-	err = h.Do(func() error {
-		dev, err := netlink.LinkByName(device)
-		if err != nil {
-			return err
-		}
-		l, err := link.AttachTCX(link.TCXOptions{Interface: dev.Attrs().Index, Program: prog, Attach: at})
+	code := append(append(asm.Instructions{asm.Mov.Reg(asm.R6, asm.R1)}, do...), testutil.NextAtTC()...)
+	err := h.Do(func() error {
+		detach, err := testutil.AttachAtTC(device, at, link.Tail(), code)
 		if err == nil {
-			s.Cleanup(func() { l.Close() })
+			s.Cleanup(func() { detach() })
 		}
 		return err
 	})

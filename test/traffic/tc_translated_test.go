@@ -9,7 +9,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -18,11 +17,11 @@ import (
 // translated is the address that the server's packets get when they leave, as those of a pod do.
 var translated = netip.MustParseAddr("10.1.0.77")
 
-// replacing returns a program that replaces an address of UDP packets over IPv4. at is the offset of the address in the IP header.
+// replacing returns instructions for plainScene.program that replace an address of UDP packets over IPv4. at is the offset of the address in the IP
+// header.
 func replacing(at int32, from, to netip.Addr) asm.Instructions {
 	const (
 		ethernet, checksum, udpChecksum = 14, 14 + 10, 14 + 20 + 6
-		next                            = -1       // TCX_NEXT of include/uapi/linux/bpf.h
 		pseudo                          = 0x10 | 4 // BPF_F_PSEUDO_HDR, four bytes
 		protocol                        = 0x0008   // ETH_P_IP as read from memory
 	)
@@ -43,7 +42,6 @@ func replacing(at int32, from, to netip.Addr) asm.Instructions {
 		}
 	}
 	var code asm.Instructions
-	code = append(code, asm.Mov.Reg(asm.R6, asm.R1))
 	code = append(code, load(12, 2)...)
 	code = append(code, asm.JNE.Imm(asm.R0, protocol, "end"))
 	code = append(code, load(ethernet+9, 1)...)
@@ -56,7 +54,7 @@ func replacing(at int32, from, to netip.Addr) asm.Instructions {
 		asm.StoreImm(asm.RFP, -8, int64(raw(to)), asm.Word),
 		asm.Mov.Reg(asm.R1, asm.R6), asm.Mov.Imm(asm.R2, ethernet+at), asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, -8), asm.Mov.Imm(asm.R4, 4),
 		asm.Mov.Imm(asm.R5, 0), asm.FnSkbStoreBytes.Call(),
-		asm.Mov.Imm(asm.R0, next).WithSymbol("end"), asm.Return(),
+		asm.Mov.Reg(asm.R6, asm.R6).WithSymbol("end"), // does nothing
 	)
 }
 
@@ -64,30 +62,8 @@ func replacing(at int32, from, to netip.Addr) asm.Instructions {
 // packets that leave, and put it back in packets that enter.
 func (s *plainScene) translate() {
 	s.Helper()
-	err := s.server.Do(func() error {
-		dev, err := netlink.LinkByName(s.device)
-		if err != nil {
-			return err
-		}
-		for hook, code := range map[ebpf.AttachType]asm.Instructions{
-			ebpf.AttachTCXEgress: replacing(12, plain4, translated), ebpf.AttachTCXIngress: replacing(16, translated, plain4),
-		} {
-			prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "plugin", Type: ebpf.SchedCLS, License: "GPL", Instructions: code})
-			if err != nil {
-				return fmt.Errorf("%w", err)
-			}
-			defer prog.Close()
-			l, err := link.AttachTCX(link.TCXOptions{Interface: dev.Attrs().Index, Program: prog, Attach: hook, Anchor: link.Tail()})
-			if err != nil {
-				return err
-			}
-			s.Cleanup(func() { l.Close() })
-		}
-		return nil
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.program(s.server, s.device, ebpf.AttachTCXEgress, replacing(12, plain4, translated)...)
+	s.program(s.server, s.device, ebpf.AttachTCXIngress, replacing(16, translated, plain4)...)
 }
 
 // asks makes the server ask the client, and returns the client's view of the server's address. The answer must arrive if want is true.

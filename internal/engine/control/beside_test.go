@@ -9,7 +9,6 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
-	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
@@ -37,9 +36,8 @@ func (h *besideHost) wantMode(when, want string) {
 	if err := testutil.Send("fw1", "udp 192.0.2.7:1 > 192.0.2.1:9", 3); err != nil {
 		h.Fatal(err)
 	}
-	h.closed.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
-	if n, _, err := h.closed.ReadFrom(make([]byte, 100)); err == nil {
-		h.Errorf("%s: a packet of %d bytes reached the closed port", when, n)
+	if testutil.Arrives(h, h.closed, 50*time.Millisecond) {
+		h.Errorf("%s: a packet reached the closed port", when)
 	}
 }
 
@@ -140,24 +138,13 @@ func TestBesideTC(t *testing.T) {
 	if h == nil {
 		return
 	}
-	fw0, err := netlink.LinkByName("fw0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	overtake := func() {
 		const accept = 0 // TCX_PASS of include/uapi/linux/bpf.h
-		prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-			Name: "plugin", Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, accept), asm.Return()},
-		})
+		detach, err := testutil.AttachAtTC("fw0", ebpf.AttachTCXIngress, link.Head(), asm.Instructions{asm.Mov.Imm(asm.R0, accept), asm.Return()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer prog.Close()
-		l, err := link.AttachTCX(link.TCXOptions{Interface: fw0.Attrs().Index, Program: prog, Attach: ebpf.AttachTCXIngress, Anchor: link.Head()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
+		t.Cleanup(func() { detach() })
 	}
 	const text = "plugin at tc of device fw0 sees what enters before ours does"
 	apply := func(o control.ApplyOptions) {

@@ -120,18 +120,9 @@ type socketBuffer struct {
 
 // AskAt runs the program on the frame of q, with the options of q.
 func (a AtTC) AskAt(q Question) (Answer, error) {
-	collection, err := a.Program.At(image.TC)
-	if err != nil {
-		return Answer{}, err
-	}
 	key, now := a.Program.key, uint64(q.Now)
-	in := socketBuffer{
-		Question: [5]uint32{uint32(key), uint32(key >> 32), uint32(now), uint32(now >> 32), q.flags()},
-		Segments: uint32(q.Segments), Segment: uint32(q.Segment),
-	}
-	var out socketBuffer
-	options := ebpf.RunOptions{Data: q.Frame, DataOut: make([]byte, len(q.Frame)+64), Repeat: 1, Context: in, ContextOut: &out}
-	if _, err := collection.Programs[image.Program].Run(&options); err != nil {
+	out, err := a.run(q, [5]uint32{uint32(key), uint32(key >> 32), uint32(now), uint32(now >> 32), q.flags()})
+	if err != nil {
 		return Answer{}, fmt.Errorf("asking the loaded program at tc: %w", err)
 	}
 	if out.Question[4]&byTC == 0 {
@@ -141,7 +132,20 @@ func (a AtTC) AskAt(q Question) (Answer, error) {
 	return Answer{slot, verdict, out.Question[4]&byEntry != 0}, nil
 }
 
-// Joined returns the context for a run of a program at tc on a packet that the kernel has joined from segments.
-func Joined(segments, size int) any {
-	return socketBuffer{Segments: uint32(segments), Segment: uint32(size)}
+// Receive runs the program on the frame of q as on a received packet, which it counts.
+func (a AtTC) Receive(q Question) error {
+	_, err := a.run(q, [5]uint32{})
+	return err
+}
+
+func (a AtTC) run(q Question, question [5]uint32) (out socketBuffer, err error) {
+	collection, err := a.Program.At(image.TC)
+	if err != nil {
+		return out, err
+	}
+	_, err = collection.Programs[image.Program].Run(&ebpf.RunOptions{
+		Data: q.Frame, DataOut: make([]byte, len(q.Frame)+64), Repeat: 1, ContextOut: &out,
+		Context: socketBuffer{Question: question, Segments: uint32(q.Segments), Segment: uint32(q.Segment)},
+	})
+	return out, err
 }
