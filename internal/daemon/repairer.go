@@ -28,7 +28,7 @@ const (
 )
 
 // restarting is the time for which native mode waits after the XDP program of another tool has left a device: the tool may only restart. mostReorders is
-// how often ours moves before the same program of another tool.
+// how often the daemon restores the order at tc against the same program of another tool.
 const (
 	restarting   = 30 * time.Second
 	mostReorders = 3
@@ -83,7 +83,7 @@ type deviceRepairer struct {
 	in      control.Instance
 	started bool                 // the first check is done
 	beside  map[string]time.Time // when the XDP program of another tool was last seen on a device at tc
-	moves   map[string]int       // how often ours moved before the same programs of other tools
+	moves   map[string]int       // how often the order was restored against the same programs of other tools
 }
 
 func (r *deviceRepairer) repair(ctx context.Context) (*control.Repaired, error) {
@@ -107,7 +107,7 @@ func (r *deviceRepairer) native(device string) bool {
 	return true
 }
 
-// reorder ends a war with another tool that demands the same place: status goes on warning.
+// reorder ends a war with another tool that demands the same place. status still warns then.
 func (r *deviceRepairer) reorder(m datapath.Misplaced) bool {
 	r.moves[m.String()]++
 	return r.moves[m.String()] <= mostReorders

@@ -146,7 +146,7 @@ func TestBesideTC(t *testing.T) {
 		}
 		t.Cleanup(func() { detach() })
 	}
-	const text = "plugin at tc of device fw0 sees what enters before ours does"
+	const text = "plugin at tc of device fw0 sees entering packets before Floodwall does"
 	apply := func(o control.ApplyOptions) {
 		o.Target, o.Mode = plan.TargetXDP, datapath.TC
 		h.said("default: drop", o, "")

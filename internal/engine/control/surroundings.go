@@ -65,7 +65,7 @@ func (t *transaction) repairOrder() error {
 	}
 	changed, err := t.state.Reorder(t.at.Reorder)
 	for _, m := range changed {
-		t.repaired.Ordered = append(t.repaired.Ordered, fmt.Sprintf("%s: not any more", m))
+		t.repaired.Ordered = append(t.repaired.Ordered, fmt.Sprintf("%s: no longer so", m))
 	}
 	return err
 }
@@ -74,7 +74,7 @@ func (t *transaction) repairOrder() error {
 func (s *Status) checkOrder(devices []*datapath.Device) {
 	for _, d := range devices {
 		for _, m := range d.Misplaced() {
-			s.warn("%s; `floodwall repair` puts ours in its place, and `floodwall daemon` does so by itself", m)
+			s.warn("%s; `floodwall repair` gives Floodwall its place again, and `floodwall daemon` does so by itself", m)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func TestSeenLater(t *testing.T) {
 	}
 	wants("no program", plan.TargetXDP, "")
 	detach := attach()
-	h.wantWarning("plugin at tc of device fw0 sees what leaves after ours does", true)
+	h.wantWarning("plugin at tc of device fw0 sees leaving packets after Floodwall does", true)
 	wants("applied again, before ours", plan.TargetXDP, "")
 	wants("beside conntrack", plan.TargetNftables, "after conntrack has")
 	detach()

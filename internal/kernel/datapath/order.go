@@ -15,8 +15,8 @@ import (
 
 // The kernel runs the links of TCX at a hook in their order. A program before ours that accepts an entering packet ends the chain, so ours would not
 // see the packet (tcx_run in net/core/dev.c). A program after ours that changes the address of a leaving packet changes the flow after ours has
-// recorded it, so the answers would be no replies. Therefore ours are the first programs that entering packets meet, and the last one that leaving
-// packets meet. Another tool may attach its program to the same place later. The kernel cannot move a link, so ours is then attached anew.
+// recorded it, so the answers would be no replies. Therefore our programs are the first for entering packets, and our program for leaving packets is
+// the last. Another tool may take one of these places later. The kernel cannot move a link, so our program is then attached anew.
 
 // Misplaced says that programs of other tools have taken the place of ours in the order of a device's programs at tc.
 type Misplaced struct {
@@ -26,9 +26,9 @@ type Misplaced struct {
 }
 
 func (m Misplaced) String() string {
-	sees := "sees what enters before ours does, and may accept it"
+	sees := "sees entering packets before Floodwall does, and may accept them"
 	if m.Leaving {
-		sees = "sees what leaves after ours does, and may change its addresses, so that answers are no replies"
+		sees = "sees leaving packets after Floodwall does, and may change their addresses, so that answers are no replies"
 	}
 	return fmt.Sprintf("%s at tc of device %s %s", strings.Join(m.Others, ", "), m.Device, sees)
 }
