@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,12 +47,26 @@ func served(t *testing.T, fn func(l *lab.Lab, router, server *lab.Host) error) {
 				return err
 			}
 			defer listener.Close()
+			// A new link loses packets until the kernel has noted its carrier, which a busy machine does late.
+			if !testutil.Eventually(15*time.Second, func() bool { return reached(t, router, addr) }) {
+				t.Fatalf("no connection to %s", addr)
+			}
 		}
 		return fn(l, router, server)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// reached reports whether a host can connect to an address.
+func reached(t *testing.T, from *lab.Host, to string) bool {
+	c, err := from.Dial(t.Context(), "tcp", netip.MustParseAddrPort(to))
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
 }
 
 // look calls Probe for each address from within a host. Its sockets are made by the calling goroutine, in the host's namespace.

@@ -21,8 +21,9 @@ type Offer struct {
 	ECN        bool
 }
 
-// patience is the time that Probe waits for the answer of a server.
-const patience = time.Second
+// patience is the time that Probe waits for the answer of a server. A lost SYN and a lost neighbour solicitation are sent again after one second (RFC
+// 6298, section 2; RFC 4861, section 10), so one lost packet does not make a server silent.
+const patience = 2500 * time.Millisecond
 
 // Probe connects to a server, returns the options of its SYN-ACK, and closes the connection.
 func Probe(ctx context.Context, to netip.AddrPort) (Offer, error) {

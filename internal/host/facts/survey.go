@@ -17,7 +17,7 @@ type SurveyServers struct {
 }
 
 // together is the time that SurveyHost waits for the answers of all servers.
-const together = 3 * patience
+const together = 2 * patience
 
 // SurveyHost probes servers one after the other, from the calling thread's network namespace. The result does not say why a server has not answered.
 func SurveyHost(ctx context.Context, servers []netip.AddrPort) (s SurveyServers) {
