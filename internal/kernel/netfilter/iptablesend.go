@@ -82,15 +82,20 @@ func (x *Iptables) Remove(ctx context.Context, name string) error {
 
 // dropGuards removes the sets of a generation's guards. The guards must already be removed from the hooks.
 func (x *Iptables) dropGuards(ctx context.Context, name string) error {
+	return x.destroyOwn(ctx, name, func(set string) bool {
+		return slices.ContainsFunc(x.families, func(f *family) bool {
+			return slices.Contains([]string{guardSet(name, iptablesTrial, f), guardSet(name, iptablesSuperseded, f), guardSet(name, iptablesReturn, f)}, set)
+		})
+	})
+}
+
+// destroyOwn removes the sets of a generation that a function selects.
+func (x *Iptables) destroyOwn(ctx context.Context, name string, selected func(set string) bool) error {
 	sets, err := x.ownSets(ctx, name)
 	if err != nil {
 		return err
 	}
-	return x.destroy(ctx, slices.DeleteFunc(sets, func(set string) bool {
-		return !slices.ContainsFunc(x.families, func(f *family) bool {
-			return slices.Contains([]string{guardSet(name, iptablesTrial, f), guardSet(name, iptablesSuperseded, f), guardSet(name, iptablesReturn, f)}, set)
-		})
-	}))
+	return x.destroy(ctx, slices.DeleteFunc(sets, func(set string) bool { return !selected(set) }))
 }
 
 // destroy removes sets. It retries while a set is in use, because the kernel releases rules some time after they are deleted

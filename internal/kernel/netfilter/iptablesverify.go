@@ -104,15 +104,26 @@ func (x *Iptables) setDifferences(ctx context.Context, r Rules) (list []error, e
 	return list, err
 }
 
+// typeAndFamily returns the type of a set, and the family that its options may begin with. Sets that differ in either cannot be swapped.
+func typeAndFamily(kind string, options []string) string {
+	switch {
+	case !strings.HasPrefix(kind, "hash:"):
+		return kind
+	case len(options) > 1 && options[0] == "family":
+		return kind + " of " + options[1]
+	}
+	return kind + " of inet" // the default of ipset
+}
+
 // wrongSets returns an error for each set of a generation that differs from the script.
 func (x *Iptables) wrongSets(ctx context.Context, r Rules) (wrong map[string]error, err error) {
 	wrong = map[string]error{}
-	asked := map[string]map[string]bool{}
+	asked, kinds := map[string]map[string]bool{}, map[string]string{}
 	for line := range strings.Lines(r.IPSet) {
 		words := append(strings.Fields(line), "", "", "")
 		switch words[0] {
 		case "create":
-			asked[words[1]] = map[string]bool{}
+			asked[words[1]], kinds[words[1]] = map[string]bool{}, typeAndFamily(words[2], words[3:])
 		case "add":
 			if asked[words[1]] != nil {
 				asked[words[1]][words[2]] = true
@@ -131,6 +142,8 @@ func (x *Iptables) wrongSets(ctx context.Context, r Rules) (wrong map[string]err
 		switch {
 		case !ok:
 			wrong[name] = fmt.Errorf("no set %s", name)
+		case typeAndFamily(h.kind, strings.Fields(h.header)) != kinds[name]:
+			wrong[name] = fmt.Errorf("set %s is a %s, not a %s: somebody has replaced it", name, typeAndFamily(h.kind, strings.Fields(h.header)), kinds[name])
 		case !changes && (h.entries > n && !more || h.entries < n):
 			wrong[name] = fmt.Errorf("set %s has %d entries, not %d", name, h.entries, n)
 		}

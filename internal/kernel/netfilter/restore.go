@@ -92,29 +92,64 @@ func (x *Iptables) Restore(ctx context.Context, r Rules) error {
 	if err == nil {
 		err = x.dropGuards(ctx, r.Name)
 	}
+	if err == nil {
+		err = x.dropSpares(ctx, r.Name)
+	}
 	if err != nil {
 		return fmt.Errorf("restoring %s: %w", r.Name, err)
 	}
 	return nil
 }
 
-// restoreWrong creates the sets that differ from the script again.
+// restoreWrong creates the sets that differ from the script again. It fills each set beside the existing one, and swaps the two. Another program may have
+// replaced a set by one of another type. Such a set cannot be swapped, and not be destroyed while a rule uses it. A rule of the generation may use it,
+// because xt_set compares only dimensions (set_match_v4_checkentry in net/netfilter/xt_set.c). The rules use the spare set until the other one is
+// replaced. Restore removes the spare sets.
 func (x *Iptables) restoreWrong(ctx context.Context, r Rules) error {
 	wrong, err := x.wrongSets(ctx, r)
 	if err != nil || len(wrong) == 0 {
 		return err
 	}
 	held, err := x.setNames(ctx)
-	for _, set := range slices.Sorted(maps.Keys(wrong)) {
-		switch {
-		case err != nil:
-		case slices.Contains(held, set):
-			err = x.exchangeSet(ctx, r, set)
-		default:
+	var spares []string // pairs of a set that cannot be swapped and its spare, as strings.NewReplacer wants them
+	var lines []string
+	for i, set := range slices.Sorted(maps.Keys(wrong)) {
+		if err != nil {
+			break
+		}
+		if !slices.Contains(held, set) {
 			err = x.restoreSets(ctx, r.setLines(set, set)...)
+			continue
+		}
+		spare := fmt.Sprintf("%s%d", sparePrefix(r.Name), i)
+		if err = x.restoreSets(ctx, r.setLines(set, spare)...); err == nil && x.swap(ctx, spare, set) != nil {
+			spares = append(spares, " "+set+" ", " "+spare+" ")
+			lines = append(append(lines, "destroy "+set), r.setLines(set, set)...)
 		}
 	}
-	return err
+	for _, f := range x.families {
+		if err == nil && len(spares) > 0 {
+			err = f.apply(ctx, strings.NewReplacer(spares...).Replace(r.script(f)))
+		}
+	}
+	if err == nil {
+		err = patiently(ctx, "in use", func() error { return x.restoreSets(ctx, lines...) })
+	}
+	if err != nil {
+		return undo(ctx, err, func(ctx context.Context) error { return x.dropSpares(ctx, r.Name) })
+	}
+	return nil
+}
+
+// sparePrefix is the beginning of the names of a generation's spare sets. No set of a policy has such a name, because these end with the IP version.
+func sparePrefix(name string) string { return setsPrefix(name) + "repair" }
+
+// dropSpares removes the spare sets of a generation, also those that a killed process has left.
+func (x *Iptables) dropSpares(ctx context.Context, name string) error {
+	return x.destroyOwn(ctx, name, func(set string) bool {
+		number, ok := strings.CutPrefix(set, sparePrefix(name))
+		return ok && strings.Trim(number, "0123456789") == ""
+	})
 }
 
 // setLines returns the lines of a generation's script that create and fill a set. In these lines it replaces the set's name by name.
@@ -126,23 +161,6 @@ func (r *Rules) setLines(set, name string) (lines []string) {
 		}
 	}
 	return lines
-}
-
-// exchangeSet replaces an existing set by a new one. Filling the existing set may be impossible: another program may have created it with other
-// parameters, by a swap or a restore. No rule uses a set of another type, so such a set is removed.
-func (x *Iptables) exchangeSet(ctx context.Context, r Rules, set string) error {
-	made := setsPrefix(r.Name) + "repair"
-	err := x.restoreSets(ctx, r.setLines(set, made)...)
-	if err == nil {
-		if x.swap(ctx, made, set) == nil {
-			return x.destroy(ctx, []string{made})
-		}
-		err = x.restoreSets(ctx, "destroy "+set, "rename "+made+" "+set)
-	}
-	if err == nil {
-		return nil
-	}
-	return undo(ctx, err, func(ctx context.Context) error { return x.restoreSets(ctx, "destroy "+made) })
 }
 
 // hooksOf returns the hooks, without guards, that a generation has in a table of a family.
