@@ -9,6 +9,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
@@ -171,4 +172,46 @@ func TestBesideTC(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.wantMode("confirmed", "tc")
+}
+
+// TestAskAtTC asks a policy in mode tc. The attached program itself must run.
+func TestAskAtTC(t *testing.T) {
+	h := newBesideHost(t)
+	if h == nil {
+		return
+	}
+	stats, err := ebpf.EnableStats(uint32(unix.BPF_STATS_RUN_TIME))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stats.Close()
+	h.mode = datapath.TC
+	h.applyTo(plan.TargetXDP, askPolicy)
+	dev, err := net.InterfaceByName("fw0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, err := link.QueryPrograms(link.QueryOptions{Target: dev.Index, Attach: ebpf.AttachTCXIngress})
+	if err != nil || len(on.Programs) != 1 {
+		t.Fatalf("programs at tc: %+v (error %v)", on, err)
+	}
+	prog, err := ebpf.NewProgramFromID(on.Programs[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prog.Close()
+	runs := func() uint64 {
+		s, err := prog.Stats()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.RunCount
+	}
+	h.run("ip", "link", "set", "fw1", "down") // so that it runs for questions alone
+	before := runs()
+	h.wantAnswer("at tc", "udp 198.51.100.7:1234 > 192.0.2.1:99", "drop default")
+	h.wantAnswer("at tc", "tcp 203.0.113.9:1234 > 192.0.2.1:113 S", "pass office")
+	if n := runs() - before; n != 2 {
+		t.Errorf("the attached program ran %d times for two questions", n)
+	}
 }

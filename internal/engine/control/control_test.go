@@ -26,6 +26,7 @@ import (
 type host struct {
 	*testing.T
 	control.Instance
+	mode datapath.Mode // that applyTo asks for
 }
 
 // newHost returns a host in the namespaces of the test, or nil in the process outside of them. At the end of the test it unloads the instance, and
@@ -59,7 +60,7 @@ func newBareHost(t *testing.T) *host {
 		return nil
 	}
 	before := testutil.Now()
-	h := &host{t, control.Instance{Dir: datapath.DefaultDir}}
+	h := &host{T: t, Instance: control.Instance{Dir: datapath.DefaultDir}}
 	t.Cleanup(func() {
 		if err := h.Unload(context.Background()); err != nil && !errors.Is(err, datapath.ErrNotLoaded) {
 			t.Error(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/testutil"
 )
@@ -69,12 +70,14 @@ var askCases = []struct{ packet, want string }{
 var askTargets = []struct {
 	name   string
 	target plan.Target
+	mode   datapath.Mode
 	suffix string // of iptables
 }{
-	{"xdp", plan.TargetXDP, ""},
-	{"nftables", plan.TargetNftables, ""},
-	{"iptables-nft", plan.TargetIptables, "-nft"},
-	{"iptables-legacy", plan.TargetIptables, "-legacy"},
+	{"xdp", plan.TargetXDP, "", ""},
+	{"xdp at tc", plan.TargetXDP, datapath.TC, ""},
+	{"nftables", plan.TargetNftables, "", ""},
+	{"iptables-nft", plan.TargetIptables, "", "-nft"},
+	{"iptables-legacy", plan.TargetIptables, "", "-legacy"},
 }
 
 // onAll runs a test for each target, in its own namespaces, in which forwarding is on.
@@ -91,6 +94,7 @@ func onAll(t *testing.T, test func(*host, plan.Target)) {
 				testutil.RequireTool(t, "nft")
 			}
 			h := newHost(t)
+			h.mode = a.mode
 			h.run("sysctl", "-qw", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
 				"net.ipv6.conf.fw1.disable_ipv6=1") // so that the kernel sends no packets that would be counted
 			test(h, a.target)
@@ -134,7 +138,7 @@ func (h *host) applyTo(target plan.Target, policy string) *control.Compiled {
 	if err != nil {
 		h.Fatal(err)
 	}
-	if _, err := h.Apply(h.Context(), c.Policy, control.ApplyOptions{Target: target}); err != nil {
+	if _, err := h.Apply(h.Context(), c.Policy, control.ApplyOptions{Target: target, Mode: h.mode}); err != nil {
 		h.Fatal(err)
 	}
 	return c

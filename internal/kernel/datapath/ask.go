@@ -120,8 +120,35 @@ type socketBuffer struct {
 
 // AskAt runs the program on the frame of q, with the options of q.
 func (a AtTC) AskAt(q Question) (Answer, error) {
-	key, now := a.Program.key, uint64(q.Now)
-	out, err := a.run(q, [5]uint32{uint32(key), uint32(key >> 32), uint32(now), uint32(now >> 32), q.flags()})
+	prog, err := a.program()
+	if err != nil {
+		return Answer{}, err
+	}
+	return askAtTC(prog, a.Program.key, q)
+}
+
+// Receive runs the program on the frame of q as on a received packet, which it counts.
+func (a AtTC) Receive(q Question) error {
+	prog, err := a.program()
+	if err != nil {
+		return err
+	}
+	_, err = runAtTC(prog, q, [5]uint32{})
+	return err
+}
+
+func (a AtTC) program() (*ebpf.Program, error) {
+	collection, err := a.Program.At(image.TC)
+	if err != nil {
+		return nil, err
+	}
+	return collection.Programs[image.Program], nil
+}
+
+// askAtTC is AskAt for a program of tc, on a device with a link layer.
+func askAtTC(prog *ebpf.Program, key uint64, q Question) (Answer, error) {
+	now := uint64(q.Now)
+	out, err := runAtTC(prog, q, [5]uint32{uint32(key), uint32(key >> 32), uint32(now), uint32(now >> 32), q.flags()})
 	if err != nil {
 		return Answer{}, fmt.Errorf("asking the loaded program at tc: %w", err)
 	}
@@ -132,18 +159,8 @@ func (a AtTC) AskAt(q Question) (Answer, error) {
 	return Answer{slot, verdict, out.Question[4]&byEntry != 0}, nil
 }
 
-// Receive runs the program on the frame of q as on a received packet, which it counts.
-func (a AtTC) Receive(q Question) error {
-	_, err := a.run(q, [5]uint32{})
-	return err
-}
-
-func (a AtTC) run(q Question, question [5]uint32) (out socketBuffer, err error) {
-	collection, err := a.Program.At(image.TC)
-	if err != nil {
-		return out, err
-	}
-	_, err = collection.Programs[image.Program].Run(&ebpf.RunOptions{
+func runAtTC(prog *ebpf.Program, q Question, question [5]uint32) (out socketBuffer, err error) {
+	_, err = prog.Run(&ebpf.RunOptions{
 		Data: q.Frame, DataOut: make([]byte, len(q.Frame)+64), Repeat: 1, ContextOut: &out,
 		Context: socketBuffer{Question: question, Segments: uint32(q.Segments), Segment: uint32(q.Segment)},
 	})

@@ -222,12 +222,27 @@ func (g *Generation) ID() (ebpf.ProgramID, error) {
 	return id, nil
 }
 
-// Ask runs the generation's own program on a frame. key is the question key with which the program was loaded.
+// Ask runs the generation's own program on a frame. It is the program at tc if all devices run that one, and otherwise the program at XDP. Both have the
+// same rules and maps. BPF_PROG_TEST_RUN cannot run the program of a device without a link layer, so the program at XDP answers for such devices. key
+// is the question key with which the programs were loaded.
 func (g *Generation) Ask(key uint64, frame []byte) (Answer, error) {
 	if err := g.Knows(image.Question); err != nil {
 		return Answer{}, err
 	}
-	return Ask(g.program, key, frame)
+	if !g.isAtTC() {
+		return Ask(g.program, key, frame)
+	}
+	prog, err := ebpf.LoadPinnedProgram(g.dir+"/"+pins[TC], nil)
+	if err != nil {
+		return Answer{}, fmt.Errorf("generation %d: %w", g.Number, err)
+	}
+	defer prog.Close()
+	return askAtTC(prog, key, Question{Frame: frame})
+}
+
+// isAtTC reports whether all devices of the generation run its program at tc, and have a link layer.
+func (g *Generation) isAtTC() bool {
+	return len(g.Devices) > 0 && !slices.ContainsFunc(g.Devices, func(d *Device) bool { return d.Mode != TC || d.bare })
 }
 
 // Memory maps the named maps of the generation into memory, until Close. Maps that the generation does not have are left out.
