@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // programs is the directory of the test programs.
@@ -26,7 +27,12 @@ type testPackage struct {
 	skipped []string // skipped tests, and tests with a skipped subtest
 	needing []string // skipped tests that need root or a tool
 
-	held map[string][]event // output of tests without root that have not ended, by the name of the test
+	held   map[string][]event // output of tests that have not ended, by the name of the test
+	failed map[string][]event // output of tests that have failed as root
+
+	err       error // of the last run
+	complete  bool  // the last run has come to its end, so that every test has a result
+	took, cpu time.Duration
 }
 
 // list finds the packages that have tests.
@@ -40,7 +46,7 @@ func list(patterns []string) (packages []*testPackage, err error) {
 	}
 	d := json.NewDecoder(strings.NewReader(text))
 	for {
-		p := &testPackage{held: map[string][]event{}}
+		p := &testPackage{held: map[string][]event{}, failed: map[string][]event{}}
 		if err := d.Decode(p); errors.Is(err, io.EOF) {
 			return packages, nil
 		} else if err != nil {

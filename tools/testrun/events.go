@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,6 +35,7 @@ type events struct {
 	out    io.Writer
 	used   []timed // CPU time that tests report (testutil.Inside)
 	failed bool
+	busy   strings.Builder // about tests that have passed only alone
 }
 
 // usedCPU matches the report of testutil.Inside.
@@ -67,13 +67,28 @@ func (s *events) line(e event) {
 }
 
 // ended writes the last line of a package in the format of the go command, and its end event. The CPU time replaces the note about cached results.
-func (s *events) ended(p *testPackage, err error, took time.Duration, state *os.ProcessState) {
+func (s *events) ended(p *testPackage) {
 	action, word := "pass", "ok  "
-	if err != nil {
+	if p.err != nil {
 		action, word = "fail", "FAIL"
 	}
-	s.write(event{Action: "output", Package: p.ImportPath, Output: fmt.Sprintf("%s\t%s\t%.1fs\t%.1f s of CPU\n", word, p.ImportPath, took.Seconds(), cpu(state).Seconds())})
-	s.write(event{Action: action, Package: p.ImportPath, Elapsed: took.Seconds()})
+	s.write(event{Action: "output", Package: p.ImportPath, Output: fmt.Sprintf("%s\t%s\t%.1fs\t%.1f s of CPU\n", word, p.ImportPath, p.took.Seconds(), p.cpu.Seconds())})
+	s.write(event{Action: action, Package: p.ImportPath, Elapsed: p.took.Seconds()})
+}
+
+// passedAlone writes a test as one that passes, and notes the output of its failure for the summary.
+func (s *events) passedAlone(p *testPackage, top string) {
+	fmt.Fprintf(&s.busy, "%s %s\n", p.ImportPath, top)
+	for _, e := range p.failed[top] {
+		switch e.Action {
+		case "output": // gotestsum would take it for the output of a failure
+			fmt.Fprintf(&s.busy, "| %s\n", strings.TrimSuffix(e.Output, "\n"))
+			continue
+		case "fail":
+			e.Action = "pass"
+		}
+		s.write(e)
+	}
 }
 
 // summary returns the text about all tests: the tests with the most CPU time, and how many need root and did not run.
@@ -85,6 +100,9 @@ func (s *events) summary(named, needRoot int) string {
 	}
 	for _, t := range s.used[:min(named, len(s.used))] {
 		fmt.Fprintf(&b, "%s %.2fs\n", t.name, t.seconds)
+	}
+	if s.busy.Len() > 0 {
+		b.WriteString("\nThese tests failed beside other tests, and passed twice alone. Each is a defect of the test or of Floodwall:\n" + s.busy.String())
 	}
 	if needRoot > 0 {
 		fmt.Fprintf(&b, "\n%d tests were not run, as they need root or a tool that is missing: `make test` runs them\n", needRoot)

@@ -1,10 +1,11 @@
 // Command testrun builds the tests of this module once, runs them, and writes their output as `go test -json` does.
 //
-//	testrun [-fast] [-first PACKAGE,PACKAGE] [-p N] [-parallel N] [-timeout TIME] [-run PATTERN] [-slowest N] [-summary FILE] [PACKAGE...]
+//	testrun [-fast] [-first PACKAGE,PACKAGE] [-p N] [-parallel N] [-timeout TIME] [-run PATTERN] [-again N] [-slowest N] [-summary FILE] [PACKAGE...]
 //
 // It runs the tests twice. The first run is without root: tests that need root are skipped (testutil.RequireRoot). It takes less than a minute, and a
 // failure ends testrun. The second run is as root, with FLOODWALL_TEST_ROOT=1. It runs only tests that have not passed yet. -fast ends after the
-// first run. `go test` can do neither run without linking each program again, which takes longer than running most of them. The programs stay in
+// first run. -again N tells whether a test failed because the machine was busy: if at most N tests failed as root, each runs twice more, alone. A test
+// that passes both times is listed at the end as one that depends on time, and testrun succeeds. `go test` can do neither run without linking each program again, which takes longer than running most of them. The programs stay in
 // build/tests, so the next run reuses those that have not changed. scripts/test prints the output with gotestsum.
 package main
 
@@ -30,6 +31,7 @@ type options struct {
 	parallel int    // tests that run at the same time in each package
 	timeout  time.Duration
 	pattern  string // for the names of tests
+	again    int    // the most failed tests that run again
 	named    int    // how many of the tests with the most CPU time are listed
 	summary  string // a file
 }
@@ -43,6 +45,7 @@ func main() {
 	flag.IntVar(&o.parallel, "parallel", 2*cpus, "how many tests of a package run at the same time")
 	flag.DurationVar(&o.timeout, "timeout", time.Hour, "how long a package may take")
 	flag.StringVar(&o.pattern, "run", "", "only tests of this name")
+	flag.IntVar(&o.again, "again", 0, "how many failed tests may run again, alone")
 	flag.IntVar(&o.named, "slowest", 10, "how many of the tests that use most of the CPUs are named")
 	flag.StringVar(&o.summary, "summary", "", "a file for what is said at the end")
 	flag.Parse()
@@ -82,6 +85,7 @@ func run(ctx context.Context, o options, patterns []string) (failed bool, err er
 		}
 	default:
 		s.all(ctx, ordered(rest, o.first), o.together, true)
+		s.repeat(ctx, rest)
 	}
 	if ctx.Err() != nil {
 		return true, errors.New("interrupted")

@@ -3,10 +3,15 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // stream has a test that passes, a test with a subtest, a test that fails, and a test whose package ends before it does.
@@ -42,8 +47,8 @@ func TestEvents(t *testing.T) {
 	if !s.failed {
 		t.Error("a test that fails is forgotten")
 	}
-	s.ended(&testPackage{ImportPath: "m/a"}, nil, 3100*time.Millisecond, nil)
-	s.ended(&testPackage{ImportPath: "m/b"}, errors.New("exit status 1"), 8*time.Second, nil)
+	s.ended(&testPackage{ImportPath: "m/a", took: 3100 * time.Millisecond})
+	s.ended(&testPackage{ImportPath: "m/b", took: 8 * time.Second, err: errors.New("exit status 1")})
 	want := stream + `{"Action":"output","Package":"m/a","Output":"ok  \tm/a\t3.1s\t0.0 s of CPU\n"}
 {"Action":"pass","Package":"m/a","Elapsed":3.1}
 {"Action":"output","Package":"m/b","Output":"FAIL\tm/b\t8.0s\t0.0 s of CPU\n"}
@@ -102,7 +107,7 @@ func TestFirst(t *testing.T) {
 `
 	const bad = `{"Action":"skip","Package":"m/a","Test":"TestBad/one"}
 {"Action":"fail","Package":"m/a","Test":"TestBad"}
-{"Action":"output","Package":"m/a","Output":"FAIL\n"}
+{"Action":"output","Package":"m/a","Output":"coverage: 1%\n"}
 `
 	for fast, want := range map[bool]string{false: fine + bad, true: fine + again + bad} {
 		var out strings.Builder
@@ -129,5 +134,45 @@ func TestOrdered(t *testing.T) {
 	}
 	if want := []string{"m/x/cmd", "m/lab", "m/a", "m/collab", "m/b"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestRepeat runs a failed test again. It must fail when the test fails again, when too many tests have failed, and when a panic has ended the package.
+// A file tells the programs of this test whether they run for the first time.
+func TestRepeat(t *testing.T) {
+	testutil.RequireRoot(t) // without root, sudo would run the programs
+	for _, test := range []struct {
+		name, program string
+		again         int
+		failed        bool
+	}{
+		{"passes alone", `if [ -e again ]; then echo "--- PASS: TestX (0.00s)"; echo PASS; exit 0; fi`, 1, false},
+		{"fails again", ``, 1, true},
+		{"too many fail", `if [ -e again ]; then echo "--- PASS: TestX (0.00s)"; echo PASS; exit 0; fi`, 0, true},
+		{"a panic", `if [ -e again ]; then echo "--- PASS: TestX (0.00s)"; echo PASS; exit 0; fi; echo "--- FAIL: TestX (0.00s)"; exit 2`, 1, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			program := filepath.Join(dir, "x.test")
+			script := "#!/bin/sh\n" + test.program + "\necho '=== RUN   TestX'; touch again; echo '--- FAIL: TestX (0.00s)'; echo FAIL; exit 1\n"
+			if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			tool, err := exec.Command("go", "tool", "-n", "test2json").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			s := session{options: options{again: test.again}, events: &events{out: &out}, converter: strings.TrimSpace(string(tool))}
+			p := &testPackage{ImportPath: "m/x", Dir: dir, program: program, held: map[string][]event{}, failed: map[string][]event{}}
+			s.one(t.Context(), p, true)
+			s.repeat(t.Context(), []*testPackage{p})
+			if s.events.failed != test.failed {
+				t.Errorf("failed is %t, want %t:\n%s", s.events.failed, test.failed, out.String())
+			}
+			if says := strings.Contains(s.events.summary(0, 0), "m/x TestX\n"); says == test.failed {
+				t.Errorf("the summary names the test: %t:\n%s", says, s.events.summary(0, 0))
+			}
+		})
 	}
 }
