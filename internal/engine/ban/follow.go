@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 )
 
 // Follower reads new lines of an instance's file of bans, without taking the file's lock. It reads only complete lines.
@@ -19,10 +20,12 @@ type Follower struct {
 
 	events *os.File // an inotify instance; nil: not made yet
 	above  bool     // the inotify watch is on the parent directory, because the directory of the file does not exist yet
+
+	longest time.Duration // the longest time of Wait
 }
 
 // Follow returns a Follower that reads the file from its start.
-func (l *Log) Follow() *Follower { return &Follower{log: l} }
+func (l *Log) Follow() *Follower { return &Follower{log: l, longest: longest} }
 
 // Close closes the file and the inotify instance.
 func (f *Follower) Close() {

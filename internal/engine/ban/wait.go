@@ -32,9 +32,10 @@ func (f *Follower) Wait(ctx context.Context) {
 		}
 		return // Next reads the changes from before the watch
 	}
-	defer context.AfterFunc(ctx, func() { f.events.SetReadDeadline(time.Now()) })()
-	f.events.SetReadDeadline(time.Now().Add(periodic.Left(longest)))
-	_, err := f.events.Read(make([]byte, 4096))
+	events := f.events
+	events.SetReadDeadline(time.Now().Add(periodic.Left(f.longest)))
+	defer context.AfterFunc(ctx, func() { events.SetReadDeadline(time.Now()) })() // last, so that this deadline holds if ctx ends just now
+	_, err := events.Read(make([]byte, 4096))
 	switch {
 	case err == nil:
 		periodic.Sleep(ctx, gather)
