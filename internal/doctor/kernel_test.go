@@ -25,17 +25,18 @@ import (
 
 // Each of these tests runs in its own namespaces and causes a fault that costs packets. The finding must appear, and must be OK after its remedy.
 
-// look runs all probes of the doctor, with the device fw0.
-func look(t *testing.T) []Finding {
+// look runs all probes of the doctor, with the device fw0. If the machine is too busy for a probe to end in its time, look runs all of them again.
+func look(t *testing.T) (found []Finding) {
 	t.Helper()
-	start := time.Now()
-	found, err := Examine(context.Background(), Options{Devices: []string{"fw0"}, Instance: control.Instance{Dir: "/sys/fs/bpf/none"}, interval: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(start); took > 3*Deadline { // a busy machine starts tools late
-		t.Errorf("it took %v", took)
-	}
+	testutil.Eventually(time.Minute, func() bool {
+		var err error
+		start := time.Now()
+		found, err = Examine(context.Background(), Options{Devices: []string{"fw0"}, Instance: control.Instance{Dir: "/sys/fs/bpf/none"}, interval: 100 * time.Millisecond})
+		if took := time.Since(start); err != nil || took > 20*Deadline { // a busy machine starts tools late, and a probe without a deadline does not end
+			t.Fatalf("it took %v: %v", took, err)
+		}
+		return !slices.ContainsFunc(found, overdue)
+	})
 	return found
 }
 
@@ -53,7 +54,7 @@ func find(t *testing.T, found []Finding, id string) Finding {
 	return Finding{}
 }
 
-// expect repeats look until the finding has this severity and evidence. It fails the test after 20 s.
+// expect repeats look until the finding has this severity and evidence. It fails the test after a minute.
 func expect(t *testing.T, id string, severity Severity, evidence string) Finding {
 	t.Helper()
 	var f Finding
@@ -61,7 +62,7 @@ func expect(t *testing.T, id string, severity Severity, evidence string) Finding
 		f = find(t, look(t), id)
 		return f.Severity == severity && regexp.MustCompile(evidence).MatchString(f.Evidence)
 	}
-	testutil.Eventually(20*time.Second, is)
+	testutil.Eventually(time.Minute, is)
 	if f.Severity != severity || !regexp.MustCompile(evidence).MatchString(f.Evidence) {
 		t.Errorf("%s: got %s, %q, want %s, %q", id, f.Severity, f.Evidence, severity, evidence)
 	}
