@@ -65,6 +65,7 @@ func newListServer(t *testing.T) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	testutil.WaitUp(t, "fw0")
 	go http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "8.8.8.8\n") }))
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().String()

@@ -78,6 +78,7 @@ func (s *innerSite) cable() {
 	s.Helper()
 	s.client.Take(s.T, "fw1")
 	s.client.Do(func() { script(s.T, "ip link set lo up; ip link set fw1 up; ip addr add 192.0.2.2/24 dev fw1") })
+	testutil.WaitUp(s.T, "fw0")
 }
 
 // connection opens a TCP connection from the host.

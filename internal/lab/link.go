@@ -175,7 +175,7 @@ func (d *Device) meetNeighbor() error {
 // waitUp waits until the kernel has noticed the carrier. On a busy machine this takes longer (net/core/link_watch.c). Until then a host may have no
 // IPv6 route to the other one.
 func (d *Device) waitUp() error {
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		link, err := d.Host.links.LinkByIndex(d.Index)
 		switch {
 		case err != nil:
@@ -183,7 +183,7 @@ func (d *Device) waitUp() error {
 		case link.Attrs().OperState == netlink.OperUp:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("%v after 10 s, not up", link.Attrs().OperState)
+			return fmt.Errorf("%v after a minute, not up", link.Attrs().OperState)
 		}
 	}
 }

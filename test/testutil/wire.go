@@ -19,7 +19,8 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Veth makes a pair of connected devices, sets both up, and adds the addresses to the first one. The test must run Inside.
+// Veth makes a pair of connected devices, sets both up, and adds the addresses to the first one. It returns when both can send. The test must run
+// Inside.
 func Veth(t testing.TB, name, peer string, addresses ...string) {
 	t.Helper()
 	lines := []string{
@@ -38,6 +39,24 @@ func Veth(t testing.TB, name, peer string, addresses ...string) {
 		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %v: %s", line, err, out)
 		}
+	}
+	for _, device := range []string{name, peer} {
+		WaitUp(t, device)
+	}
+}
+
+// WaitUp waits until the kernel has noticed the carrier of a device. On a busy machine this takes longer (net/core/link_watch.c). Until then packets
+// that leave by the device are lost.
+func WaitUp(t testing.TB, device string) {
+	t.Helper()
+	if !Eventually(time.Minute, func() bool {
+		dev, err := netlink.LinkByName(device)
+		if err != nil {
+			t.Fatalf("device %s: %v", device, err)
+		}
+		return dev.Attrs().OperState == netlink.OperUp
+	}) {
+		t.Fatalf("the kernel notices no carrier of %s", device)
 	}
 }
 

@@ -55,6 +55,7 @@ func serving(t *testing.T, size int) elsewhere {
 		}
 		ipCommand(t, "route add default dev fw1", "-6 route add default dev fw1")
 	})
+	testutil.WaitUp(t, "fw0")
 	ipCommand(t, "route add default dev fw0", "-6 route add default dev fw0")
 	acquaint(t, clients)
 	resolve(t, size)

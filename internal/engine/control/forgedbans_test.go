@@ -111,6 +111,7 @@ func (h *host) distant() *testutil.Elsewhere {
 	if failed != nil {
 		h.Fatal(failed)
 	}
+	testutil.WaitUp(h.T, "fw0")
 	h.ip("route add default via 192.0.2.2")
 	return away
 }
