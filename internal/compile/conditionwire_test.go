@@ -214,7 +214,7 @@ func TestLimitRefills(t *testing.T) {
 	s := subject.Lower(t, conditionSets+"\n  - {name: fast, proto: udp, over: {rate: 200/s, per: from/24, burst: 20}, then: drop}")
 	frame := subject.FramesOf(t, "udp 192.0.2.1:5 > 198.51.100.1:53")[0].Frame
 	for _, c := range counters(w) {
-		const sent, tries = 600, 5
+		const sent, tries = 600, 20
 		for try := 1; ; try++ {
 			names, err := c.load(t, s)
 			if err != nil {
@@ -236,14 +236,14 @@ func TestLimitRefills(t *testing.T) {
 			c.remove(t)
 			passed := float64(got[names(ir.Reason{Kind: ir.ReasonDefault})])
 			most := 20 + 200*elapsed.Seconds()
-			if passed > most+1 || int(passed)+got[names(ir.Reason{Kind: ir.ReasonRule})] != sent {
+			if int(passed)+got[names(ir.Reason{Kind: ir.ReasonRule})] != sent {
 				t.Errorf("%s: %v passed in %v, want %.1f to %.1f; counters %v", c.name, passed, elapsed, least, most, got)
 			}
-			if passed >= least*0.95-1 {
+			if passed >= least*0.95-1 && passed <= most+1 {
 				break
 			}
-			if try == tries { // if the receiver must wait for a CPU, it gets packets late and in bursts
-				t.Errorf("%s: %v passed in %v, want %.1f at least; counters %v", c.name, passed, elapsed, least, got)
+			if try == tries { // if the receiver must wait for a CPU, it gets packets late and in bursts, and the last ones after this end has sent all
+				t.Errorf("%s: %v passed in %v, want %.1f to %.1f; counters %v", c.name, passed, elapsed, least, most, got)
 				break
 			}
 		}

@@ -107,7 +107,7 @@ func (l *lists) through(from string, port int) bool {
 		from, to = "["+from+"]", "[2001:db8::1]"
 	}
 	l.sendInOrder(fmt.Sprintf("udp %s:5555 > %s:%d", from, to, port), fmt.Sprintf("udp 192.0.2.9:5556 > 192.0.2.1:%d", markerPort))
-	if !l.arrives(markerPort, 10*time.Second) {
+	if !l.arrives(markerPort, time.Minute) {
 		l.Fatalf("a packet to port %d, which nothing drops, does not arrive", markerPort)
 	}
 	return l.arrives(port, 20*time.Millisecond)

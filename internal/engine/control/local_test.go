@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/floodwall/floodwall/test/testutil"
 )
@@ -72,7 +71,7 @@ func TestLocalRoutes(t *testing.T) {
 	}
 	h.run("ip", "-batch", batch)
 	for _, to := range []string{"10.96.0.0", "10.96.15.255", "10.96.16.0", "10.96.19.135"} {
-		if !testutil.Eventually(20*time.Second, func() bool { return h.ask("udp 198.51.100.1:5 > "+to+":9") == "drop here" }) {
+		if !testutil.Eventually(slow, func() bool { return h.ask("udp 198.51.100.1:5 > "+to+":9") == "drop here" }) {
 			t.Errorf("the program does not know %s", to)
 		}
 	}

@@ -271,7 +271,7 @@ func TestCookiesOff(t *testing.T) {
 // lostOf returns the number of lost segments of a connection, including its SYN. These are the retransmitted segments, except those that the other
 // end reports as duplicates (RFC 2883). Such duplicates occur when a machine pauses.
 func lostOf(c net.Conn) (n uint32, err error) {
-	testutil.Eventually(2*time.Second, func() bool { // the report of the other end may still be on its way
+	testutil.Eventually(10*time.Second, func() bool { // the report of the other end may still be on its way
 		var info *unix.TCPInfo
 		if info, err = tcpInfo(c); err == nil {
 			n = info.Total_retrans - min(info.Total_retrans, info.Dsack_dups)

@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -183,8 +184,9 @@ func (s *site) routerMode(target plan.Target, policy, want string) {
 	s.Helper()
 	const tries = 5
 	var got string
+	var lost error
 	for range tries {
-		s.again = 0
+		s.again, lost = 0, nil
 		s.apply(way{name: string(target), target: target}, policy)
 		if got := s.looseOf(s.server); got != "0" {
 			s.Errorf("%s: nf_conntrack_tcp_loose is %s", target, got)
@@ -192,11 +194,11 @@ func (s *site) routerMode(target plan.Target, policy, want string) {
 		for range 3 {
 			for _, to := range behind {
 				if err := s.echoed(to); err != nil {
-					s.Errorf("%s: %s: %v", target, to, err)
+					lost = errors.Join(lost, fmt.Errorf("%s: %w", to, err))
 				}
 			}
 		}
-		if got = s.outcomes(); strings.Contains(got, want) {
+		if got = s.outcomes(); strings.Contains(got, want) && lost == nil {
 			return
 		}
 		if s.again == 0 {
@@ -204,7 +206,7 @@ func (s *site) routerMode(target plan.Target, policy, want string) {
 		}
 		s.unload()
 	}
-	s.Errorf("%s: counters %s, want %s", target, got, want)
+	s.Errorf("%s: counters %s, want %s; %v", target, got, want, lost)
 }
 
 // onRouter runs fn on the router.

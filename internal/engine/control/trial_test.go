@@ -111,7 +111,10 @@ func (e *ends) decider() string {
 	for _, port := range append(slices.Clone(ports), markerPort) {
 		packets = append(packets, fmt.Sprintf("udp 192.0.2.9:5555 > 192.0.2.1:%d", port))
 	}
-	if err := testutil.SendFor("fw1", packets, func(sent int) bool { return sent < 1 }); err != nil {
+	restore := testutil.OnOneCPU(e) // so that the packet to markerPort comes last
+	err := testutil.SendFor("fw1", packets, func(sent int) bool { return sent < 1 })
+	restore()
+	if err != nil {
 		e.Fatal(err)
 	}
 	if !e.arrives(markerPort, time.Minute) {

@@ -252,8 +252,8 @@ func TestSyncBounded(t *testing.T) {
 		}
 	}
 	whole := 0
-	for {
-		m, err := answers.NextMsg(3 * time.Second)
+	for wait := time.Minute; ; wait = 3 * time.Second {
+		m, err := answers.NextMsg(wait)
 		if err != nil {
 			break
 		}

