@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	patience = 15 * time.Second // the longest time that an answer takes on a busy machine
+	patience = 30 * time.Second // the longest time that an answer takes on a busy machine
 	bulk     = 4 << 20          // the number of bytes that are sent each way
 )
 

@@ -134,7 +134,12 @@ func TestNoLoopOfAnswers(t *testing.T) {
 		if e.until(2048)[53] {
 			t.Error("an answer is answered")
 		}
-		if responses, others := s.counted("dns:response"), s.counted("dns:other"); responses != 2*2+2 || others != 2*15 {
+		responses, others := uint64(0), uint64(0)
+		testutil.Eventually(patience, func() bool { // packets of another queue may wait for a CPU
+			responses, others = s.counted("dns:response"), s.counted("dns:other")
+			return responses >= 2*2+2 && others >= 2*15
+		})
+		if responses != 2*2+2 || others != 2*15 {
 			t.Errorf("%d are dropped as responses and %d as others, want 6 and 30", responses, others)
 		}
 	})

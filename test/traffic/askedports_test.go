@@ -90,7 +90,7 @@ func (s *scene) checked(target plan.Target, check packet.Check, n int, lines []s
 	before := s.failures(check)
 	s.send(len(lines), s.frames(lines...))
 	dropped := uint64(0)
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && dropped < uint64(n); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end) && dropped < uint64(n); time.Sleep(10 * time.Millisecond) {
 		dropped = s.failures(check) - before
 	}
 	if dropped != uint64(n) {

@@ -53,7 +53,7 @@ func TestDHCPBesideFlood(t *testing.T) {
 			}
 			time.Sleep(200 * time.Millisecond) // the flood has used up the limit for all other servers
 			came := false
-			for try := 0; try < 5 && !came; try++ { // a busy machine may take longer than the deadline
+			for try := 0; try < 100 && !came; try++ { // a busy machine may take longer than the deadline
 				s.send(1, s.frames("udp 203.0.113.7:67 > 10.0.0.2:68 payload=0x00"))
 				came = received(t, socket, "203.0.113.7")
 			}

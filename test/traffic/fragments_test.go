@@ -144,7 +144,7 @@ func TestLargeDatagramsUntracked(t *testing.T) {
 				s.echoUDP(s.server, 53)
 				s.apply(target, "default: drop\nreplies: drop\nrules: [{port: tcp/99, family: ipv4, then: reject}]\nservices: [{name: dns, port: udp/53}]\n")
 				for _, to := range []string{"10.1.0.2:53", "[fd01::2]:53"} {
-					if !s.exchange(s.client, to, bytes.Repeat([]byte{'?'}, large), 5) {
+					if !s.exchange(s.client, to, bytes.Repeat([]byte{'?'}, large), 20) {
 						t.Errorf("no answer of %s to %d bytes", to, large)
 					}
 				}

@@ -77,7 +77,7 @@ func (s *scene) unbound() {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	if !testutil.Eventually(20*time.Second, func() bool {
+	if !testutil.Eventually(time.Minute, func() bool {
 		_, err := s.lookUp(s.server, "udp", "10.0.0.2:53", "shop.example", dns.TypeA)
 		return err == nil
 	}) {

@@ -34,7 +34,7 @@ func (s *scene) pushed(to string) pushed {
 
 // arrives returns an error unless data that the peer sends arrives.
 func (p pushed) arrives() error {
-	p.own.SetReadDeadline(time.Now().Add(5 * time.Second))
+	p.own.SetReadDeadline(time.Now().Add(patience))
 	if _, err := p.peer.Write([]byte("news")); err != nil {
 		return err
 	}

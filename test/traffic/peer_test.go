@@ -24,6 +24,7 @@ type peer struct {
 	seq, ack uint32 // the sequence and acknowledgment numbers of the next segment
 	stamp    uint32 // the last timestamp from the other end
 	plain    bool   // the connection has no timestamps
+	shut     bool   // the window of the SYN-ACK is 0
 }
 
 // The addresses of peers.
@@ -213,7 +214,7 @@ func (p *peer) knock(payload string, more ...layers.TCPOption) {
 		case got.Ack != p.seq+1:
 			p.Fatalf("a SYN of %d bytes has %d bytes acknowledged", len(payload), got.Ack-p.seq-1)
 		}
-		p.seq, p.ack = p.seq+1, got.Seq+1
+		p.seq, p.ack, p.shut = p.seq+1, got.Seq+1, got.Window == 0
 		return
 	}
 }
@@ -241,7 +242,11 @@ func (p *peer) awaitWindow() {
 	if p.mode != "router" {
 		return
 	}
-	for got := p.receive(again); got != nil && got.Window == 0; got = p.receive(again) {
+	wait := again
+	if p.shut {
+		wait = 5 * time.Second // not longer, because after some changes of the policy no segment opens the window
+	}
+	for got := p.receive(wait); got != nil && got.Window == 0; got = p.receive(wait) {
 		if got.RST {
 			p.Fatal("the connection is reset before its window opens")
 		}

@@ -158,7 +158,7 @@ func (f *flowSearch) converse(t *testing.T, port int) {
 			_, err = c.Read(make([]byte, 100))
 			return err == nil
 		}
-		if !testutil.Eventually(10*time.Second, answered) {
+		if !testutil.Eventually(30*time.Second, answered) {
 			t.Fatal(err)
 		}
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: address, Port: port}}

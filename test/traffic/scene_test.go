@@ -262,8 +262,9 @@ func (s *scene) serve(port uint16) {
 	testutil.Serve(s.T, l, func(c net.Conn) { c.Write([]byte{'.'}) })
 }
 
-// patience is the longest time of a request. A full queue may lose a SYN, and the client then sends it again after one, three and seven seconds.
-const patience = 10 * time.Second
+// patience is the longest time until something arrives that must arrive. A full queue may lose a SYN, and the client then sends it again after one,
+// three, seven and fifteen seconds.
+const patience = 30 * time.Second
 
 // request connects to the server and reads its data.
 func (s *scene) request(from *lab.Host, to string) error {

@@ -56,14 +56,11 @@ func (s *plainScene) answered(at ...netip.Addr) {
 	for i, a := range at {
 		var reply []byte
 		c := s.sender(netip.AddrPortFrom(a, 53))
-		for end := time.Now().Add(5 * time.Second); reply == nil && time.Now().Before(end); {
+		testutil.Eventually(patience, func() (came bool) {
 			c.Write(query)
-			buf := make([]byte, 1500)
-			c.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-			if n, err := c.Read(buf); err == nil {
-				reply = buf[:n]
-			}
-		}
+			reply, _, came = testutil.Receive(s, c, time.Second)
+			return came
+		})
 		if len(reply) < 4 || reply[2]&0x82 != 0x82 {
 			s.Errorf("%s: the truncated answer is %x", a, reply)
 		}
@@ -155,7 +152,8 @@ func TestAnswersInVLAN(t *testing.T) {
 					r.Close()
 				}
 				info, _ := s.stream(netip.AddrPortFrom(plain4, 9000), 4<<20)
-				got, packets := s.reasons()["stream"], uint64(info.Segs_out)
+				packets := uint64(info.Segs_out)
+				got := s.counted("stream", packets)
 				bytes := packets*uint64(14+4*tags+20+32) + info.Bytes_sent + 8
 				if p, b := int64(got.Packets-packets), int64(got.Bytes-bytes); p < 0 || p > 4 || b < 0 || b > 4*90 {
 					t.Errorf("%d packets, %d bytes, want %d, %d", got.Packets, got.Bytes, packets, bytes)
@@ -224,7 +222,8 @@ func TestAnswersOnTun(t *testing.T) {
 		s.filter(fmt.Sprintf(answering, "vlan: none"))
 		s.answered(netip.MustParseAddr("10.7.0.2"), netip.MustParseAddr("fd07::2"))
 		info, _ := s.stream(netip.MustParseAddrPort("10.7.0.2:9000"), 4<<20)
-		got, packets := s.reasons()["stream"], uint64(info.Segs_out)
+		packets := uint64(info.Segs_out)
+		got := s.counted("stream", packets)
 		bytes := packets*(20+32) + info.Bytes_sent + 8
 		if p, b := int64(got.Packets-packets), int64(got.Bytes-bytes); p < 0 || p > 4 || b < 0 || b > 4*90 {
 			t.Errorf("%d packets, %d bytes, want %d, %d", got.Packets, got.Bytes, packets, bytes)
@@ -235,7 +234,7 @@ func TestAnswersOnTun(t *testing.T) {
 		raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, 1000) })
 		c.Write(make([]byte, 20*1000-500))
 		count := 0
-		for r.SetReadDeadline(time.Now().Add(2 * time.Second)); count < 20; count++ {
+		for r.SetReadDeadline(time.Now().Add(patience)); count < 20; count++ {
 			if _, err := r.Read(make([]byte, 2000)); err != nil {
 				t.Error(err)
 				break
@@ -290,7 +289,7 @@ func TestNotLinear(t *testing.T) {
 			c := s.sender(netip.AddrPortFrom(a, 53))
 			send(c, query)
 			buf := make([]byte, 1500)
-			c.SetReadDeadline(time.Now().Add(5 * time.Second))
+			c.SetReadDeadline(time.Now().Add(patience))
 			if n, err := c.Read(buf); err != nil || buf[2]&0x82 != 0x82 {
 				t.Errorf("%s: %x, %v", a, buf[:n], err)
 			}
@@ -311,7 +310,7 @@ func TestNotLinear(t *testing.T) {
 				copy(data[4:], "\xde\xad\xbe\xef")
 				send(c, data)
 				send(c, make([]byte, size))
-				r.SetReadDeadline(time.Now().Add(5 * time.Second))
+				r.SetReadDeadline(time.Now().Add(patience))
 				got := make([]byte, 9000)
 				if n, err := r.Read(got); err != nil || n != size || strings.Trim(string(got[:n]), "\x00") != "" {
 					t.Errorf("%s, size %d: %d bytes, %v", a, size, n, err)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestJoinedStream sends a TCP stream in joined packets. The counters must be those of its segments, which the sender knows.
@@ -25,7 +27,7 @@ func TestJoinedStream(t *testing.T) {
 			// The connection is closed in both directions: the client's last segments may still follow.
 			packets += uint64(info.Segs_out)
 			bytes += uint64(info.Segs_out)*headers + info.Bytes_sent + 8 // the SYN has eight more bytes of options
-			got := s.reasons()["stream"]
+			got := s.counted("stream", packets)
 			t.Logf("%s: %+v, sender %d packets, %d bytes; retrans %d", at, got, packets, bytes, info.Total_retrans)
 			if d := int64(got.Packets - packets); d < 0 || d > 4 {
 				t.Errorf("%s: %d packets, want %d", at, got.Packets, packets)
@@ -62,7 +64,7 @@ func TestDatagramTrain(t *testing.T) {
 		const size, count = 1000, 20
 		s.filter("default: drop\nchecks: strict\nrules:\n" +
 			"  - {name: length, port: udp/9000, length: 1029-65535, then: drop}\n" +
-			"  - {name: over, port: udp/9000, over: {rate: 1/s, per: from, burst: 70}, then: drop}\n" +
+			"  - {name: over, port: udp/9000, over: {rate: 1/min, per: from, burst: 70}, then: drop}\n" +
 			"  - {name: exact, port: udp/9000, length: 1028, then: pass}\n")
 		r, c := s.receiver(netip.AddrPortFrom(plain4, 9000)), s.sender(netip.AddrPortFrom(plain4, 9000))
 		raw, _ := c.SyscallConn()
@@ -77,11 +79,12 @@ func TestDatagramTrain(t *testing.T) {
 			}
 		}
 		got := 0
-		for r.SetReadDeadline(time.Now().Add(time.Second)); ; got++ {
-			if _, err := r.Read(make([]byte, 2000)); err != nil {
-				break
+		for wait := patience; testutil.Arrives(t, r, wait); {
+			if got++; got == 3*count { // no more may arrive
+				wait = time.Second
 			}
 		}
+		s.counted("over", 2*count)
 		reasons := s.reasons()
 		t.Logf("received %d, %+v, %+v", got, reasons["exact"], reasons["over"])
 		if got != 3*count || reasons["exact"].Packets != 3*count || reasons["exact"].Bytes != 3*(count*42+size*(count-1)+500) {
@@ -102,7 +105,7 @@ func TestQueryTrain(t *testing.T) {
 		raw, _ := c.SyscallConn()
 		raw.Control(func(fd uintptr) { unix.SetsockoptInt(int(fd), unix.IPPROTO_UDP, unix.UDP_SEGMENT, len(query)) })
 		c.Write([]byte(string(query) + string(query) + string(query)))
-		r.SetReadDeadline(time.Now().Add(2 * time.Second))
+		r.SetReadDeadline(time.Now().Add(patience))
 		for i := range 3 {
 			if n, err := r.Read(make([]byte, 200)); n != len(query) {
 				t.Errorf("query %d: %d bytes, %v", i, n, err)

@@ -42,7 +42,7 @@ func (s *plainScene) sampled(send func(), ports ...uint16) map[uint16]datapath.S
 		s.Fatal(err)
 	}
 	send()
-	ctx, cancel := context.WithTimeout(s.ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, patience)
 	defer cancel()
 	found := map[uint16]datapath.Sample{}
 	for len(found) < len(ports) {
@@ -101,7 +101,7 @@ func TestSamplesOnTun(t *testing.T) {
 		got := s.sampled(func() {
 			r := s.receiver(netip.MustParseAddrPort("10.7.0.2:9001"))
 			s.sender(netip.MustParseAddrPort("10.7.0.2:9001")).Write(make([]byte, 20))
-			r.SetReadDeadline(time.Now().Add(2 * time.Second))
+			r.SetReadDeadline(time.Now().Add(patience))
 			if _, from, err := r.ReadFromUDPAddrPort(make([]byte, 100)); err != nil {
 				t.Error(err)
 			} else {

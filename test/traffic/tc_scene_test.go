@@ -111,6 +111,14 @@ func (s *plainScene) reasons() map[string]control.RuleStatus {
 	return out
 }
 
+// counted returns the counter of a rule or check when it has counted a number of packets. The last packets may wait for a CPU. If they do not come,
+// counted returns what was counted.
+func (s *plainScene) counted(name string, packets uint64) (r control.RuleStatus) {
+	s.Helper()
+	testutil.Eventually(patience, func() bool { r = s.reasons()[name]; return r.Packets >= packets })
+	return r
+}
+
 // on runs a command on a host.
 func (s *plainScene) on(h *lab.Host, line string) {
 	s.Helper()
@@ -191,7 +199,7 @@ func (s *plainScene) stream(to netip.AddrPort, bytes int64) (info *unix.TCPInfo,
 	if err != nil {
 		s.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		raw.Control(func(fd uintptr) { info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO) })
 		if err != nil {
 			s.Fatal(err)

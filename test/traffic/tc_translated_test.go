@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // translated is the address that the server's packets get when they leave, as those of a pod do.
@@ -79,24 +80,25 @@ func (s *plainScene) asks(when string, want bool) {
 		s.Fatal(err)
 	}
 	defer question.Close()
-	b := make([]byte, 100)
 	if _, err := question.WriteTo([]byte("hello"), &net.UDPAddr{IP: net.IPv4(10, 1, 0, 1), Port: 7}); err != nil {
 		s.Fatal(err)
 	}
-	answer.SetReadDeadline(time.Now().Add(2 * time.Second))
-	n, from, err := answer.ReadFrom(b)
-	if err != nil {
-		s.Fatalf("%s: the question did not arrive: %v", when, err)
+	text, from, came := testutil.Receive(s, answer.(*net.UDPConn), patience)
+	if !came {
+		s.Fatalf("%s: the question did not arrive", when)
 	}
-	if got := netip.MustParseAddrPort(from.String()).Addr(); got != translated {
-		s.Errorf("%s: the question came from %s", when, got)
+	if from.Addr().Unmap() != translated {
+		s.Errorf("%s: the question came from %s", when, from)
 	}
-	if _, err := answer.WriteTo(b[:n], from); err != nil {
+	if _, err := answer.WriteTo(text, net.UDPAddrFromAddrPort(from)); err != nil {
 		s.Fatal(err)
 	}
-	question.SetReadDeadline(time.Now().Add(500 * time.Millisecond))
-	if _, _, err := question.ReadFrom(b); (err == nil) != want {
-		s.Errorf("%s: the answer arrived: %t, %v", when, err == nil, err)
+	wait := 500 * time.Millisecond
+	if want {
+		wait = patience
+	}
+	if came := testutil.Arrives(s, question.(*net.UDPConn), wait); came != want {
+		s.Errorf("%s: the answer arrived: %t", when, came)
 	}
 }
 

@@ -82,9 +82,8 @@ func (s *synScene) reuse(p *peer, r reuse, forgets bool) {
 	}
 }
 
-// longest is the time in which a connection must succeed. It is several times the time after which TCP sends a lost segment again, and much shorter
-// than TIME-WAIT.
-const longest = 10 * time.Second
+// longest is the time in which a connection must succeed. It is many times the time after which TCP sends a lost segment again, and half of TIME-WAIT.
+const longest = 30 * time.Second
 
 // reconnect opens a connection as TCP does. If a received segment does not belong to the connection, it answers with a reset and sends its SYN again
 // (RFC 9293, 3.10.7.3).
@@ -96,7 +95,7 @@ func (p *peer) reconnect() {
 		for got := p.receive(again); got != nil; got = p.receive(again) {
 			switch {
 			case got.SYN && got.ACK && got.Ack == p.seq+1:
-				p.seq, p.ack = p.seq+1, got.Seq+1
+				p.seq, p.ack, p.shut = p.seq+1, got.Seq+1, got.Window == 0
 				p.send(segment{flags: ".", options: p.stamps()})
 				p.awaitWindow()
 				return
