@@ -129,7 +129,7 @@ func TestLadderBlackHole(t *testing.T) {
 	if !testutil.Inside(t) {
 		return
 	}
-	const hold, lasts = 4 * time.Second, 7 * time.Second
+	const hold, lasts = 4 * time.Second, 20 * time.Second // between them is the time that a busy machine needs to see the route
 	l := newLadder(t, strings.NewReplacer("auto: flowspec", "auto: rtbh\n  for: "+lasts.String(), "hold: 1m", "hold: "+hold.String()).Replace(ladderPolicy))
 	var conns []net.Conn
 	l.router.ns.Do(func() {

@@ -84,6 +84,7 @@ func newCrowdSite(t *testing.T) crowdSite {
 		script(t, "ip link set lo up; ip link set fw1 up; ip addr add 192.0.2.2/24 dev fw1; ip addr add 192.0.2.3/24 dev fw1; ip addr add 198.51.100.2/24 dev fw1\n"+
 			"for a in ::2 :0:1::2 :1::2; do ip addr add 2001:db8$a/32 dev fw1 nodad; done")
 	})
+	testutil.WaitUp(t, "fw0")
 	for _, port := range []int{7, 8, 10} {
 		l, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
 		if err != nil {
@@ -121,7 +122,7 @@ func (s crowdSite) datagrams(t *testing.T, address string, each func(c *net.UDPC
 func (s crowdSite) dial(network, from, to, port string) (c net.Conn, err error) {
 	s.clients.Do(func() {
 		local, port := net.JoinHostPort(from, "0"), net.JoinHostPort(to, port)
-		d := net.Dialer{Timeout: 10 * time.Second}
+		d := net.Dialer{Timeout: filteredAgain}
 		if network == "udp" {
 			d.LocalAddr, err = net.ResolveUDPAddr(network, local)
 		} else {

@@ -100,7 +100,7 @@ chown 0:0 /sys/fs/bpf /run/floodwall /var/lib/floodwall
 cp ` + self + ` context/floodwall; cp ` + recipe + ` context; cp ` + w.policy + ` policies/policy.yaml; sed -i '/state: invalid/d' policies/policy.yaml
 buildah` + storage + `build --isolation chroot --network host -t floodwall context`)
 	c.Cleanup(func() { // before the storage is removed; each container has a process that ends with it
-		c.must(c.podman + "pod rm --all --force --time 0; " + c.podman + "rm --all --force --time 0; for i in $(seq 100); do ! pgrep -f \"[c]onmon .* $PWD/run/\" >/dev/null || sleep 0.1; done")
+		c.must(c.podman + "pod rm --all --force --time 0; " + c.podman + "rm --all --force --time 0; for i in $(seq 600); do ! pgrep -f \"[c]onmon .* $PWD/run/\" >/dev/null || sleep 0.1; done")
 	})
 	return c
 }

@@ -78,7 +78,7 @@ asroot='setpriv --reuid 0 --regid 0 --clear-groups'
 $asroot sh -c 'umask 077; mkdir /root/.ssh; cat keys/public >/root/.ssh/authorized_keys'
 $asroot dropbear -F -E -s -r keys/host -p 22 2>keys/log &
 echo $! >keys/pid
-for i in $(seq 100); do ! ss -Hltn sport = :22 | grep -q . || break; sleep 0.05; done
+for i in $(seq 600); do ! ss -Hltn sport = :22 | grep -q . || break; sleep 0.05; done
 set +e`)
 	h.client.must(t, `ssh() { [ "$1" != -N ] || exec dbclient -y -i keys/user "$@" 2>/dev/null; host=$1; shift; dbclient -y -i keys/user "$host" "PATH=$PATH; $*" 2>/dev/null; }`)
 	t.Cleanup(func() { exec.Command("sh", "-c", "kill $(cat "+h.dir+"/keys/pid)").Run() }) // sessions end with their connections

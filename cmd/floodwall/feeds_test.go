@@ -233,16 +233,14 @@ func killedExchange(h *feedHost) {
 			cmd.Process.Signal(syscall.SIGKILL)
 			<-done
 		}
-		for try := 1; ; try++ {
+		// What the victim had started may commit after the kill, and between the questions.
+		if said := ""; !testutil.Eventually(filteredAgain, func() bool {
 			old, next := verdict(t, "udp 9.9.9.1:5 > 192.0.2.1:9"), verdict(t, "udp 9.9.9.2:5 > 192.0.2.1:9")
 			prefixOld, prefixNext := verdict(t, "udp 9.9.10.7:5 > 192.0.2.1:9"), verdict(t, "udp 9.9.11.7:5 > 192.0.2.1:9")
-			if old != next && old == prefixOld && next == prefixNext {
-				break
-			}
-			if try == 2 {
-				t.Fatalf("after a kill neither of the lists is in force: %s, %s, %s, %s", old, next, prefixOld, prefixNext)
-			}
-			time.Sleep(50 * time.Millisecond) // what the victim had started may have committed between the questions
+			said = fmt.Sprintf("%s, %s, %s, %s", old, next, prefixOld, prefixNext)
+			return old != next && old == prefixOld && next == prefixNext
+		}) {
+			t.Fatalf("after a kill neither of the lists is in force: %s", said)
 		}
 		h.says(true, "feeds refresh drop")
 		want := i%2 == 0

@@ -72,7 +72,7 @@ func TestFleetPolicies(t *testing.T) {
 	writeFile(t, own, fleetPolicy)
 	b.run("apply", own)
 	waitFor(t, "what was applied by hand is shown", func() bool { return strings.Contains(status(), "changed by hand: "+own) })
-	if !b.passes() {
+	if !testutil.Eventually(filteredAgain, b.passes) {
 		t.Error("the client does not reach node b after somebody's own apply")
 	}
 

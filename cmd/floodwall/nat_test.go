@@ -151,7 +151,7 @@ func TestMasqueraded(t *testing.T) {
 					if _, err := c.Write([]byte("hello")); err != nil {
 						t.Error(err)
 					}
-					silent.SetReadDeadline(time.Now().Add(5 * time.Second))
+					silent.SetReadDeadline(time.Now().Add(answerTime(true)))
 					if _, _, err := silent.ReadFrom(make([]byte, 10)); err != nil {
 						t.Errorf("%s: datagram %d to %s: %v", target, i+1, to, err)
 					}
@@ -241,6 +241,8 @@ func newNATSite(t *testing.T, forwards string) natSite {
 	}
 	behind(s.client, "fw1", "192.0.2.2/24", "2001:db8::2/64", "", 7777)
 	behind(s.server, "srv1", "10.9.0.2/24", "fd09::2/64", "ip route add default via 10.9.0.1; ip -6 route add default via fd09::1", 80, 81)
+	testutil.WaitUp(t, "fw0")
+	testutil.WaitUp(t, "srv0")
 	for _, port := range []string{":80", ":84", ":8080", ":8082"} {
 		greet(t, port)
 	}

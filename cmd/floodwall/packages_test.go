@@ -145,7 +145,7 @@ sysinit.target.wants/floodwall-boot.service`)
 		d.must("systemctl restart floodwall-boot floodwall; systemctl reload floodwall-boot")
 		d.must("systemctl stop floodwall-boot floodwall; systemctl start floodwall")
 	})
-	d.says("for i in $(seq 100); do [ ! -S /run/floodwall/read.sock ] || break; sleep 0.1; done; stat -c '%G %a' /run/floodwall/read.sock", "floodwall 660")
+	d.says("for i in $(seq 600); do [ ! -S /run/floodwall/read.sock ] || break; sleep 0.1; done; stat -c '%G %a' /run/floodwall/read.sock", "floodwall 660")
 
 	d.kill()
 	sh(t, "nft flush ruleset")

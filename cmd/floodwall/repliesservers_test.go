@@ -72,7 +72,7 @@ dropbearkey -t ed25519 -f ../key >/dev/null 2>&1`, dir))
 		t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 	}
 	for _, port := range []string{"9418", "22"} {
-		script(t, "for i in $(seq 100); do ! ss -Hltn sport = :"+port+" | grep -q . || exit 0; sleep 0.05; done; exit 1")
+		script(t, "for i in $(seq 600); do ! ss -Hltn sport = :"+port+" | grep -q . || exit 0; sleep 0.05; done; exit 1")
 	}
 }
 

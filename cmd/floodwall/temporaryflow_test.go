@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestTemporaryHolds adds a temporary rule that drops a flood, on each target. No packet of the flood may reach its socket while policies change: by
@@ -39,8 +40,12 @@ func TestTemporaryHolds(t *testing.T) {
 		mustFloodwall(t, "temporary", "add", "{name: ntp, proto: udp, sport: 123, then: drop}", "--for", "1h")
 		since := clients.Load()
 		waitFor(t, "what was on its way", func() bool { return clients.Load() > since+20 })
-		time.Sleep(500 * time.Millisecond) // until it is read
-		dropped := func() uint64 {         // starts no process, as it is asked often
+		testutil.Eventually(time.Minute, func() bool { // until it is read
+			read := flood.Load()
+			time.Sleep(500 * time.Millisecond)
+			return flood.Load() == read
+		})
+		dropped := func() uint64 { // starts no process, as it is asked often
 			list, err := operate.Host{Instance: control.Instance{Dir: datapath.DefaultDir}}.Temporary(t.Context())
 			if err != nil || len(list) != 1 {
 				t.Fatalf("%s: temporary rules %+v, %v", target, list, err)

@@ -126,7 +126,11 @@ func TestSampledTraffic(t *testing.T) {
 	if !strings.Contains(found.Rules[0].Text, "length: 468") || len(found.Dropped) != 1 || found.Dropped[0].Name != "port7" {
 		t.Errorf("%+v", found)
 	}
-	if out := mustFloodwall(t, "top", "--once", "--every", "1s"); !strings.Contains(out, "of what comes to XDP") || !strings.Contains(out, "dropped  from") || !strings.Contains(out, "AS64500") {
+	out := ""
+	if !testutil.Eventually(filteredAgain, func() bool {
+		out = mustFloodwall(t, "top", "--once", "--every", "1s")
+		return strings.Contains(out, "of what comes to XDP") && strings.Contains(out, "dropped  from") && strings.Contains(out, "AS64500")
+	}) {
 		t.Errorf("top does not show what the daemon sees:\n%s", out)
 	}
 	suggested := func() (out string) {

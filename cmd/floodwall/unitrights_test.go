@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -109,13 +108,7 @@ func (u *asUser) dropped(port int) bool {
 	if err := testutil.Send("fw1", fmt.Sprintf("udp 198.51.100.1:9 > 192.0.2.1:%d", port), 1); err != nil {
 		u.t.Fatal(err)
 	}
-	for range 100 {
-		if u.counted(rule) > before {
-			return true
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return false
+	return testutil.Eventually(filteredAgain, func() bool { return u.counted(rule) > before })
 }
 
 // counted returns the counter of a rule in the status, or "" if there is no such rule.
