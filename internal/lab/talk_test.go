@@ -2,6 +2,7 @@ package lab
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -40,31 +41,38 @@ func TestTalkJoins(t *testing.T) {
 		{"\xff\xff\xff\xffhello", 0},
 	} {
 		o.Join = []byte(join.first)
-		s, err := Talk(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.Clients != join.served || s.Answered != uint64(join.served) {
-			t.Errorf("%q: %+v; want %d served", join.first, s, join.served)
-		}
+		unhurried(t, func() error {
+			s, err := Talk(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Clients > join.served || s.Answered > uint64(join.served) {
+				t.Errorf("%q: %+v; want %d served", join.first, s, join.served)
+			}
+			if s.Clients < join.served || s.Answered < uint64(join.served) {
+				return fmt.Errorf("%q: %+v; want %d served", join.first, s, join.served)
+			}
+			return nil
+		})
 	}
 }
 
 // TestTalk checks that a server answers all clients: at a rate, and when each sends after its answer.
 func TestTalk(t *testing.T) {
 	o := newTalkers(t)
-	s, err := Talk(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.Sent != 200 || s.Answered != 200 || s.Share() != 1 || s.Clients != o.Clients {
-		t.Errorf("%+v; want 200 of 200", s)
-	}
+	var s TalkSummary
+	unhurried(t, func() (err error) {
+		if s, err = Talk(t.Context(), o); err == nil && (s.Sent != 200 || s.Answered != 200 || s.Share() != 1 || s.Clients != o.Clients) {
+			err = fmt.Errorf("%+v; want 200 of 200", s)
+		}
+		return err
+	})
 	if s.Latency.P50 <= 0 || s.Latency.P50 > s.Latency.P99 || s.Latency.Max > o.Timeout {
 		t.Errorf("latency %+v", s.Latency)
 	}
 	o.Rate = 0
-	if s, err = Talk(t.Context(), o); err != nil {
+	s, err := Talk(t.Context(), o)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if s.Sent < uint64(o.Clients) || s.Answered+uint64(o.Clients) < s.Sent || s.Clients != o.Clients {

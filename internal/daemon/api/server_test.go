@@ -49,7 +49,7 @@ func says(t *testing.T, address, request string) (status int, err error) {
 		return 0, err
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(15 * time.Second))
+	c.SetDeadline(time.Now().Add(40 * time.Second)) // less than the time that the server waits for a body
 	if _, err := io.WriteString(c, request); err != nil {
 		return 0, err
 	}

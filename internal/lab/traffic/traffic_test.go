@@ -293,7 +293,7 @@ func TestSend(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		payload := make([]byte, 100)
 		n, from, err := c.ReadFromUDPAddrPort(payload)
 		if err != nil {
