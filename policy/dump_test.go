@@ -68,6 +68,9 @@ func dump(p *policy.Policy) string {
 	if d := p.Daemon; d.Listen.IsValid() {
 		fmt.Fprintf(&b, "daemon listen=%s tls=%+v sample=%d\n", d.Listen, d.TLS, d.Sample)
 	}
+	if p.XDP != nil {
+		fmt.Fprintf(&b, "xdp %+v\n", *p.XDP)
+	}
 	if u := p.Daemon.Upstream; u != nil {
 		fmt.Fprintf(&b, "upstream %+v\n", *u)
 	}

@@ -27,6 +27,7 @@ type Policy struct {
 	Untracked []Traffic // traffic, apart from services, that is exempt from conntrack, by kind
 	Exempt    []Exempt  // traffic that is exempt from conntrack, by match keys
 	Placement Placement // the placement of rules that have none of their own; "" is auto
+	XDP       *XDP      // when the program runs at XDP; nil is auto
 	Essential []Essential
 	Daemon    Daemon
 

@@ -150,6 +150,11 @@ var sections = []section{
 		beside: map[string]string{"baseline": within("devices: [eth0]\nKEY\n", "detect", "")},
 	},
 	{
+		title: "The program at XDP", at: "$defs/xdp/anyOf/1", policy: strings.Replace(inBans, "KEY", "xdp: {when: flooded, KEY}", 1),
+		intro:  "The keys of `xdp`. [Operations](operations.md#at-xdp-only-in-a-flood) says how the program moves.",
+		beside: map[string]string{"when": strings.Replace(inBans, "KEY", "xdp: {KEY}", 1)},
+	},
+	{
 		title: "Rules that the daemon adds", at: "properties/detect/properties/auto",
 		policy: within("devices: [eth0]\ndetect: {baseline: learn, KEY}\n", "auto", ""),
 		intro:  "The keys of `auto` of `detect`. [The commands](commands.md#attacks) say how the daemon decides.",
