@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -21,7 +22,14 @@ func StatusTables(s *control.Status, all bool) []*wording.Table {
 func deviceTable(s *control.Status) *wording.Table {
 	t := wording.NewTable("device", "stage", "mode")
 	for _, d := range s.Devices {
-		t.Row(d.Name, string(d.Stage), cmp.Or(d.Mode, "-"))
+		mode := cmp.Or(d.Mode, "-")
+		switch {
+		case d.ByFlood && d.Mode == string(datapath.TC):
+			mode += ", native in a flood"
+		case d.ByFlood && d.Mode == string(datapath.Native):
+			mode += ", tc without a flood"
+		}
+		t.Row(d.Name, string(d.Stage), mode)
 	}
 	return t
 }

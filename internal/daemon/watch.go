@@ -49,6 +49,7 @@ type watcher struct {
 
 // Watch adapts the policy in force to changes of the host until ctx ends. It
 //   - restores the parts of the policy that other programs remove (Repair);
+//   - moves the program between tc and XDP as a flood begins and ends, if the policy asks for that;
 //   - enters the host's own addresses and local routes into the set `local` of the XDP program when they change, and the Ethernet addresses of its
 //     devices (netfilter asks the kernel instead);
 //   - removes the remains of a trial that nobody confirmed, and of connections that SYNPROXY began when these connections have ended;
@@ -91,7 +92,7 @@ func Watch(ctx context.Context, in control.Instance, sockets string, costs func(
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	tasks := []func(context.Context){w.repair, w.ban, w.feeds, w.restoreBans}
+	tasks := []func(context.Context){w.repair, w.move, w.ban, w.feeds, w.restoreBans}
 	if costs != nil {
 		tasks = append(tasks, func(ctx context.Context) { w.place(ctx, costs) })
 	}

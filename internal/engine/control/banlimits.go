@@ -126,8 +126,15 @@ func (in Instance) DaemonSettings(ctx context.Context) (policy.Daemon, error) {
 
 // settingsWaitFor returns the warning that settings of the policy need a daemon. It returns "" if a daemon runs or no setting needs one.
 func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
-	if m.Daemon == nil || in.hasDaemon() {
+	waits := ""
+	switch {
+	case m.Daemon != nil:
+		waits = m.Daemon.Waits()
+	case m.MovesByFlood():
+		waits = "`xdp: flooded` has no effect"
+	}
+	if waits == "" || in.hasDaemon() {
 		return ""
 	}
-	return m.Daemon.Waits() + " while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot"
+	return waits + " while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot"
 }

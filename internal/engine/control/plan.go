@@ -32,7 +32,10 @@ func (t *transaction) devices() []string {
 // attachments returns the devices to attach to, each with its mode of XDP.
 func (t *transaction) attachments() (to []datapath.Attachment) {
 	mode := t.options.Mode
-	if t.move != nil || mode == datapath.Auto && t.trial > 0 { // the end of a trial does not bring back the mode
+	switch {
+	case t.move != nil, mode == datapath.Auto && t.trial > 0: // the end of a trial does not bring back the mode
+		mode = datapath.Keep
+	case t.manifest.MovesByFlood() && t.in.hasDaemon():
 		mode = datapath.Keep
 	}
 	for _, d := range t.devices() {
@@ -86,6 +89,7 @@ func (t *transaction) record(ctx context.Context) error {
 	m.NoteRouted(t.compiled.Program)
 	m.Choice, m.Devices, m.Boot, m.Mode = t.choice, t.devices(), t.options.Boot, t.options.Mode
 	if t.target == plan.TargetXDP {
+		m.XDP = t.compiled.Policy.XDP
 		m.Tags = t.compiled.Program.AsksTags()
 	}
 	if d := t.compiled.Policy.Daemon; d != (policy.Daemon{}) {

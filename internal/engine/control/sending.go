@@ -56,7 +56,7 @@ func NativeCost(kind, device string) (cost, remedy string) {
 	switch kind {
 	case "veth":
 		return fmt.Sprintf("XDP in native mode on veth %s costs about four fifths of what it receives in bulk", device),
-			"`--mode tc` costs nothing of it"
+			"`--mode tc` costs nothing of it, nor does `xdp: flooded` in the policy while there is no flood"
 	case "bond":
 		return fmt.Sprintf("the kernel does not release an XDP program in native mode on bond %s when an apply replaces it: each takes about 40 MB, and more with long lists, until the next boot", device),
 			"`--mode tc` and `--target nftables` avoid that"
@@ -70,7 +70,7 @@ func (t *transaction) noteNativeCost(device string) {
 	if err != nil {
 		return
 	}
-	if cost, remedy := NativeCost(dev.Type(), device); cost != "" {
+	if cost, remedy := NativeCost(dev.Type(), device); cost != "" && !t.manifest.MovesByFlood() {
 		t.note(cost + "; " + remedy)
 	}
 }
@@ -121,7 +121,7 @@ func (t *transaction) repairModes() error {
 			t.repaired.Beside = append(t.repaired.Beside, d.Name)
 			continue
 		}
-		if !t.at.Native(d.Name) || !d.MayTakeNative() {
+		if !t.at.Native(d.Name) || !d.MayTakeNative() || g.Manifest.MovesByFlood() && t.in.hasDaemon() {
 			continue
 		}
 		if best, _ := g.Manifest.ModeFor(d.Name); best == datapath.Auto {

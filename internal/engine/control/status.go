@@ -68,6 +68,7 @@ type DeviceStatus struct {
 	Name       string     `json:"name"`
 	Stage      plan.Stage `json:"stage"` // the first stage at which rules run
 	Mode       string     `json:"mode,omitempty"`
+	ByFlood    bool       `json:"by_flood,omitempty"` // the daemon changes the mode as a flood begins and ends
 	Generation int        `json:"generation"`
 }
 
@@ -210,12 +211,12 @@ func (s *Status) devices(l *generation.Live) {
 	for _, g := range l.Generations {
 		if g.Program == nil {
 			for _, name := range g.Manifest.Devices {
-				s.Devices = append(s.Devices, DeviceStatus{name, g.Manifest.FirstStage(), "", g.Number})
+				s.Devices = append(s.Devices, DeviceStatus{Name: name, Stage: g.Manifest.FirstStage(), Generation: g.Number})
 			}
 			continue
 		}
 		for _, d := range g.Program.Devices {
-			s.Devices = append(s.Devices, DeviceStatus{d.Name, stageIn(d.Mode), string(d.Mode), d.Generation})
+			s.Devices = append(s.Devices, DeviceStatus{d.Name, stageIn(d.Mode), string(d.Mode), g.Manifest.MovesByFlood() && d.MayTakeNative(), d.Generation})
 		}
 	}
 	if len(l.Generations) > 1 {

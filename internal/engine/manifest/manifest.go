@@ -36,6 +36,7 @@ type Manifest struct {
 	Checks   packet.CheckSet      `json:"checks"`
 	Form     xdpgen.Form          `json:"form"`
 	Key      uint64               `json:"key"`                // the key of questions
+	XDP      *policy.XDP          `json:"xdp,omitempty"`      // when the program runs at XDP; nil: always, if the device can do so
 	Tags     string               `json:"tags,omitempty"`     // why XDP must see VLAN tags
 	Boot     string               `json:"boot,omitempty"`     // the name of the copy of the policy that is loaded after a reboot
 	Rulesets []*netfilter.Ruleset `json:"parts,omitempty"`    // in netfilter

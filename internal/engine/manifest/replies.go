@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // Answers returns the names of the rules and protected services of a policy that send answers from XDP.
@@ -53,6 +54,9 @@ func (m *Manifest) ModeFor(device string) (mode datapath.Mode, cause error) {
 	asked, instead := cmp.Or(m.Mode, datapath.Auto), datapath.Instead()
 	if asked != datapath.Auto {
 		return asked, nil
+	}
+	if m.XDP != nil && m.XDP.When == policy.XDPNever {
+		return instead, errors.New("the policy says `xdp: never`")
 	}
 	if instead == datapath.TC { // there the tag is read beside the frame
 		if m.Tags != "" && facts.TagOffload(device) == facts.TagsByDriver {

@@ -103,6 +103,11 @@ func (s *State) LeaveNative(names []string, number int) (changed []*Device, err 
 	return s.switchMode(names, number, Native, Instead(), Generic)
 }
 
+// TakeTC switches the named devices from native mode to tc. Otherwise it is like LeaveNative.
+func (s *State) TakeTC(names []string, number int) (changed []*Device, err error) {
+	return s.switchMode(names, number, Native, TC)
+}
+
 // TakeNative switches the named devices from tc to native mode, if they run the generation at tc. A device whose driver refuses native mode stays at
 // tc, without an error. Otherwise TakeNative is like LeaveNative.
 func (s *State) TakeNative(names []string, number int) (changed []*Device, err error) {
