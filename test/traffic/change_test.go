@@ -17,6 +17,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/policy"
 	"github.com/floodwall/floodwall/test/testutil"
 )
@@ -158,6 +159,34 @@ func TestSwitch(t *testing.T) {
 				l.end()
 			})
 		})
+	}
+}
+
+// TestMovesByFlood moves the program between tc and XDP, as at the begin and the end of floods, while connections continue and new ones start.
+func TestMovesByFlood(t *testing.T) {
+	synInScene(t, "host", 1, 1500, func(s *synScene) {
+		if features.TCX() != nil {
+			return
+		}
+		s.echo()
+		s.protect(always, "xdp: flooded\n")
+		l := s.newLoad(testutil.Scaled(4, 10), testutil.Scaled(4, 10))
+		for i := range testutil.Scaled(20, 1000) {
+			l.during("move %d", i)
+			s.move(i%2 == 1)
+			l.while(50 * time.Millisecond)
+		}
+		l.end()
+	})
+}
+
+// move moves the program to XDP or to tc.
+func (s *synScene) move(flood bool) {
+	s.Helper()
+	var moved []control.RepairedDevice
+	err := s.protects.Do(func() (err error) { moved, err = s.MoveByFlood(s.ctx, flood); return err })
+	if err != nil || len(moved) != len(s.devices) {
+		s.Fatalf("moved %+v of the devices %v (error %v)", moved, s.devices, err)
 	}
 }
 
