@@ -18,6 +18,7 @@ type Refused struct {
 	policy.XDP
 
 	counters *ebpf.Map
+	id       ebpf.MapID // of counters
 	slots    []uint32
 }
 
@@ -39,7 +40,18 @@ func (in Instance) Refused(ctx context.Context) (*Refused, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Refused{XDP: *g.Manifest.XDP, counters: counters, slots: g.Manifest.RefusedSlots()}, nil
+	info, err := counters.Info()
+	if err != nil {
+		counters.Close()
+		return nil, fmt.Errorf("counters: %w", err)
+	}
+	id, _ := info.ID()
+	return &Refused{XDP: *g.Manifest.XDP, counters: counters, id: id, slots: g.Manifest.RefusedSlots()}, nil
+}
+
+// Continues reports whether the count of r goes on from that of before. Either may be nil.
+func (r *Refused) Continues(before *Refused) bool {
+	return r != nil && before != nil && r.id == before.id && slices.Equal(r.slots, before.slots)
 }
 
 // Close closes the counters.
