@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
@@ -32,16 +33,26 @@ func (t *transaction) devices() []string {
 // attachments returns the devices to attach to, each with its mode of XDP.
 func (t *transaction) attachments() (to []datapath.Attachment) {
 	mode := t.options.Mode
-	switch {
-	case t.move != nil, mode == datapath.Auto && t.trial > 0: // the end of a trial does not bring back the mode
-		mode = datapath.Keep
-	case t.manifest.MovesByFlood() && t.in.hasDaemon():
+	if t.move != nil || mode == datapath.Auto && t.trial > 0 { // the end of a trial does not bring back the mode
 		mode = datapath.Keep
 	}
+	byFlood := t.manifest.MovesByFlood()
+	kept := byFlood && t.in.hasDaemon()
 	for _, d := range t.devices() {
-		to = append(to, datapath.Attachment{Device: d, Mode: cmp.Or(t.modes[d], mode), Chosen: t.modes[d] != "", Spare: t.manifest.MayMute(d)})
+		now := mode
+		if kept && !t.isGeneric(d) { // the daemon moves no device from generic mode
+			now = datapath.Keep
+		}
+		to = append(to, datapath.Attachment{Device: d, Mode: cmp.Or(t.modes[d], now), Chosen: t.modes[d] != "", Spare: byFlood || t.manifest.MayMute(d)})
 	}
 	return to
+}
+
+// isGeneric reports whether the program runs in generic mode on a device.
+func (t *transaction) isGeneric(device string) bool {
+	return t.now != nil && t.now.Program != nil && slices.ContainsFunc(t.now.Program.Devices, func(d *datapath.Device) bool {
+		return d.Name == device && d.Mode == datapath.Generic
+	})
 }
 
 // devicesExist returns an error if a device does not exist or does not support XDP. A dry run can make this check.
