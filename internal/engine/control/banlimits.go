@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 
@@ -126,15 +127,15 @@ func (in Instance) DaemonSettings(ctx context.Context) (policy.Daemon, error) {
 
 // settingsWaitFor returns the warning that settings of the policy need a daemon. It returns "" if a daemon runs or no setting needs one.
 func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
-	waits := ""
-	switch {
-	case m.Daemon != nil:
-		waits = m.Daemon.Waits()
-	case m.MovesByFlood():
-		waits = "`xdp: flooded` has no effect"
+	var waits []string
+	if m.Daemon != nil {
+		waits = append(waits, m.Daemon.Waits())
 	}
-	if waits == "" || in.hasDaemon() {
+	if m.MovesByFlood() {
+		waits = append(waits, "`xdp: flooded` has no effect")
+	}
+	if waits == nil || in.hasDaemon() {
 		return ""
 	}
-	return waits + " while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot"
+	return strings.Join(waits, ", and ") + " while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot"
 }

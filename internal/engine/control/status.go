@@ -152,7 +152,7 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 	if l.Trial != nil {
 		s.Trial = &TrialStatus{l.Trial.Left.Seconds(), l.Trial.Old}
 	}
-	s.devices(l)
+	s.devices(l, in.hasDaemon())
 	if err := s.whole(ctx, in, l, g); err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 	return s, s.sets(ctx, l, g)
 }
 
-func (s *Status) devices(l *generation.Live) {
+func (s *Status) devices(l *generation.Live, daemon bool) {
 	for _, g := range l.Generations {
 		if g.Program == nil {
 			for _, name := range g.Manifest.Devices {
@@ -216,7 +216,12 @@ func (s *Status) devices(l *generation.Live) {
 			continue
 		}
 		for _, d := range g.Program.Devices {
-			s.Devices = append(s.Devices, DeviceStatus{d.Name, stageIn(d.Mode), string(d.Mode), g.Manifest.MovesByFlood() && d.MayTakeNative(), d.Generation})
+			byFlood := daemon && d.Mode != datapath.Generic && g.Manifest.MovesByFlood() && d.MayTakeNative() && d.Beside() == ""
+			if byFlood {
+				best, _ := g.Manifest.ModeFor(d.Name)
+				byFlood = best == datapath.Auto
+			}
+			s.Devices = append(s.Devices, DeviceStatus{d.Name, stageIn(d.Mode), string(d.Mode), byFlood, d.Generation})
 		}
 	}
 	if len(l.Generations) > 1 {
