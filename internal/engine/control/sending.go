@@ -70,7 +70,7 @@ func (t *transaction) noteNativeCost(device string) {
 	if err != nil {
 		return
 	}
-	if cost, remedy := NativeCost(dev.Type(), device); cost != "" && !t.manifest.MovesByFlood() {
+	if cost, remedy := NativeCost(dev.Type(), device); cost != "" && !(dev.Type() == "veth" && t.manifest.MovesByFlood()) {
 		t.note(cost + "; " + remedy)
 	}
 }
