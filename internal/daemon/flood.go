@@ -98,6 +98,14 @@ func (m *mover) look(ctx context.Context) {
 
 // reopen opens the counters of the running policy. While they stay the same, their count goes on.
 func (m *mover) reopen(ctx context.Context) error {
+	if m.refused == nil { // the answer is shared with other parts of the daemon, and most policies do not move
+		switch running, err := m.in.RunningPolicy(ctx); {
+		case errors.Is(err, datapath.ErrNotLoaded):
+			return nil
+		case err != nil, !running.MovesByFlood:
+			return err
+		}
+	}
 	refused, err := m.in.Refused(ctx)
 	if err != nil {
 		return err
@@ -115,7 +123,7 @@ func (m *mover) reopen(ctx context.Context) error {
 	return nil
 }
 
-// place moves the program to where it must run, and reports whether it is there. note says why; "" means that a flood has begun or ended.
+// place moves the program to where it must run, and reports whether it is there. note says why; "" stands for the begin or the end of a flood.
 func (m *mover) place(ctx context.Context, note string) (done bool) {
 	moved, err := m.in.MoveByFlood(ctx, m.flood)
 	if note != "" {

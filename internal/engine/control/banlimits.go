@@ -86,6 +86,8 @@ type RunningPolicy struct {
 	Allowlist []netip.Prefix // prefixes that no program may ban: prefixes that the policy names, and addresses of the operators who applied it
 
 	Temporary []manifest.Temporary // the temporary rules; some may have ended
+
+	MovesByFlood bool // whether the program moves between tc and XDP as a flood begins and ends
 }
 
 // RunningPolicy reads the settings of the policy that runs.
@@ -99,7 +101,7 @@ func (in Instance) RunningPolicy(ctx context.Context) (RunningPolicy, error) {
 		m := l.Generations[0].Manifest
 		w = RunningPolicy{
 			Key: m.Key, File: m.File, Lists: len(m.Live) > 0, Legacy: m.RulesetOf(netfilter.KindIptables) != nil,
-			Allowlist: slices.Concat(m.Never, m.Operators), Temporary: m.Temporary,
+			Allowlist: slices.Concat(m.Never, m.Operators), Temporary: m.Temporary, MovesByFlood: m.MovesByFlood(),
 		}
 		if m.Daemon != nil {
 			w.Daemon = *m.Daemon
