@@ -190,7 +190,7 @@ var topKeys = []key[Policy]{
 		doc: "The stage where a rule runs. `auto` chooses the stage with the least measured cost. `earliest` takes the first possible stage. " +
 			"The name of a stage means: not before that stage. Placement changes no verdict.", usual: `"auto"`, examples: `"earliest"`},
 	{name: "xdp", value: custom(place.xdp, xdpSchema),
-		doc: "When the program of target xdp runs at XDP, and not at tc. `always`: if the device can do so. `flooded`: while a flood lasts. " +
+		doc: "When the program of target xdp runs at XDP, and not at tc. `auto` and `always`: if the device can do so. `flooded`: while a flood lasts. " +
 			"Otherwise it runs at tc, where it takes no offload from the device. `floodwall daemon` moves it; without the daemon it stays at " +
 			"XDP. `never`: at tc. A mode that `apply --mode` asks for comes first.", usual: `"auto"`, examples: `"flooded", {"when": "flooded", "calm": "1m"}`},
 }

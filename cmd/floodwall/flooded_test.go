@@ -81,6 +81,7 @@ func TestFlooded(t *testing.T) {
 	if mode := f.now(); mode != "tc" {
 		t.Errorf("an apply without a flood changes the mode to %s", mode)
 	}
+	mustFloodwall(t, "temporary", "add", "{name: chargen, proto: udp, port: 19, then: drop}", "--for", "10m", "--state", f.state) // a new generation from the same policy
 	moves := strings.Count(f.said.String(), "device fw0 runs in ")
 	for range 4 { // the pauses are shorter than the time until the program returns
 		f.on.Store(true)
@@ -105,6 +106,15 @@ func TestFlooded(t *testing.T) {
 	f.daemon.Wait()
 	f.mode("the daemon has ended", "native")
 	f.check()
+
+	for want, args := range map[string][]string{
+		"`xdp: flooded` has no effect on target nftables":                                           {"--target", "nftables"},
+		"`xdp: flooded` has no effect, because mode generic was asked for; `--mode auto` ends that": {"--target", "xdp", "--mode", "generic"},
+	} {
+		if out := mustFloodwall(t, append([]string{"apply", f.file, "--state", f.state, "--force"}, args...)...); !strings.Contains(out, want) {
+			t.Errorf("apply %v does not say %q:\n%s", args, want, out)
+		}
+	}
 }
 
 // newFloodedHost applies the policy, and starts the senders.

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -53,6 +54,19 @@ func (t *transaction) isGeneric(device string) bool {
 	return t.now != nil && t.now.Program != nil && slices.ContainsFunc(t.now.Program.Devices, func(d *datapath.Device) bool {
 		return d.Name == device && d.Mode == datapath.Generic
 	})
+}
+
+// xdpIgnored returns a note if the key xdp of a policy has no effect. It returns "" otherwise.
+func xdpIgnored(m *manifest.Manifest, x *policy.XDP) string {
+	switch {
+	case x == nil || x.When == policy.XDPAlways:
+		return ""
+	case m.Target != plan.TargetXDP:
+		return fmt.Sprintf("`xdp: %s` has no effect on target %s", x.When, m.Target)
+	case m.Mode != datapath.Keep && m.Mode != datapath.Auto:
+		return fmt.Sprintf("`xdp: %s` has no effect, because mode %s was asked for; `--mode auto` ends that", x.When, m.Mode)
+	}
+	return ""
 }
 
 // devicesExist returns an error if a device does not exist or does not support XDP. A dry run can make this check.
@@ -108,7 +122,7 @@ func (t *transaction) record(ctx context.Context) error {
 	}
 	if t.move != nil {
 		m.Daemon = t.now.Manifest.Daemon
-		m.Mode = t.now.Manifest.Mode
+		m.Mode, m.XDP = t.now.Manifest.Mode, t.now.Manifest.XDP
 	}
 	if g := t.now; g != nil {
 		m.GoOnWith(g.Manifest, time.Now())
@@ -116,6 +130,7 @@ func (t *transaction) record(ctx context.Context) error {
 	t.manifest = m
 	t.note(t.in.bansWaitFor(m))
 	t.note(t.in.settingsWaitFor(m))
+	t.note(xdpIgnored(m, t.compiled.Policy.XDP))
 	t.notes = append(t.notes, portsOf(m)...)
 	t.notes = append(t.notes, plan.LateNotes(t.stages)...)
 	t.notes = append(t.notes, bridgedNotes(m)...)
