@@ -1,6 +1,8 @@
 package yamltree
 
 import (
+	"unicode/utf8"
+
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
@@ -38,7 +40,12 @@ type Node struct {
 	Text    string // of a word
 	Items   []*Node
 	Pairs   []Pair
+	Spans   []Span // of a list: the places of its items
 }
+
+// Span is the place of an item of a list in the file. In a list in brackets, or of a mapping in braces, it ends behind the last character. The end of
+// any other item is not known, and To is zero. For an alias, the place is that of the alias, and not that of the value to which it refers.
+type Span struct{ From, To Pos }
 
 // Pair is a key of a mapping with its value.
 type Pair struct {
@@ -143,12 +150,34 @@ func scalar(t *token.Token) *Node {
 
 func (c *converter) list(y *ast.SequenceNode) *Node {
 	n := &Node{Pos: position(y.GetToken()), Kind: List, Flow: y.IsFlowStyle}
-	for _, v := range y.Values {
+	for i, v := range y.Values {
+		span := Span{position(v.GetToken()), end(v)}
+		if !y.IsFlowStyle && i < len(y.Entries) {
+			span.From = position(y.Entries[i].Start) // the dash
+		}
+		n.Spans = append(n.Spans, span)
 		item := c.node(v)
 		n.Items = append(n.Items, item)
 		n.Partial = n.Partial || !item.Whole()
 	}
 	return n
+}
+
+// end returns the place behind a mapping in braces or an alias. It returns the zero Pos for all other values.
+func end(y ast.Node) Pos {
+	switch y := y.(type) {
+	case *ast.MappingNode:
+		if y.IsFlowStyle && y.End != nil {
+			at := position(y.End)
+			return Pos{at.Line, at.Col + 1}
+		}
+	case *ast.AliasNode:
+		at := position(y.GetToken())
+		return Pos{at.Line, at.Col + 1 + utf8.RuneCountInString(y.Value.GetToken().Value)}
+	case *ast.AnchorNode:
+		return end(y.Value)
+	}
+	return Pos{}
 }
 
 // mapping converts a mapping. A block mapping gets the position of its first key, where a person looks for it.

@@ -1,11 +1,13 @@
 package suggest_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/policy"
+	"github.com/floodwall/floodwall/policy/edit"
 )
 
 // TestInsert adds rules to policies of all layouts. The existing text must not change, byte for byte.
@@ -53,8 +55,7 @@ rules:
   # why new-1
   - {name: new-1, proto: udp, observe: true, then: drop}
   # why new-2
-  - {name: new-2, proto: tcp, observe: true, then: drop}
-`},
+  - {name: new-2, proto: tcp, observe: true, then: drop}`},
 		{"at the end of the file", "devices: [eth0]\nrules:\n    - {name: time, sport: udp/123,\n       then: pass}", `devices: [eth0]
 rules:
     # why new-1
@@ -62,8 +63,7 @@ rules:
     - {name: time, sport: udp/123,
        then: pass}
     # why new-2
-    - {name: new-2, proto: tcp, observe: true, then: drop}
-`},
+    - {name: new-2, proto: tcp, observe: true, then: drop}`},
 		{"in brackets", "devices: [eth0]\nrules: [{name: time, sport: udp/123, then: pass}]\n", ""},
 		{"an empty list", "devices: [eth0]\nrules: []\n", ""},
 	} {
@@ -71,7 +71,7 @@ rules:
 		check(t, err)
 		got, err := suggest.Insert(row.text, p, []suggest.Rule{first, last}, func(r suggest.Rule) string { return "why " + r.Name })
 		if row.want == "" {
-			if err == nil || !strings.Contains(err.Error(), "by hand") {
+			if layout := new(edit.LayoutError); !errors.As(err, &layout) || !strings.Contains(layout.Hint(), "by hand") {
 				t.Errorf("%s: %v\n%s", row.name, err, got)
 			}
 			continue
