@@ -8,6 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/engine/statedir"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -77,7 +78,7 @@ func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Pol
 	s.trial = trial
 	options := control.ApplyOptions{
 		Target: plan.Target(o.Target), Devices: o.Devices, Mode: datapath.Mode(o.Mode), Kept: s.kept, DryRun: o.DryRun, Confirm: trial,
-		Boot: s.id(), Costs: h.Costs(), Fetch: h.Instance.Fetcher(), Read: s.verify,
+		Boot: s.id(), Origin: manifest.OriginOf(o.Policy, s.text), Costs: h.Costs(), Fetch: h.Instance.Fetcher(), Read: s.verify,
 	}
 	if !o.Force {
 		options.Sessions = o.Sessions

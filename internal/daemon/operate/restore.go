@@ -11,6 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/text/wording"
@@ -55,11 +56,11 @@ func (h Host) restoreCopy(ctx context.Context, saved *boot.Saved, told func(*con
 	if err != nil {
 		return false, err
 	}
-	return h.restorePolicy(ctx, p, saved.Options, saved.ID, told)
+	return h.restorePolicy(ctx, p, manifest.OriginOf(saved.File, saved.Text), saved.Options, saved.ID, told)
 }
 
 // restorePolicy applies a policy on those of its devices that exist.
-func (h Host) restorePolicy(ctx context.Context, p *policy.Policy, options boot.Options, id string,
+func (h Host) restorePolicy(ctx context.Context, p *policy.Policy, origin *manifest.Origin, options boot.Options, id string,
 	told func(*control.Applied, *policy.Policy)) (tried bool, err error) {
 	devices := options.Devices
 	if devices == nil {
@@ -72,6 +73,7 @@ func (h Host) restorePolicy(ctx context.Context, p *policy.Policy, options boot.
 	}
 	applied, err := h.Instance.Apply(ctx, p, control.ApplyOptions{
 		Target: plan.Target(options.Target), Devices: present, Mode: datapath.Mode(options.Mode), Kept: datapath.Mode(options.Kept), Boot: id, Costs: h.Costs(),
+		Origin: origin,
 	})
 	if err != nil {
 		return ctx.Err() != nil || errors.Is(err, datapath.ErrLocked), err
@@ -91,7 +93,7 @@ func (h Host) restoreFailsafe(ctx context.Context, store boot.Store, told func(*
 	for _, text := range texts {
 		p, err := policy.Parse(file, []byte(text))
 		if err == nil {
-			_, err = h.restorePolicy(ctx, p, boot.Options{}, "", told)
+			_, err = h.restorePolicy(ctx, p, nil, boot.Options{}, "", told)
 		}
 		if err == nil {
 			return wording.Hinted(fmt.Sprintf("no saved policy could be loaded: %s is in force, which passes what is essential and SSH, and drops all else", file),

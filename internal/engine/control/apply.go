@@ -11,6 +11,7 @@ import (
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/lists"
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/cost"
@@ -46,6 +47,8 @@ type ApplyOptions struct {
 	Confirm  time.Duration   // time after which the previous policy returns if Confirm is not called; 0: no trial
 	Fetch    *feed.Fetcher   // fetches lists that have no copy; nil: nothing is fetched, and the sets of these lists are empty
 	Read     func() error    // called after all files that the policy names were read; its error ends the apply; nil: not called
+
+	Origin *manifest.Origin // the text of the policy; nil: unknown
 }
 
 // TargetAuto stands for the best target that a host supports.

@@ -113,6 +113,7 @@ func (t *transaction) record(ctx context.Context) error {
 	m.AddProtections(t.compiled.Program, t.found)
 	m.NoteRouted(t.compiled.Program)
 	m.Choice, m.Devices, m.Boot, m.Mode = t.choice, t.devices(), t.options.Boot, t.options.Mode
+	m.Origin = t.options.Origin
 	if t.target == plan.TargetXDP {
 		m.XDP = t.compiled.Policy.XDP
 		m.Tags = t.compiled.Program.AsksTags()

@@ -49,7 +49,7 @@ func (in Instance) replace(ctx context.Context, g *generation.Generation, c *Com
 	err := in.locked(ctx, func(state *datapath.State) error {
 		_, err := in.applying(state, transaction{
 			compiled: c, target: p.plan.Target, choice: g.Manifest.Choice, move: m, of: g, stages: p.plan,
-			options: ApplyOptions{Devices: g.Manifest.Devices, Boot: g.Manifest.Boot},
+			options: ApplyOptions{Devices: g.Manifest.Devices, Boot: g.Manifest.Boot, Origin: g.Manifest.Origin},
 		}).apply(ctx)
 		return err
 	})

@@ -51,6 +51,8 @@ type Status struct {
 
 	Repairs generation.Repairs `json:"repairs"`
 
+	Origin *manifest.Origin `json:"-"` // as in ApplyOptions
+
 	Open     []string `json:"open,omitempty"` // parts of the policy that are missing in the kernel: packets may pass that the policy drops
 	Warnings []string `json:"warnings,omitempty"`
 
@@ -146,7 +148,7 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 	}
 	m := g.Manifest
 	s = &Status{
-		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.Number, Boot: m.Boot,
+		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.Number, Boot: m.Boot, Origin: m.Origin,
 		Rules: []RuleStatus{}, Checks: []RuleStatus{}, Sets: []SetStatus{}, // in JSON no list is null
 	}
 	if l.Trial != nil {

@@ -39,6 +39,7 @@ type Manifest struct {
 	XDP      *policy.XDP          `json:"xdp,omitempty"`      // when the program runs at XDP; nil: always, if the device can do so
 	Tags     string               `json:"tags,omitempty"`     // why XDP must see VLAN tags
 	Boot     string               `json:"boot,omitempty"`     // the name of the copy of the policy that is loaded after a reboot
+	Origin   *Origin              `json:"origin,omitempty"`   // the text of the policy; nil: an earlier version applied the policy
 	Rulesets []*netfilter.Ruleset `json:"parts,omitempty"`    // in netfilter
 	StandIn  []*netfilter.Ruleset `json:"stand_in,omitempty"` // rulesets that replace those of other kinds during the trial
 	Rules    []Rule               `json:"rules"`
