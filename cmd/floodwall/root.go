@@ -11,6 +11,7 @@ import (
 var commands = []func(*env) *cobra.Command{
 	initCommand, checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand, replayCommand,
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, topCommand, attacksCommand, doctorCommand, repairCommand, unloadCommand,
+	allowCommand, denyCommand, limitCommand, deleteCommand,
 	blockCommand, unblockCommand, blockedCommand, temporaryCommand, feedsCommand, captureCommand,
 	schemaCommand, unitFilesCommand, daemonCommand, joinCommand, leaveCommand, fleetCommand,
 }

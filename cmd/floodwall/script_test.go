@@ -139,6 +139,8 @@ func TestKernelScripts(t *testing.T) {
 				Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 					"nothing-left": nothingLeft,
 					"foreign":      foreign,
+					"confirm-soon": confirmSoon,
+					"trial":        untilTrial,
 					"send":         send,
 					"send-until":   sendUntil,
 					"send-during":  sendDuring,
@@ -156,6 +158,24 @@ func TestKernelScripts(t *testing.T) {
 func nothingLeft(ts *testscript.TestScript, _ bool, _ []string) {
 	if found := testutil.LeftoverPins(); found != nil {
 		ts.Fatalf("left behind:\n%s", strings.Join(found, "\n"))
+	}
+}
+
+// confirmSoon waits for a trial, and confirms it. Usage: confirm-soon.
+func confirmSoon(ts *testscript.TestScript, _ bool, _ []string) {
+	if !testutil.Eventually(time.Minute, func() bool { return exec.Command("floodwall", "confirm").Run() == nil }) {
+		ts.Fatalf("no policy is on trial")
+	}
+}
+
+// untilTrial waits until a policy is on trial. Usage: trial.
+func untilTrial(ts *testscript.TestScript, _ bool, _ []string) {
+	on := func() bool {
+		out, err := exec.Command("floodwall", "status", "--json").Output()
+		return err == nil && strings.Contains(string(out), `"trial"`)
+	}
+	if !testutil.Eventually(time.Minute, on) {
+		ts.Fatalf("no policy is on trial")
 	}
 }
 

@@ -9,6 +9,7 @@
 //
 //   - apply.go applies a policy and makes a copy for the next boot (saving.go). restore.go applies the copy at boot. late.go closes devices that
 //     appear late, and absent.go finds devices that are missing. temporary.go adds rules beside the policy. feeds.go fetches lists.
+//   - policyfile.go opens the policy's file for an edit, and puts the edit in force.
 //   - block.go changes dynamic sets, by orders and by the lines of a file (terms.go). entries.go lists the entries of dynamic sets.
 //   - top.go and suggest.go observe the traffic, by counters (increase.go) and samples (sample.go, views.go). explain.go and capture.go work on
 //     single packets.

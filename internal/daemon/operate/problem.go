@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -71,7 +72,7 @@ func hint(err error) string {
 		return "make space on the file system of this file, and try again"
 	case errors.Is(err, ErrNoneHeld):
 		return "`floodwall feeds` shows which lists are held; one that was accepted is in force"
-	case errors.Is(err, unix.EPERM) && !errors.As(err, new(*fs.PathError)): // the error is from a system call such as bpf(2) or setns(2)
+	case errors.Is(err, unix.EPERM) && !errors.As(err, new(*fs.PathError)) && !errors.As(err, new(*os.LinkError)): // the error is from a system call such as bpf(2) or setns(2)
 		return "this process lacks a capability, or the seccomp profile of its container, lockdown or a security module refuses the call: " +
 			"docs/guides/containers.md has what a container needs"
 	case errors.Is(err, datapath.ErrLocked):

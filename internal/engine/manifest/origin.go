@@ -28,5 +28,7 @@ func OriginOf(file string, text []byte) *Origin {
 	return o
 }
 
-// Is reports whether a text is the one from which the policy was applied.
-func (o *Origin) Is(text []byte) bool { return OriginOf(policy.Stdin, text).SHA256 == o.SHA256 }
+// Is reports whether a text is the one from which the policy was applied. It is none of an unknown origin.
+func (o *Origin) Is(text []byte) bool {
+	return o != nil && OriginOf(policy.Stdin, text).SHA256 == o.SHA256
+}
