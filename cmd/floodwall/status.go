@@ -70,6 +70,9 @@ func status(ctx context.Context, e *env, all bool) error {
 	if r := s.Repairs; r.Count > 0 {
 		e.Println("repaired %s, last %s ago: %s", wording.Things(r.Count, "time", "times"), wording.Span(time.Since(r.Last)), r.What)
 	}
+	for _, line := range portLines(s.Ports) {
+		e.Println("%s", line)
+	}
 	for _, t := range StatusTables(s, all) {
 		if t.Len() > 0 {
 			e.Println("")

@@ -11,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/host/exposed"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/cost"
 	"github.com/floodwall/floodwall/internal/sources/feed"
@@ -23,15 +24,16 @@ type Host struct {
 	Warn func(error) // called with errors that do not stop an action
 	Tap  *sample.Tap // samples of the traffic from XDP, in the daemon; nil in other processes
 
-	costs  *costFile
-	finder *geo.Finder // looks up countries and autonomous systems; nil: no lookups
+	costs   *costFile
+	finder  *geo.Finder       // looks up countries and autonomous systems; nil: no lookups
+	listens *exposed.Follower // remembers the last comparison
 }
 
 // NewHost returns the instance of a directory in the BPF file system.
 func NewHost(bpffs, state string, warn func(error)) Host {
 	return Host{
 		Instance: control.Instance{Dir: bpffs, State: state, Bans: ban.OpenLog(state, bpffs, datapath.DefaultDir), Feeds: feed.InState(state)},
-		Warn:     warn, costs: new(costFile), finder: new(geo.Finder),
+		Warn:     warn, costs: new(costFile), finder: new(geo.Finder), listens: new(exposed.Follower),
 	}
 }
 
@@ -75,7 +77,8 @@ func readCosts(state string) (*cost.Model, error) {
 	return m, err
 }
 
-// Status returns the running policy, its counters, and the placement of its rules. It returns datapath.ErrNotLoaded when no policy runs.
+// Status returns the running policy, its counters, the placement of its rules, and the ports for which it differs from what listens. It returns
+// datapath.ErrNotLoaded when no policy runs.
 func (h Host) Status(ctx context.Context) (*control.Status, error) {
 	s, err := h.Instance.Status(ctx)
 	if err == nil {
@@ -83,6 +86,9 @@ func (h Host) Status(ctx context.Context) (*control.Status, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if s.Openings != nil {
+		s.Ports = h.listens.Ports(ctx, s.Openings)
 	}
 	return s, nil
 }

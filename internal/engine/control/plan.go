@@ -9,6 +9,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/host/exposed"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/policy"
@@ -121,8 +122,9 @@ func (t *transaction) record(ctx context.Context) error {
 	if d := t.compiled.Policy.Daemon; d != (policy.Daemon{}) {
 		m.Daemon = &d
 	}
+	m.Openings = exposed.Openings(t.compiled.Policy)
 	if t.move != nil {
-		m.Daemon = t.now.Manifest.Daemon
+		m.Daemon, m.Openings = t.now.Manifest.Daemon, t.now.Manifest.Openings
 		m.Mode, m.XDP = t.now.Manifest.Mode, t.now.Manifest.XDP
 	}
 	if g := t.now; g != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/generation"
 	"github.com/floodwall/floodwall/internal/engine/lists"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
+	"github.com/floodwall/floodwall/internal/host/exposed"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -52,6 +53,10 @@ type Status struct {
 	Repairs generation.Repairs `json:"repairs"`
 
 	Origin *manifest.Origin `json:"-"` // as in ApplyOptions
+
+	Ports []exposed.Port `json:"ports,omitempty"` // ports that listen and are closed, or are open while nothing listens, if the policy drops by default
+
+	Openings []exposed.Opening `json:"-"` // as in the manifest
 
 	Open     []string `json:"open,omitempty"` // parts of the policy that are missing in the kernel: packets may pass that the policy drops
 	Warnings []string `json:"warnings,omitempty"`
@@ -148,7 +153,8 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 	}
 	m := g.Manifest
 	s = &Status{
-		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.Number, Boot: m.Boot, Origin: m.Origin,
+		Target: m.Target, Choice: m.Choice, Policy: m.File, Applied: m.Applied, Form: m.Form, Generation: g.Number, Boot: m.Boot,
+		Origin: m.Origin, Openings: m.Openings,
 		Rules: []RuleStatus{}, Checks: []RuleStatus{}, Sets: []SetStatus{}, // in JSON no list is null
 	}
 	if l.Trial != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	xdpgen "github.com/floodwall/floodwall/internal/compile/xdp"
+	"github.com/floodwall/floodwall/internal/host/exposed"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/model/ir"
@@ -66,6 +67,8 @@ type Manifest struct {
 
 	Temporary        Temporaries        `json:"temporary,omitempty"`         // rules that come before the policy's own
 	TemporaryRuleset *netfilter.Ruleset `json:"temporary_ruleset,omitempty"` // the ruleset of the temporary rules, when the target is not XDP
+
+	Openings []exposed.Opening `json:"openings"` // what the policy opens, if it drops by default; else nil
 
 	Daemon *policy.Daemon `json:"daemon,omitempty"` // the tasks of the daemon while the policy runs; nil: none
 

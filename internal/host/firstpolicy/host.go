@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/host/exposed"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/os/sockets"
@@ -28,7 +28,7 @@ type Host struct {
 	Raw       []uint8         // protocols of raw sockets, by IANA's numbers
 	Carriers  []facts.Carrier // protocols that the kernel receives without a socket
 	Decrypted []netip.Prefix  // networks whose packets IPsec decrypts by policies
-	Clients   [2]int          // the first and the last port of the range from which the kernel chooses client ports
+	Clients   exposed.Clients
 	Operator  netip.Addr
 }
 
@@ -44,7 +44,7 @@ var ErrNoDevice = errors.New("this host has no default route: which device packe
 
 // ReadHost reads the state of the host. If no devices are given, it uses the devices of the default routes.
 func ReadHost(devices []string) (h *Host, err error) {
-	h = &Host{Devices: devices, Clients: clientPorts()}
+	h = &Host{Devices: devices, Clients: exposed.ClientPorts()}
 	if len(devices) == 0 {
 		if h.Devices, err = uplinks(); err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ func ReadHost(devices []string) (h *Host, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(all, h.maybeClient) {
+	if slices.ContainsFunc(all, func(s sockets.Socket) bool { return h.Clients.Maybe(s.Service) }) {
 		time.Sleep(query)
 		again, err := sockets.Serving()
 		if err != nil {
@@ -109,24 +109,9 @@ func uplinks() (names []string, err error) {
 	return names, nil
 }
 
-// clientPorts returns the range of ports that the kernel chooses for connections of the host (net.ipv4.ip_local_port_range).
-func clientPorts() [2]int {
-	r := facts.Sysctl("ipv4/ip_local_port_range", 32768, 60999)
-	return [2]int{r[0], r[1]}
-}
-
-// onLink are UDP ports that need no service. They serve only hosts on the same link, or they belong to the host's DHCP client, for which there are
-// essential rules.
-var onLink = []uint16{68, 546, 1900, 5353, 5355}
-
-// maybeClient reports whether a socket may belong to a client: it is a UDP socket with a port from the range of client ports.
-func (h *Host) maybeClient(s sockets.Socket) bool {
-	return s.Proto == unix.IPPROTO_UDP && int(s.Port) >= h.Clients[0] && int(s.Port) <= h.Clients[1] && !s.Known()
-}
-
 // staying removes the sockets that may belong to a client and are missing from the second list.
 func (h *Host) staying(all, again []sockets.Socket) []sockets.Socket {
-	return slices.DeleteFunc(all, func(s sockets.Socket) bool { return h.maybeClient(s) && !slices.ContainsFunc(again, s.Same) })
+	return slices.DeleteFunc(all, func(s sockets.Socket) bool { return h.Clients.Maybe(s.Service) && !slices.ContainsFunc(again, s.Same) })
 }
 
 // take divides the sockets into services and other sockets. A socket on the loopback device serves no other host. A bound UDP socket that stays open
@@ -135,7 +120,7 @@ func (h *Host) staying(all, again []sockets.Socket) []sockets.Socket {
 func (h *Host) take(all []sockets.Socket, programs sockets.Owners) {
 	serves := map[string]bool{}
 	for _, s := range all {
-		if s.Proto == unix.IPPROTO_UDP && !h.maybeClient(s) {
+		if s.Proto == unix.IPPROTO_UDP && !h.Clients.Maybe(s.Service) {
 			serves[programs.Of(s)] = true
 		}
 	}
@@ -144,26 +129,16 @@ func (h *Host) take(all []sockets.Socket, programs sockets.Owners) {
 		if s.Addr.IsLoopback() {
 			continue
 		}
-		service := Service{Service: s.Service, Program: plainName(programs.Of(s))}
+		service := Service{Service: s.Service, Program: exposed.PlainName(programs.Of(s))}
 		list := h.listFor(service)
 		switch {
-		case s.Proto == unix.IPPROTO_UDP && slices.Contains(onLink, s.Port):
+		case exposed.OnLink(s.Service):
 			list = &h.LeftOut
-		case h.maybeClient(s) && serves[programs.Of(s)]:
+		case h.Clients.Maybe(s.Service) && serves[programs.Of(s)]:
 			list = &h.Unsure
 		}
 		if !slices.ContainsFunc(*list, func(other Service) bool { return other.Service == s.Service }) {
 			*list = append(*list, service)
 		}
 	}
-}
-
-// plainName returns the name of a program for a comment. It replaces characters that are not printable, because a program may have any name.
-func plainName(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= ' ' && r <= '~' {
-			return r
-		}
-		return '?'
-	}, name)
 }

@@ -10,43 +10,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/host/exposed"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
-
-// private are services for hosts that the owner of the service knows, by the ports that IANA or the vendors assign. Anyone else who can reach them
-// often has full control of them, or uses them to amplify floods.
-var private = map[string][]sockets.Service{
-	"a database":          ports(unix.IPPROTO_TCP, 1433, 1521, 3306, 33060, 5432, 5984, 8086, 9042, 26257, 27017, 27018, 27019),
-	"a cache":             append(ports(unix.IPPROTO_TCP, 6379, 11211, 16379, 26379), ports(unix.IPPROTO_UDP, 11211)...),
-	"a search engine":     ports(unix.IPPROTO_TCP, 7700, 8983, 9200, 9300),
-	"a queue":             ports(unix.IPPROTO_TCP, 1883, 2181, 4222, 4369, 5672, 9092, 15672, 25672, 61616),
-	"control of machines": append(ports(unix.IPPROTO_TCP, 2375, 2376, 2379, 2380, 4646, 8500, 10250, 10255, 10257, 10259, 16509), ports(unix.IPPROTO_UDP, 623)...),
-	"a monitor":           append(ports(unix.IPPROTO_TCP, 9090, 9093, 9100, 9104, 9187), ports(unix.IPPROTO_UDP, 161)...),
-	"a file server":       append(ports(unix.IPPROTO_TCP, 111, 139, 445, 548, 873, 2049), ports(unix.IPPROTO_UDP, 111, 137, 138, 2049)...),
-	"a directory":         append(ports(unix.IPPROTO_TCP, 389, 636), ports(unix.IPPROTO_UDP, 389)...),
-	"a screen":            ports(unix.IPPROTO_TCP, 3389, 5900, 5901, 6000),
-	"a printer":           ports(unix.IPPROTO_TCP, 515, 631, 9100),
-}
-
-func ports(proto uint8, list ...uint16) (services []sockets.Service) {
-	for _, port := range list {
-		services = append(services, sockets.Service{Proto: proto, Port: port})
-	}
-	return services
-}
-
-// privateAs returns the kind of a service that is not for the public. It returns "" for other services.
-func privateAs(s sockets.Service) string {
-	var kinds []string
-	for kind, list := range private {
-		if slices.Contains(list, s) {
-			kinds = append(kinds, kind)
-		}
-	}
-	slices.Sort(kinds)
-	return strings.Join(kinds, " or ")
-}
 
 // networks returns the networks of the devices' addresses, without duplicates.
 func networks(devices []string) (list []netip.Prefix, err error) {
@@ -94,7 +61,7 @@ func (h *Host) publish(list []netfilter.Translation) {
 		}
 		for _, r := range t.Ports {
 			for _, proto := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
-				s := Service{sockets.Service{Proto: proto, Port: uint16(r.First)}, "", cmp.Or(plainName(strings.Join(t.To, " and ")), "another host")}
+				s := Service{sockets.Service{Proto: proto, Port: uint16(r.First)}, "", cmp.Or(exposed.PlainName(strings.Join(t.To, " and ")), "another host")}
 				if t.Proto != 0 && t.Proto != proto || r.First != r.Last || h.serves(s) {
 					continue
 				}
@@ -110,19 +77,14 @@ func (h *Host) serves(s Service) bool {
 
 // listFor returns the list to which a service for other hosts belongs.
 func (h *Host) listFor(s Service) *[]Service {
-	if privateAs(s.Service) != "" && h.privateNetworks() == nil {
+	if exposed.PrivateAs(s.Service) != "" && h.privateNetworks() == nil {
 		return &h.Private
 	}
 	return &h.Services
 }
 
-// rawNames are the names of protocols of raw sockets and tunnels. neighbours are protocols between hosts on the same link.
-var (
-	rawNames   = map[uint8]string{2: "IGMP", 4: "IPIP", 41: "IPv6 in IP", 47: "GRE", 50: "ESP", 51: "AH", 88: "EIGRP", 89: "OSPF", 103: "PIM", 112: "VRRP", 115: "L2TP", 132: "SCTP"}
-	neighbours = []uint8{2, 88, 89, 103, 112}
-)
-
-func protocolName(n uint8) string { return cmp.Or(rawNames[n], fmt.Sprintf("protocol %d", n)) }
+// neighbours are protocols between hosts on the same link.
+var neighbours = []uint8{2, 88, 89, 103, 112}
 
 // protocols writes rules for the protocols of raw sockets.
 func (h *Host) protocols(p func(string, ...any)) {
@@ -131,7 +93,7 @@ func (h *Host) protocols(p func(string, ...any)) {
 		if slices.Contains(neighbours, n) && len(h.Networks) > 0 {
 			who = fmt.Sprintf(", from: [%s]", listed(h.Networks))
 		}
-		p("  # A raw socket listens for %s.", protocolName(n))
+		p("  # A raw socket listens for %s.", exposed.ProtocolName(n))
 		p("  - {name: raw-%d, proto: %d%s, then: pass}", n, n, who)
 	}
 }

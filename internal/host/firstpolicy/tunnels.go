@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/host/exposed"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
@@ -71,10 +72,10 @@ func (h *Host) tunnels(p func(string, ...any)) {
 		if c.Remote.IsValid() {
 			from = c.Remote.String()
 		}
-		peers[c.Proto], reasons[c.Proto] = withOne(peers[c.Proto], from), withOne(reasons[c.Proto], plainName(c.Device))
+		peers[c.Proto], reasons[c.Proto] = withOne(peers[c.Proto], from), withOne(reasons[c.Proto], exposed.PlainName(c.Device))
 	}
 	for _, n := range protos {
-		p("  # The kernel receives %s for %s.", protocolName(n), strings.Join(reasons[n], ", "))
+		p("  # The kernel receives %s for %s.", exposed.ProtocolName(n), strings.Join(reasons[n], ", "))
 		who := fmt.Sprintf(", from: [%s]", strings.Join(peers[n], ", "))
 		if slices.Contains(peers[n], "") {
 			who = ""

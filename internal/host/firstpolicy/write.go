@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/floodwall/floodwall/internal/host/exposed"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 	"github.com/floodwall/floodwall/policy"
@@ -76,8 +77,8 @@ func (h *Host) services(p func(string, ...any)) {
 		case isSSH(s):
 			p("  # Let only your own addresses in with `from: [%s]`, and all others are dropped.", from)
 			p("  - {name: %s, port: %s}", name, s)
-		case privateAs(s.Service) != "":
-			p("  # Such a port is of %s, which is not meant for the world: the private networks of this host reach it. Others belong into `from`.", privateAs(s.Service))
+		case exposed.PrivateAs(s.Service) != "":
+			p("  # Such a port is of %s, which is not meant for the world: the private networks of this host reach it. Others belong into `from`.", exposed.PrivateAs(s.Service))
 			p("  - {name: %s, port: %s, from: [%s]}", name, s, listed(h.privateNetworks()))
 		case s.To != "":
 			p("  - {name: %s, port: %s} # the NAT of this host sends it on to %s", name, s, s.To)
@@ -85,13 +86,13 @@ func (h *Host) services(p func(string, ...any)) {
 			p("  - {name: %s, port: %s, syn: protect} # SYN cookies in XDP while a SYN flood comes", name, s)
 		case s.Port == 53:
 			p("  - {name: %s, port: %s} # for a resolver that others use, see `guard: dns`", name, s)
-		case policy.FloodKey(s.Port) != "" && !h.maybeClient(sockets.Socket{Service: s.Service}):
+		case policy.FloodKey(s.Port) != "" && !h.Clients.Maybe(s.Service):
 			key, why := facts.FloodKey(s.Port, s.Program)
 			if why != "" {
 				p("  # %s.", why)
 			}
 			p("  - {name: %s, port: %s} # with `%s`, clients are served during a flood; it needs XDP", name, s, key)
-		case h.maybeClient(sockets.Socket{Service: s.Service}):
+		case h.Clients.Maybe(s.Service):
 			p("  - {name: %s, port: %s} # the kernel gives such a port to clients, too: remove the line if only this host uses it", name, s)
 		default:
 			p("  - {name: %s, port: %s}", name, s)
@@ -107,7 +108,7 @@ func (h *Host) services(p func(string, ...any)) {
 			who = "the NAT of this host sends it on to " + s.To + ", and "
 		}
 		p("  # %s is left out: %ssuch a port is of %s, which is not meant for the world. Name in `from` who needs it, and remove the #.",
-			s, who, privateAs(s.Service))
+			s, who, exposed.PrivateAs(s.Service))
 		p("  # - {name: %s, port: %s, from: [%s]}", s.Name(), s, from)
 	}
 	for _, s := range h.LeftOut {

@@ -122,7 +122,7 @@ function state() {
   write(byID('state-text'), text);
   const s = page.status;
   list(byID('state-open'), page.lost ? [] : s?.open ?? []);
-  list(byID('state-warnings'), page.lost ? [] : (s?.warnings ?? []).map((w) => `⚠ ${w}`));
+  list(byID('state-warnings'), page.lost ? [] : [...(s?.warnings ?? []).map((w) => `⚠ ${w}`), ...(s?.ports ?? []).map((p) => p.text)]);
   write(byID('policy'), s ? `${s.policy}, generation ${s.generation}, target ${s.target}` : '');
   document.title = `${word} – Floodwall`;
 }

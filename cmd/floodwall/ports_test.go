@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/host/exposed"
+)
+
+// portsPolicy opens the web, SSH for some, and a port at which nothing listens.
+const portsPolicy = `devices: [fw0]
+default: drop
+rules:
+  - {name: vpn, port: udp/500, proto: udp, then: pass}
+services:
+  - {name: web, port: [tcp/80, tcp/443]}
+  - {name: ssh, port: tcp/22, from: 203.0.113.0/24}
+`
+
+// TestStatusPorts runs programs at ports that a policy opens, at ports that it closes, and on the loopback device, and a raw socket. Status must name
+// the closed ones with a remedy, and the open port at which nothing listens, on each target. It must name nothing when the policy passes packets by
+// default, and follow programs that start and end.
+func TestStatusPorts(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	writeFile(t, "/proc/self/comm", "java")
+	sh(t, "ip link set lo up; sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0")
+	listen := func(address string) net.Listener {
+		t.Helper()
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	for _, address := range []string{"0.0.0.0:80", "[::]:22", "127.0.0.1:6379", "0.0.0.0:3306", "[::]:8080"} {
+		listen(address)
+	}
+	app := listen("0.0.0.0:8081")
+	listenUDP(t, "0.0.0.0:500")
+	listenUDP(t, "0.0.0.0:5353")  // for hosts on the same link
+	listenUDP(t, "0.0.0.0:41000") // perhaps the socket of a client
+	vrrp, err := net.ListenPacket("ip4:112", "0.0.0.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vrrp.Close()
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	writeFile(t, file, portsPolicy)
+	ports := func() (closed, unused []string) {
+		t.Helper()
+		var s control.Status
+		if err := json.Unmarshal([]byte(mustFloodwall(t, "status", "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range s.Ports {
+			if p.Closed {
+				closed = append(closed, p.Port)
+			} else {
+				unused = append(unused, p.Port)
+			}
+		}
+		return closed, unused
+	}
+	for _, target := range []string{"xdp", "nftables", "iptables"} {
+		mustFloodwall(t, "apply", file, "--target", target)
+		closed, unused := ports()
+		if got := strings.Join(closed, " "); got != "tcp/3306 tcp/8080 tcp/8081 VRRP" {
+			t.Errorf("%s: closed are %q", target, got)
+		}
+		if got := strings.Join(unused, " "); got != "tcp/443" {
+			t.Errorf("%s: unused are %q", target, got)
+		}
+		mustFloodwall(t, "unload")
+	}
+	mustFloodwall(t, "apply", file)
+	out := mustFloodwall(t, "status")
+	for _, line := range []string{
+		"\ntcp/8080 (java) listens and is closed: floodwall allow tcp/8080\n", "\na raw socket listens for VRRP, which is closed: `- {name: raw-112,",
+		") listens and is closed, as a database is not meant for the world: ", "\nopen, and nothing listens there: tcp/443\n",
+	} {
+		if !strings.Contains(out, line) {
+			t.Errorf("status has no %q:\n%s", line, out)
+		}
+	}
+	app.Close()
+	listen("0.0.0.0:443")
+	if closed, unused := ports(); strings.Contains(strings.Join(closed, " "), "8081") || unused != nil {
+		t.Errorf("after a program has ended and another one started: closed are %q, unused %q", closed, unused)
+	}
+	sh(t, "sysctl -qw net.ipv4.ip_forward=1")
+	writeFile(t, file, strings.Replace(portsPolicy, "tcp/443", "tcp/444", 1))
+	mustFloodwall(t, "apply", file)
+	if closed, unused := ports(); len(closed) != 4 || unused != nil {
+		t.Errorf("on a router: closed are %q, unused %q", closed, unused)
+	}
+	writeFile(t, file, strings.Replace(portsPolicy, "default: drop", "default: pass", 1))
+	mustFloodwall(t, "apply", file)
+	if closed, unused := ports(); closed != nil || unused != nil {
+		t.Errorf("when the default passes: closed are %q, unused %q", closed, unused)
+	}
+}
+
+// TestPortLines limits the lines of status.
+func TestPortLines(t *testing.T) {
+	t.Parallel()
+	var many []exposed.Port
+	for range 10 {
+		many = append(many, exposed.Port{Port: "tcp/1", Closed: true, Text: "closed"}, exposed.Port{Port: "tcp/2"})
+	}
+	lines := portLines(many)
+	if len(lines) != 6 || !strings.HasPrefix(lines[4], "6 more listen and are closed: ") || !strings.HasSuffix(lines[5], "tcp/2, 2 more") {
+		t.Errorf("%d lines:\n%s", len(lines), strings.Join(lines, "\n"))
+	}
+}

@@ -1,0 +1,153 @@
+package exposed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/os/sockets"
+	"github.com/floodwall/floodwall/policy"
+)
+
+// Port is a port or a protocol for which the policy and the programs of this host differ.
+type Port struct {
+	Port    string `json:"port"`              // tcp/8080, or the name of a protocol of raw sockets
+	Program string `json:"program,omitempty"` // the program that listens; "": unknown, or none listens
+	Closed  bool   `json:"closed"`            // a program listens, and the policy drops its packets; false: the port is open, and nothing listens
+	Text    string `json:"text"`              // a sentence, with the remedy
+}
+
+// Now is what this host serves for other hosts.
+type Now struct {
+	Sockets []sockets.Socket
+	Raw     []uint8 // the protocols of raw sockets
+}
+
+// Look lists what listens now. It leaves out sockets on the loopback device, and sockets that probably belong to clients. It needs no privileges.
+func Look() (l Now, err error) {
+	all, err := sockets.Serving()
+	if err != nil {
+		return l, err
+	}
+	clients := ClientPorts()
+	l.Sockets = slices.DeleteFunc(all, func(s sockets.Socket) bool { return s.Addr.IsLoopback() || clients.Maybe(s.Service) })
+	l.Raw, err = sockets.RawProtocols()
+	return l, err
+}
+
+// Closed returns the sockets, one for each port, and the protocols of raw sockets that no opening passes. It leaves out ports that only hosts on the
+// same link use.
+func (l Now) Closed(openings []Opening) (closed []sockets.Socket, raw []uint8) {
+	passed := func(s sockets.Service) bool {
+		return slices.ContainsFunc(openings, func(o Opening) bool { return o.passes(s) })
+	}
+	for _, s := range l.Sockets {
+		same := func(o sockets.Socket) bool { return o.Service == s.Service }
+		if !OnLink(s.Service) && !passed(s.Service) && !slices.ContainsFunc(closed, same) {
+			closed = append(closed, s)
+		}
+	}
+	for _, n := range l.Raw {
+		if !passed(sockets.Service{Proto: n}) {
+			raw = append(raw, n)
+		}
+	}
+	return closed, raw
+}
+
+// Unused returns the ports of services at which nothing listens. On a host that forwards packets it returns none, because the ports may be those of
+// hosts behind it.
+func (l Now) Unused(openings []Opening) (unused []policy.Port) {
+	if forwards("ipv4/ip_forward") || forwards("ipv6/conf/all/forwarding") {
+		return nil
+	}
+	for _, o := range openings {
+		for _, p := range o.Ports {
+			listens := slices.ContainsFunc(l.Sockets, func(s sockets.Socket) bool { return covers(p, s.Service) })
+			if o.Service && !listens && !slices.Contains(unused, p) {
+				unused = append(unused, p)
+			}
+		}
+	}
+	return unused
+}
+
+func forwards(name string) bool { return facts.Sysctl(name, 0)[0] != 0 }
+
+// Follower compares repeatedly. It names programs, which takes a search in /proc, and asks for the rules of NAT only when the result has changed.
+type Follower struct {
+	mu    sync.Mutex
+	known string // describes the last result
+	ports []Port
+}
+
+// Ports returns the ports for which the openings and what listens now differ, those that are closed first. It returns none if what listens cannot be
+// listed.
+func (f *Follower) Ports(ctx context.Context, openings []Opening) []Port {
+	l, err := Look()
+	if err != nil {
+		return nil
+	}
+	closed, raw := l.Closed(openings)
+	unused := l.Unused(openings)
+	known := fmt.Sprint(raw, unused)
+	for _, s := range closed {
+		known += " " + s.String()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if known != f.known {
+		f.known, f.ports = known, slices.Concat(closedPorts(closed, raw), unusedPorts(ctx, unused))
+	}
+	return f.ports
+}
+
+func closedPorts(closed []sockets.Socket, raw []uint8) (list []Port) {
+	var programs sockets.Owners
+	if closed != nil {
+		programs = sockets.Programs()
+	}
+	for _, s := range closed {
+		list = append(list, closedPort(s.Service, PlainName(programs.Of(s))))
+	}
+	for _, n := range raw {
+		name := ProtocolName(n)
+		list = append(list, Port{Port: name, Closed: true,
+			Text: fmt.Sprintf("a raw socket listens for %s, which is closed: `- {name: raw-%d, proto: %[2]d, then: pass}` under rules opens it", name, n)})
+	}
+	return list
+}
+
+// unusedPorts leaves out ports that the NAT of this host redirects. It returns none if that is not known.
+func unusedPorts(ctx context.Context, unused []policy.Port) (list []Port) {
+	if unused == nil {
+		return nil
+	}
+	redirected, err := netfilter.Translations(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, p := range unused {
+		if !slices.ContainsFunc(redirected, func(t netfilter.Translation) bool { return t.Asks(p.Proto, p.First, p.Last) }) {
+			list = append(list, Port{Port: p.String(), Text: fmt.Sprintf("%s is open, and nothing listens there", p)})
+		}
+	}
+	return list
+}
+
+func closedPort(s sockets.Service, program string) Port {
+	p := Port{Port: s.String(), Program: program, Closed: true}
+	name := p.Port
+	if program != "" {
+		name += " (" + program + ")"
+	}
+	if kind := PrivateAs(s); kind != "" {
+		p.Text = fmt.Sprintf("%s listens and is closed, as %s is not meant for the world: name in the `from` of a service who needs it", name, kind)
+	} else {
+		p.Text = fmt.Sprintf("%s listens and is closed: floodwall allow %s", name, s)
+	}
+	return p
+}
