@@ -31,6 +31,7 @@ type applyFlags struct {
 	dryRun       bool
 	force        bool
 	boot         bool
+	later        bool // with boot: the units are enabled after the confirmation
 	restore      bool // apply the policy that was saved for boot
 }
 
@@ -49,7 +50,8 @@ func applyCommand(e *env) *cobra.Command {
 			if f.restore {
 				return restore(c.Context(), e)
 			}
-			return apply(c.Context(), e, args[0], f)
+			_, err := apply(c.Context(), e, args[0], f)
+			return err
 		},
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
@@ -123,33 +125,34 @@ func trialTime(c *cobra.Command, text string) (time.Duration, error) {
 	return d, nil
 }
 
-func apply(ctx context.Context, e *env, file string, f applyFlags) error {
+// apply applies a policy, and prints the result. It returns an error together with the result if the policy is applied but a later step has failed.
+func apply(ctx context.Context, e *env, file string, f applyFlags) (*control.Applied, error) {
 	h, err := e.Host()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var text []byte
 	if file == stdinWord {
 		if text, err = periodic.Within(ctx, e.inputPolicy); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	applied, p, err := h.Apply(ctx, operate.Order{
 		Policy: policyName(file), Text: text, Target: f.target, Mode: f.mode, Devices: f.devices, Confirm: f.confirm, DryRun: f.dryRun, Force: f.force,
-		Boot: f.boot, Sessions: facts.Sessions(),
+		Boot: f.boot, Later: f.later, Sessions: facts.Sessions(),
 	})
 	if applied == nil {
-		return err
+		return nil, err
 	}
 	if e.JSON {
-		return firstError(err, e.PrintJSON(applied))
+		return applied, firstError(err, e.PrintJSON(applied))
 	}
 	e.Notes(applied.Notes)
 	e.Println("%s", appliedLine(applied, p, f))
 	if f.trial > 0 && !f.dryRun {
 		e.Println("%s", trialLine(applied))
 	}
-	return err
+	return applied, err
 }
 
 func firstError(errs ...error) error {

@@ -38,20 +38,13 @@ func initCommand(e *env) *cobra.Command {
 }
 
 func (e *env) writeFirst(file string, devices []string) error {
-	h, err := firstpolicy.ReadHost(devices)
-	if errors.Is(err, firstpolicy.ErrNoDevice) {
-		return wording.WithHint(err, "name it: floodwall init --device eth0")
-	}
-	if err != nil {
-		return err
-	}
 	name := file
 	if file == "-" {
 		name = "policy.yaml"
 	}
-	text := h.Policy(name)
-	if err := checks(name, text); err != nil {
-		return fmt.Errorf("the policy that was made for this host is not valid, which is a defect of floodwall: %w", err)
+	h, text, err := firstPolicy(name, devices, "floodwall init --device eth0")
+	if err != nil {
+		return err
 	}
 	if file == "-" {
 		e.Text(text)
@@ -68,6 +61,22 @@ func (e *env) writeFirst(file string, devices []string) error {
 	}
 	e.Println("read it, then: floodwall apply %s --confirm 60s", file)
 	return nil
+}
+
+// firstPolicy surveys this host, and returns the text of its first policy. named is a command that names a device.
+func firstPolicy(file string, devices []string, named string) (h *firstpolicy.Host, text string, err error) {
+	h, err = firstpolicy.ReadHost(devices)
+	if errors.Is(err, firstpolicy.ErrNoDevice) {
+		err = wording.WithHint(err, "name it: "+named)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	text = h.Policy(file)
+	if err := checks(file, text); err != nil {
+		return nil, "", fmt.Errorf("the policy that was made for this host is not valid, which is a defect of floodwall: %w", err)
+	}
+	return h, text, nil
 }
 
 // checks returns the errors of a policy's text. It compiles the policy for XDP, the target that supports most.

@@ -6,10 +6,10 @@ import (
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 )
 
-// commands are the constructors of all commands, in the order of the help: first commands that read, then commands that change, then commands that
-// other programs have.
+// commands are the constructors of all commands, in the order of the help: first on and off, then commands that read, then commands that
+// change, then commands that other programs have.
 var commands = []func(*env) *cobra.Command{
-	initCommand, checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand, replayCommand,
+	onCommand, offCommand, initCommand, checkCommand, compileCommand, importCommand, testCommand, explainCommand, suggestCommand, replayCommand,
 	applyCommand, confirmCommand, rollbackCommand, statusCommand, topCommand, attacksCommand, doctorCommand, repairCommand, unloadCommand,
 	allowCommand, denyCommand, limitCommand, deleteCommand,
 	blockCommand, unblockCommand, blockedCommand, temporaryCommand, feedsCommand, captureCommand,
@@ -32,8 +32,8 @@ func newRoot(global *cli.Env) *cobra.Command {
 		Short: "a firewall against floods",
 		Long: "Floodwall drops floods where packets come in. One policy file says what to drop and what to serve;\n" +
 			"`floodwall apply` puts it into the kernel, which then filters without a process.",
-		Example: "  floodwall init policy.yaml                     # write a first policy, and read it\n" +
-			"  floodwall apply policy.yaml --confirm 60s      # the kernel undoes it after 60 s\n" +
+		Example: "  floodwall on                                   # survey this host, ask once, try the policy, and keep it\n" +
+			"  floodwall apply policy.yaml --confirm 60s      # a policy of your own: the kernel undoes it after 60 s\n" +
 			"  floodwall confirm                              # unless you confirm, from a second login",
 	}, all...)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 )
 
@@ -39,12 +40,17 @@ func unload(ctx context.Context, e *env, keepBoot bool) error {
 	if err == nil {
 		e.Println("unloaded: nothing is filtered any more")
 	}
-	if table, lookErr := in.Retained(ctx); lookErr != nil {
-		e.Warning(fmt.Sprintf("whether a table is left for connections that SYNPROXY began is not known: %v", lookErr))
+	e.sayRetained(ctx, in)
+	return err
+}
+
+// sayRetained names the table that stays in netfilter for connections that started through SYNPROXY.
+func (e *env) sayRetained(ctx context.Context, in operate.Host) {
+	if table, err := in.Retained(ctx); err != nil {
+		e.Warning(fmt.Sprintf("whether a table is left for connections that SYNPROXY began is not known: %v", err))
 	} else if table != "" {
 		e.Println("%s", retained(table))
 	}
-	return err
 }
 
 // retained returns the message about the table that remains for connections that started through SYNPROXY. It says how to remove the table.

@@ -26,6 +26,7 @@ type Order struct {
 	Force   bool     `json:"force,omitempty"`   // apply the policy even if it interrupts the client's session
 	Text    []byte   `json:"-"`                 // the policy's text, if it is not to be read from the file; Policy is then its name
 	Boot    bool     `json:"-"`                 // make systemd apply the policy after each reboot
+	Later   bool     `json:"-"`                 // with Boot: the caller calls Enable after the confirmation
 
 	Sessions []facts.Session `json:"-"` // the client's sessions, which the policy must not interrupt
 }

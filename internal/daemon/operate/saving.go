@@ -15,6 +15,7 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -138,6 +139,9 @@ func (s *saving) keep(ctx context.Context) error {
 	if !s.order.Boot {
 		return s.units.Refresh(ctx)
 	}
+	if s.order.Later {
+		return nil
+	}
 	if s.late != nil {
 		return s.late
 	}
@@ -172,6 +176,31 @@ func (h Host) remember(ctx context.Context, now control.Now) error {
 	}
 	return u.Refresh(ctx)
 }
+
+// CanEnable returns the error that Enable would return before any change.
+func (h Host) CanEnable(devices []string) error {
+	u, err := h.units(devices)
+	if err != nil {
+		return err
+	}
+	return u.Check()
+}
+
+// Enable has systemd load the saved policy after each reboot, and run the daemon. It starts the daemon, unless one runs. Without systemd the error is
+// a *boot.NoSystemdError.
+func (h Host) Enable(ctx context.Context, devices []string) (notes []string, err error) {
+	u, err := h.units(devices)
+	if err != nil {
+		return nil, err
+	}
+	if notes, err = u.Install(ctx); err != nil || h.HasDaemon() {
+		return notes, err
+	}
+	return notes, u.StartDaemon(ctx)
+}
+
+// HasDaemon reports whether a daemon runs for this instance.
+func (h Host) HasDaemon() bool { return instance.LockOf(h.Dir).Held() }
 
 // Forget removes the policy for the next boot.
 func (h Host) Forget(ctx context.Context) error {

@@ -66,6 +66,29 @@ func (t *transaction) guard(context.Context) error {
 	return nil
 }
 
+// Admits returns a *LockoutError if the running policy would drop a new connection of the same kind as one of the sessions. It asks what is loaded in
+// the kernel, with the present bans and limits. A session that arrives on a device without filtering is not at risk.
+func (in Instance) Admits(ctx context.Context, sessions []facts.Session, devices []string) error {
+	for _, s := range sessions {
+		if !facts.Passes(s.Client.Addr(), devices) {
+			continue
+		}
+		line := fmt.Sprintf("tcp %s > %s S", netip.AddrPortFrom(s.Client.Addr(), s.Client.Port()^1), s.Server) // from a port that the session does not use
+		spec, err := packet.Parse(line)
+		if err != nil {
+			return fmt.Errorf("session %q: %w", line, err)
+		}
+		e, err := in.Explain(ctx, spec)
+		if err != nil {
+			return err
+		}
+		if e.Verdict != ir.Pass.String() {
+			return &LockoutError{Session: s, Reason: reasonPhrase(e.Reason, false)}
+		}
+	}
+	return nil
+}
+
 // anyone is an address of the Internet that stands for any client. It is used for a tunnel whose other end is unknown, since anyone may open it.
 var anyone = map[bool]netip.Addr{true: netip.AddrFrom4([4]byte{8, 8, 4, 4}), false: netip.MustParseAddr("2001:4860:4860::8844")} // by Is4
 

@@ -76,6 +76,14 @@ func (u Units) Install(ctx context.Context) (notes []string, err error) {
 	return u.notes(), nil
 }
 
+// StartDaemon starts the unit of the daemon, if systemd runs.
+func (u Units) StartDaemon(ctx context.Context) error {
+	if !u.running() {
+		return nil
+	}
+	return u.systemctl(ctx, "start", DaemonUnit)
+}
+
 // Refresh updates installed units to the policy's devices and to this version of Floodwall. Units that the operator has disabled stay disabled. If
 // floodwall-boot.service is not installed, Refresh does nothing.
 func (u Units) Refresh(ctx context.Context) error {

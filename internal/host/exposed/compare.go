@@ -41,17 +41,14 @@ func Look() (l Now, err error) {
 // Closed returns the sockets, one for each port, and the protocols of raw sockets that no opening passes. It leaves out ports that only hosts on the
 // same link use.
 func (l Now) Closed(openings []Opening) (closed []sockets.Socket, raw []uint8) {
-	passed := func(s sockets.Service) bool {
-		return slices.ContainsFunc(openings, func(o Opening) bool { return o.passes(s) })
-	}
 	for _, s := range l.Sockets {
 		same := func(o sockets.Socket) bool { return o.Service == s.Service }
-		if !OnLink(s.Service) && !passed(s.Service) && !slices.ContainsFunc(closed, same) {
+		if !OnLink(s.Service) && !Passes(openings, s.Service) && !slices.ContainsFunc(closed, same) {
 			closed = append(closed, s)
 		}
 	}
 	for _, n := range l.Raw {
-		if !passed(sockets.Service{Proto: n}) {
+		if !Passes(openings, sockets.Service{Proto: n}) {
 			raw = append(raw, n)
 		}
 	}
@@ -111,12 +108,10 @@ func closedPorts(closed []sockets.Socket, raw []uint8) (list []Port) {
 		programs = sockets.Programs()
 	}
 	for _, s := range closed {
-		list = append(list, closedPort(s.Service, PlainName(programs.Of(s))))
+		list = append(list, ClosedPort(s.Service, PlainName(programs.Of(s))))
 	}
 	for _, n := range raw {
-		name := ProtocolName(n)
-		list = append(list, Port{Port: name, Closed: true,
-			Text: fmt.Sprintf("a raw socket listens for %s, which is closed: `- {name: raw-%d, proto: %[2]d, then: pass}` under rules opens it", name, n)})
+		list = append(list, ClosedProtocol(n))
 	}
 	return list
 }
@@ -138,7 +133,8 @@ func unusedPorts(ctx context.Context, unused []policy.Port) (list []Port) {
 	return list
 }
 
-func closedPort(s sockets.Service, program string) Port {
+// ClosedPort describes a port at which a program listens, and which is closed.
+func ClosedPort(s sockets.Service, program string) Port {
 	p := Port{Port: s.String(), Program: program, Closed: true}
 	name := p.Port
 	if program != "" {
@@ -150,4 +146,11 @@ func closedPort(s sockets.Service, program string) Port {
 		p.Text = fmt.Sprintf("%s listens and is closed: floodwall allow %s", name, s)
 	}
 	return p
+}
+
+// ClosedProtocol describes a protocol, by IANA's number, for which a raw socket listens, and which is closed.
+func ClosedProtocol(n uint8) Port {
+	name := ProtocolName(n)
+	return Port{Port: name, Closed: true,
+		Text: fmt.Sprintf("a raw socket listens for %s, which is closed: `- {name: raw-%d, proto: %[2]d, then: pass}` under rules opens it", name, n)}
 }

@@ -38,7 +38,11 @@ func Openings(p *policy.Policy) []Opening {
 	return list
 }
 
-// passes reports whether the opening is for a port, or for a protocol without ports.
+// Passes reports whether an opening is for a port, or for a protocol without ports.
+func Passes(openings []Opening, s sockets.Service) bool {
+	return slices.ContainsFunc(openings, func(o Opening) bool { return o.passes(s) })
+}
+
 func (o Opening) passes(s sockets.Service) bool {
 	if o.Protos != nil && !slices.Contains(o.Protos, s.Proto) {
 		return false

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/test/testutil"
+)
+
+// strangerTo is the first packet of a connection from a stranger to a TCP port of the host.
+func strangerTo(port string) string { return "tcp 198.51.100.9:40000 > 192.0.2.1:" + port + " S" }
+
+// TestOn runs `floodwall on` on several hosts. What a host served before must be served, except what the screen says before the question. Everything
+// else must be dropped.
+func TestOn(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		make   func(h *onHost) // makes the host
+		args   []string
+		screen []string // parts of the text before the first question
+		end    []string // parts of the text at the end
+		wants  map[string]string
+	}{
+		{
+			name: "web server",
+			make: func(h *onHost) {
+				h.serve("0.0.0.0:22", "0.0.0.0:80", "[::]:443", "127.0.0.1:3000")
+				listenUDP(h.T, "0.0.0.0:5353")
+			},
+			screen: []string{
+				"devices    fw0: packets from outside arrive there, by a default route; target xdp\n", "open       tcp/22 (nginx)\n", "\n           tcp/80 (nginx)\n", "\n           tcp/443 (nginx)\n",
+				"closed     udp/5353 (nginx): only hosts on the same link use it\n", "you        203.0.113.5, by SSH to port 22: new connections from there pass\n",
+				"protects   tcp/80, tcp/443: SYN cookies", "policy     /etc/floodwall/policy.yaml, a new file",
+			},
+			end: []string{
+				"a new connection from 203.0.113.5 to port 22 passes\n", "confirmed: generation 1 of /etc/floodwall/policy.yaml stays\n", "systemd    loads it at each boot",
+				"page       http://127.0.0.1:9810/", "ssh -N -L 9810:/run/floodwall/read.sock root@192.0.2.1\n", "floodwall status ", "floodwall block ", "floodwall off ",
+			},
+			wants: map[string]string{
+				strangerTo("22"): "pass", strangerTo("80"): "pass", strangerTo("443"): "pass", strangerTo("3000"): "drop default", strangerTo("8080"): "drop default",
+				"udp 198.51.100.9:40000 > 192.0.2.1:5353": "drop default",
+			},
+		},
+		{
+			name: "resolver",
+			make: func(h *onHost) {
+				h.serve("0.0.0.0:22", "0.0.0.0:53")
+				listenUDP(h.T, "0.0.0.0:53")
+				listenUDP(h.T, "0.0.0.0:41000") // for its own queries
+			},
+			screen: []string{"\n           tcp/53 (nginx)\n", "\n           udp/53 (nginx)\n", "closed     udp/41000 (nginx): it looks like a client's socket"},
+			wants: map[string]string{
+				"udp 198.51.100.9:40000 > 192.0.2.1:53": "pass", strangerTo("53"): "pass", "udp 198.51.100.9:40000 > 192.0.2.1:41000": "drop default",
+			},
+		},
+		{
+			name: "database and router",
+			make: func(h *onHost) {
+				h.serve("0.0.0.0:3306", "0.0.0.0:8080")
+				vrrp, err := net.ListenPacket("ip4:112", "0.0.0.0")
+				if err != nil {
+					h.Fatal(err)
+				}
+				h.Cleanup(func() { vrrp.Close() })
+			},
+			screen: []string{
+				"tcp/22 (nothing listens there now)\n", "\n           tcp/8080 (nginx)\n", "{name: raw-112, from: ", "closed     tcp/3306 (nginx) listens and is closed, as a database is not meant for the world: ",
+			},
+			wants: map[string]string{strangerTo("3306"): "drop default", strangerTo("8080"): "pass", "proto=112 192.0.2.9 > 224.0.0.18": "pass"},
+		},
+		{
+			name:   "without systemd",
+			make:   func(h *onHost) { h.serve("0.0.0.0:22"); os.Remove(h.script); hide(h.T, "systemctl") },
+			screen: []string{"nothing loads it after a reboot, and no daemon runs: this host has no systemd"},
+			end:    []string{"left out   there is no systemd on this host", "apply --boot-restore", "run `floodwall daemon`", "floodwall off "},
+			wants:  map[string]string{strangerTo("22"): "pass", strangerTo("80"): "drop default"},
+		},
+		{
+			name: "policy that exists",
+			make: func(h *onHost) {
+				h.serve("0.0.0.0:22", "0.0.0.0:8080", "0.0.0.0:5432")
+				writeFile(h.T, hostPolicy, standingPolicy)
+			},
+			screen: []string{
+				"devices    fw0: the policy names it", "open       tcp/22 (nginx) for 203.0.113.0/24 alone\n", "tcp/25 (nothing listens there now)",
+				"closed     tcp/8080 (nginx) listens and is closed: floodwall allow tcp/8080\n", "tcp/5432 (nginx) listens and is closed, as a database",
+				"policy     /etc/floodwall/policy.yaml, which exists and stays as it is",
+			},
+			wants: map[string]string{strangerTo("22"): "drop", "tcp 203.0.113.9:4000 > 192.0.2.1:22 S": "pass", strangerTo("8080"): "drop default", strangerTo("25"): "pass"},
+		},
+		{
+			name: "two devices",
+			make: func(h *onHost) {
+				h.serve("0.0.0.0:22")
+				testutil.Veth(h.T, "fw2", "fw3", "198.51.100.1/24")
+			},
+			args:   []string{"fw0", "fw2"},
+			screen: []string{"devices    fw0: you named it", "\n           fw2: you named it"},
+			end:    []string{"applied generation 1 on fw0 (xdp, native), fw2 (xdp, native): "},
+			wants:  map[string]string{strangerTo("22"): "pass", strangerTo("80"): "drop default"},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if !inside(t) {
+				return
+			}
+			h := newOnHost(t)
+			row.make(h)
+			before, _ := os.ReadFile(hostPolicy)
+			out := h.done(row.args...)
+			screen, _, _ := strings.Cut(out, firstQuestion)
+			for _, part := range row.screen {
+				if !strings.Contains(screen, part) {
+					t.Errorf("the screen has no %q:\n%s", part, screen)
+				}
+			}
+			for _, part := range row.end {
+				if !strings.Contains(out, part) {
+					t.Errorf("the output has no %q:\n%s", part, out)
+				}
+			}
+			if n := strings.Count(screen, "\n"); n > 24 {
+				t.Errorf("the screen has %d lines:\n%s", n, screen)
+			}
+			h.wants("after on", row.wants)
+			if after, err := os.ReadFile(hostPolicy); err != nil || before != nil && string(after) != string(before) {
+				t.Errorf("the policy that existed has changed: %v", err)
+			}
+		})
+	}
+}
+
+// standingPolicy is a policy that an operator wrote.
+const standingPolicy = `devices: [fw0]
+default: drop
+sets: {bans: {dynamic: true, max: 100, timeout: 1h}}
+rules: [{name: banned, from: $bans, then: drop}]
+services:
+  - {name: ssh, port: tcp/22, from: 203.0.113.0/24}
+  - {name: mail, port: tcp/25}
+`
+
+// TestOnEnds ends `floodwall on` in each way in which it does not come to its end, on a host where nothing is filtered and on one with a policy. The
+// previous state must be in force.
+func TestOnEnds(t *testing.T) {
+	signal := func(s syscall.Signal) func(*onRun) {
+		return func(r *onRun) { r.cmd.Process.Signal(s) }
+	}
+	ways := []struct {
+		name    string
+		trial   bool // in the trial, not in the question
+		end     func(*onRun)
+		status  int
+		says    string
+		confirm string
+		atOnce  bool // it goes back before the deadline
+	}{
+		{"no", false, func(r *onRun) { r.enters("no") }, 1, "nothing is changed", "", true},
+		{"Ctrl-C in the question", false, signal(syscall.SIGINT), cli.ExitInterrupted, "interrupted", "", true},
+		{"lost session in the question", false, signal(syscall.SIGHUP), cli.ExitInterrupted, "", "", true},
+		{"closed input in the question", false, func(r *onRun) { r.in.Close() }, 1, "nothing is changed", "", true},
+		{"no Enter", true, func(*onRun) {}, 1, "Enter did not come in time", "3s", false},
+		{"Ctrl-C in the trial", true, signal(syscall.SIGINT), cli.ExitInterrupted, "interrupted", "5m", true},
+		{"lost session in the trial", true, signal(syscall.SIGHUP), cli.ExitInterrupted, "", "5m", true},
+		{"closed input in the trial", true, func(r *onRun) { r.in.Close() }, 1, "has ended without Enter", "5m", true},
+		{"killed in the trial", true, signal(syscall.SIGKILL), killed, "", "4s", false},
+		{"banned in the trial", true, func(r *onRun) {
+			mustFloodwall(r.T, "block", "203.0.113.5", "--force")
+			r.enters("")
+		}, 1, `rule "banned" drops it`, "5m", true},
+	}
+	for _, previous := range []string{"", "devices: [fw0]\ndefault: pass\nrules: [{name: before, port: tcp/25, then: drop}]\n"} {
+		t.Run(map[bool]string{true: "nothing filtered", false: "a policy"}[previous == ""], func(t *testing.T) {
+			if !inside(t) {
+				return
+			}
+			h := newOnHost(t)
+			h.serve("0.0.0.0:22")
+			file := t.TempDir() + "/previous.yaml"
+			if previous != "" {
+				writeFile(t, file, previous)
+				mustFloodwall(t, "apply", file)
+			}
+			asBefore := func() bool {
+				got := verdict(t, strangerTo("25"))
+				return got == "drop before" || previous == "" && strings.Contains(got, "nothing is loaded")
+			}
+			if !asBefore() {
+				t.Fatalf("before: %s", verdict(t, strangerTo("25")))
+			}
+			for _, w := range ways {
+				args := []string{}
+				if w.confirm != "" {
+					args = append(args, "--confirm", w.confirm)
+				}
+				r := h.start(args...)
+				r.says(firstQuestion)
+				if w.trial {
+					r.enters("y")
+					r.says(secondQuestion)
+					h.wants(w.name, map[string]string{strangerTo("25"): "drop default"})
+				}
+				w.end(r)
+				r.ends(w.status)
+				if w.says != "" && !strings.Contains(r.said.String(), w.says) {
+					t.Errorf("%s: on does not say %q:\n%s", w.name, w.says, r.said)
+				}
+				if w.atOnce && !asBefore() || !testutil.Eventually(10*time.Second, asBefore) {
+					t.Errorf("%s: the state is not the previous one: %s\n%s", w.name, verdict(t, strangerTo("25")), r.said)
+				}
+				if _, err := os.Stat(hostPolicy); w.trial != (err == nil) {
+					t.Errorf("%s: the policy's file: %v", w.name, err)
+				}
+				if !w.trial && previous == "" && testutil.LeftoverPins() != nil {
+					t.Errorf("%s: left behind: %v", w.name, testutil.LeftoverPins())
+				}
+			}
+			if asked := h.systemctl(); strings.Contains(asked, "enable") || strings.Contains(asked, "start") {
+				t.Errorf("units were enabled:\n%s", asked)
+			}
+		})
+	}
+}
+
+// TestOnLockout runs on with a policy that would cut the operator's session. It must be refused before the question, also with --yes.
+func TestOnLockout(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newOnHost(t)
+	writeFile(t, hostPolicy, strings.Replace(standingPolicy, "203.0.113.0/24", "198.51.100.0/24", 1))
+	for _, args := range [][]string{nil, {"--yes"}, {"--dry-run"}} {
+		r := h.start(args...)
+		r.ends(1)
+		out := r.said.String()
+		if !strings.Contains(out, "error: the policy would drop this session, from 203.0.113.5:50000") || strings.Contains(out, "--force") || strings.Contains(out, firstQuestion) {
+			t.Errorf("on %v:\n%s", args, out)
+		}
+	}
+	if found := testutil.LeftoverPins(); found != nil || h.systemctl() != "" {
+		t.Errorf("left behind: %v\n%s", found, h.systemctl())
+	}
+}
+
+// TestOnDryRun must leave nothing, and say what on would do.
+func TestOnDryRun(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newOnHost(t)
+	h.serve("0.0.0.0:22")
+	r := h.start("--dry-run")
+	r.ends(0)
+	if out := r.said.String(); !strings.Contains(out, "\nopen       tcp/22 (nginx)\n") || !strings.HasSuffix(out, "\ndry run: nothing is changed\n") {
+		t.Errorf("on --dry-run:\n%s", out)
+	}
+	if _, err := os.Stat("/etc/floodwall"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("/etc/floodwall: %v", err)
+	}
+	if found := testutil.LeftoverPins(); found != nil || h.systemctl() != "" {
+		t.Errorf("left behind: %v\n%s", found, h.systemctl())
+	}
+}
+
+// TestOnOff turns the firewall on twice and off twice, with a daemon, and on again. The second on must use the policy of the first one, also after a
+// change by the operator, and bring back the bans.
+func TestOnOff(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newOnHost(t)
+	h.serve("0.0.0.0:22", "0.0.0.0:80")
+	if out := mustFloodwall(t, "off"); out != "nothing was loaded\n" {
+		t.Errorf("off before on: %s", out)
+	}
+	out := h.done("--confirm", "5m")
+	if asked := h.systemctl(); !strings.Contains(asked, "reenable floodwall-boot.service floodwall-device.service floodwall.service\nstart floodwall.service\n") {
+		t.Errorf("systemctl:\n%s", asked)
+	}
+	if _, err := os.Stat("/etc/systemd/system/floodwall-boot.service"); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(hostPolicy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(string(text), "default: drop", "default: drop # by me", 1)
+	writeFile(t, hostPolicy, changed)
+	mustFloodwall(t, "block", "198.51.100.77")
+	daemon := startDaemon(t)
+	if again := h.done(); !strings.Contains(again, "it replaces generation 1 of /etc/floodwall/policy.yaml") || strings.Count(h.systemctl(), "\nstart ") != 1 {
+		t.Errorf("the second on, after\n%s:\n%s\n%s", out, again, h.systemctl())
+	}
+	for i, want := range []string{
+		"unloaded: nothing is filtered any more\ndisabled: systemd loads nothing at the next boot, and runs no daemon\na daemon that is not of systemd runs on, and waits for a policy\n",
+		"nothing was loaded\n",
+	} {
+		if out := mustFloodwall(t, "off"); !strings.HasPrefix(out, want+"") || !strings.HasSuffix(out, hostPolicy+" stays: `floodwall on` brings it back\n") {
+			t.Errorf("off, time %d:\n%s", i+1, out)
+		}
+		if i == 0 {
+			daemon.kill()
+		}
+		if found := testutil.LeftoverPins(); found != nil {
+			t.Errorf("off leaves %v", found)
+		}
+	}
+	if !strings.Contains(h.systemctl(), "disable --now floodwall.service\n") {
+		t.Errorf("systemctl:\n%s", h.systemctl())
+	}
+	if _, err := os.Stat("/etc/systemd/system/floodwall-boot.service"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the unit after off: %v", err)
+	}
+	r := h.start("--yes")
+	r.ends(0)
+	h.wants("on after off", map[string]string{
+		strangerTo("80"): "pass", strangerTo("8080"): "drop default", "tcp 198.51.100.77:4000 > 192.0.2.1:80 S": "drop banned",
+	})
+	if again, err := os.ReadFile(hostPolicy); err != nil || string(again) != changed {
+		t.Errorf("the policy has changed: %v\n%s", err, again)
+	}
+	if strings.Contains(r.said.String(), firstQuestion) || strings.Contains(r.said.String(), secondQuestion) {
+		t.Errorf("on --yes asks:\n%s", r.said)
+	}
+}
+
+// TestOnWithoutSession runs on --yes without an SSH session, as the first boot of a cloud host does.
+func TestOnWithoutSession(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newOnHost(t)
+	h.serve("0.0.0.0:80")
+	t.Setenv("SSH_CONNECTION", "")
+	r := h.start("--yes")
+	r.in.Close()
+	r.ends(0)
+	if out := r.said.String(); !strings.Contains(out, "you        no SSH session is known") || !strings.Contains(out, "confirmed: generation 1") {
+		t.Errorf("on --yes:\n%s", out)
+	}
+	h.wants("after on", map[string]string{strangerTo("80"): "pass", strangerTo("22"): "pass", strangerTo("23"): "drop default"})
+}
