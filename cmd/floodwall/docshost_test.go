@@ -23,6 +23,7 @@ type docHost struct {
 }
 
 func newDocHost(t *testing.T, dir string) *docHost {
+	coverEtc(t)
 	h := &docHost{dir: dir, server: newShell(t, dir, "bash", "--norc"), client: newShell(t, dir, "unshare", "-n", "bash", "--norc")}
 	testutil.Veth(t, "eth0", "far", "192.0.2.1/24", "2001:db8::1/64")
 	detach, err := testutil.AttachForeign("far") // the documents show a network card, which can send the answers of XDP
@@ -39,6 +40,7 @@ func newDocHost(t *testing.T, dir string) *docHost {
 		t.Fatalf("covering the units: %v", err)
 	}
 	h.server.must(t, "export SYSTEMD_OFFLINE=1")
+	writeFile(t, "/proc/self/comm", "nginx") // the web server of this test
 	var config net.ListenConfig
 	config.SetMultipathTCP(false) // SYN protection cannot give connections to an MPTCP socket
 	listener, err := config.Listen(t.Context(), "tcp", ":80")
@@ -76,7 +78,8 @@ mkdir keys
 dropbearkey -t ed25519 -f keys/host >/dev/null && dropbearkey -t ed25519 -f keys/user | grep ^ssh- >keys/public
 asroot='setpriv --reuid 0 --regid 0 --clear-groups'
 $asroot sh -c 'umask 077; mkdir /root/.ssh; cat keys/public >/root/.ssh/authorized_keys'
-$asroot dropbear -F -E -s -r keys/host -p 22 2>keys/log &
+cp "$(command -v dropbear)" keys/sshd
+$asroot keys/sshd -F -E -s -r keys/host -p 22 2>keys/log &
 echo $! >keys/pid
 for i in $(seq 600); do ! ss -Hltn sport = :22 | grep -q . || break; sleep 0.05; done
 set +e`)
@@ -106,7 +109,12 @@ func (h *docHost) run(t *testing.T, c docCommand) {
 	case h.remote != nil:
 		at = h.remote
 	}
-	got, status := at.run(t, c.command)
+	command := c.command
+	if command == "floodwall on" {
+		command = "printf 'y\\n\\n' | floodwall on"
+	}
+	got, status := at.run(t, command)
+	got = strings.NewReplacer("[y/N] ", "[y/N] y\n", "goes back at once: ", "goes back at once: \n").Replace(got) // a terminal shows what was typed
 	t.Logf("%s$ %s\n%s", c.prompt, c.command, got)
 	if diff := c.differs(got); diff != "" {
 		t.Errorf("%s: %s\n%s", c.at, c.command, diff)
