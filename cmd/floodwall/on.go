@@ -105,13 +105,16 @@ func turnOn(ctx context.Context, e *env, devices []string, f onFlags) error {
 	if err == nil {
 		err = t.wait(ctx, f.yes)
 	}
-	if err != nil {
-		kept, back := t.goBack(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
+	var unsaved *operate.SavedError // the policy is confirmed, but not for the next boot
+	if err != nil && !errors.As(err, &unsaved) {
+		kept, back := t.goBack(ctx)
 		if !kept {
 			return errors.Join(err, back)
 		}
+		err = nil
 	}
-	return enable(context.WithoutCancel(ctx), e, h, s)
+	return errors.Join(err, enable(ctx, e, h, s))
 }
 
 // unforced removes the flag of apply from the remedy of a lockout, because on has no such flag.

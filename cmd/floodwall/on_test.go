@@ -2,12 +2,16 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/test/testutil"
@@ -95,6 +99,15 @@ func TestOn(t *testing.T) {
 			wants: map[string]string{strangerTo("22"): "drop", "tcp 203.0.113.9:4000 > 192.0.2.1:22 S": "pass", strangerTo("8080"): "drop default", strangerTo("25"): "pass"},
 		},
 		{
+			name: "rules beside XDP",
+			make: func(h *onHost) {
+				h.serve("0.0.0.0:22")
+				writeFile(h.T, hostPolicy, strings.Replace(standingPolicy, "rules: [", "rules: [{name: ident, port: tcp/113, then: reject}, ", 1))
+			},
+			end:   []string{"a new connection from 203.0.113.5 to port 22 passes\n"},
+			wants: map[string]string{strangerTo("113"): "reject ident", strangerTo("25"): "pass", strangerTo("80"): "drop default"},
+		},
+		{
 			name: "two devices",
 			make: func(h *onHost) {
 				h.serve("0.0.0.0:22")
@@ -139,6 +152,7 @@ func TestOn(t *testing.T) {
 // standingPolicy is a policy that an operator wrote.
 const standingPolicy = `devices: [fw0]
 default: drop
+checks: strict
 sets: {bans: {dynamic: true, max: 100, timeout: 1h}}
 rules: [{name: banned, from: $bans, then: drop}]
 services:
@@ -345,4 +359,52 @@ func TestOnWithoutSession(t *testing.T) {
 		t.Errorf("on --yes:\n%s", out)
 	}
 	h.wants("after on", map[string]string{strangerTo("80"): "pass", strangerTo("22"): "pass", strangerTo("23"): "drop default"})
+}
+
+// TestOnTypedAhead types the answers to both questions at once at a terminal. The second one was typed before the trial, so it must not confirm it.
+func TestOnTypedAhead(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newOnHost(t)
+	h.serve("0.0.0.0:22")
+	terminal, other := openTerminal(t)
+	cmd := exec.Command("floodwall", "on", "--confirm", "4s")
+	said := new(lines)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = other, said, said
+	if err := testutil.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := terminal.WriteString("y\n\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); exitCode(err) != 1 || !strings.Contains(said.String(), "on trial: ") || !strings.Contains(said.String(), "Enter did not come in time") {
+		t.Errorf("on: %v\n%s", err, said)
+	}
+	if got := verdict(t, strangerTo("80")); !strings.Contains(got, "nothing is loaded") {
+		t.Errorf("after the trial: %s", got)
+	}
+}
+
+// openTerminal makes a terminal: see pty(7).
+func openTerminal(t *testing.T) (here, there *os.File) {
+	t.Helper()
+	here, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { here.Close() })
+	if err := unix.IoctlSetPointerInt(int(here.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(here.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { there.Close() })
+	return here, there
 }
