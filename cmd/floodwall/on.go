@@ -96,7 +96,6 @@ func turnOn(ctx context.Context, e *env, devices []string, f onFlags) error {
 	if err := s.write(); err != nil {
 		return err
 	}
-	in.flush() // a key that was pressed before the trial says nothing about it
 	applied, err := apply(ctx, e, f.policy, applyFlags{devices: s.override, confirm: f.confirm, trial: f.trial, boot: true, later: true})
 	if applied == nil {
 		return unforced(err)
@@ -181,6 +180,7 @@ type trial struct {
 func (t *trial) wait(ctx context.Context, yes bool) error {
 	left := time.Duration(t.applied.Confirm * float64(time.Second))
 	if !yes {
+		t.in.flush() // a key that was pressed before the policy was in force says nothing about it
 		t.Text(fmt.Sprintf("press Enter within %.0f s to keep it; Ctrl-C goes back at once: ", left.Seconds()))
 		limited, cancel := context.WithTimeout(ctx, left)
 		defer cancel()

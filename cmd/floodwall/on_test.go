@@ -149,6 +149,45 @@ func TestOn(t *testing.T) {
 	}
 }
 
+// TestOnConnections connects from another host to the ports of a server, before and after `floodwall on`, and after `floodwall off`. Ports that the
+// screen calls closed must be closed, and all others must answer as before.
+func TestOnConnections(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newOnHost(t)
+	h.serve("0.0.0.0:22", "0.0.0.0:80", "[::]:443", "127.0.0.1:3000", "0.0.0.0:5432")
+	client := newShell(t, t.TempDir(), "unshare", "-n", "bash", "--norc")
+	sh(t, "ip link set fw1 netns "+strings.TrimSpace(client.must(t, "echo $$"))+"; ip route replace default via 192.0.2.254")
+	client.must(t, "ip link set fw1 up; ip addr add 192.0.2.254/24 dev fw1; ip addr add 203.0.113.5/32 dev fw1; ip route add 192.0.2.1 dev fw1 src 203.0.113.5")
+	open := func() (list string) {
+		for _, port := range []string{"22", "80", "443", "3000", "5432"} {
+			if _, status := client.run(t, "timeout 2 bash -c '</dev/tcp/192.0.2.1/"+port+"' 2>/dev/null"); status == 0 {
+				list += port + " "
+			}
+		}
+		return list
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		want string
+	}{
+		{"before", func() {}, "22 80 443 5432 "},
+		{"after on", func() {
+			if out := h.done(); !strings.Contains(out, "closed     tcp/5432 (nginx) listens and is closed") || strings.Count(out, "and is closed") != 1 {
+				t.Errorf("on:\n%s", out)
+			}
+		}, "22 80 443 "},
+		{"after off", func() { mustFloodwall(t, "off") }, "22 80 443 5432 "},
+	} {
+		step.do()
+		if got := open(); got != step.want {
+			t.Errorf("%s, the ports %sanswer, want %s", step.what, got, step.want)
+		}
+	}
+}
+
 // standingPolicy is a policy that an operator wrote.
 const standingPolicy = `devices: [fw0]
 default: drop

@@ -89,6 +89,10 @@ func TestStatusPorts(t *testing.T) {
 			t.Errorf("status has no %q:\n%s", line, out)
 		}
 	}
+	mustFloodwall(t, "temporary", "add", "{name: brief, port: tcp/99, then: drop}", "--for", "10m") // makes the program anew
+	if closed, _ := ports(); len(closed) != 4 {
+		t.Errorf("with a temporary rule: closed are %q", closed)
+	}
 	app.Close()
 	listen("0.0.0.0:443")
 	if closed, unused := ports(); strings.Contains(strings.Join(closed, " "), "8081") || unused != nil {
