@@ -76,7 +76,7 @@ func turnOn(ctx context.Context, e *env, devices []string, f onFlags) error {
 	if err != nil {
 		return err
 	}
-	s, err := periodic.Within(ctx, func() (*survey, error) { return surveyFor(ctx, h, devices, f) })
+	s, err := surveyFor(ctx, h, devices, f)
 	if err != nil {
 		return unforced(err)
 	}

@@ -74,7 +74,7 @@ func TestOn(t *testing.T) {
 				h.Cleanup(func() { vrrp.Close() })
 			},
 			screen: []string{
-				"tcp/22 (nothing listens there now)\n", "\n           tcp/8080 (nginx)\n", "{name: raw-112, from: ", "closed     tcp/3306 (nginx) listens and is closed, as a database is not meant for the world: ",
+				"tcp/22; nothing listens now at tcp/22\n", "\n           tcp/8080 (nginx)\n", "{name: raw-112, from: ", "closed     tcp/3306 (nginx) listens and is closed, as a database is not meant for the world: ",
 			},
 			wants: map[string]string{strangerTo("3306"): "drop default", strangerTo("8080"): "pass", "proto=112 192.0.2.9 > 224.0.0.18": "pass"},
 		},
@@ -92,7 +92,7 @@ func TestOn(t *testing.T) {
 				writeFile(h.T, hostPolicy, standingPolicy)
 			},
 			screen: []string{
-				"devices    fw0: the policy names it", "open       tcp/22 (nginx) for 203.0.113.0/24 alone\n", "tcp/25 (nothing listens there now)",
+				"devices    fw0: the policy names it", "open       tcp/22 (nginx) for 203.0.113.0/24 alone\n", "\n           tcp/25; nothing listens now at tcp/25\n",
 				"closed     tcp/8080 (nginx) listens and is closed: floodwall allow tcp/8080\n", "tcp/5432 (nginx) listens and is closed, as a database",
 				"policy     /etc/floodwall/policy.yaml, which exists and stays as it is",
 			},
@@ -218,11 +218,11 @@ func TestOnEnds(t *testing.T) {
 		{"Ctrl-C in the question", false, signal(syscall.SIGINT), cli.ExitInterrupted, "interrupted", "", true},
 		{"lost session in the question", false, signal(syscall.SIGHUP), cli.ExitInterrupted, "", "", true},
 		{"closed input in the question", false, func(r *onRun) { r.in.Close() }, 1, "nothing is changed", "", true},
-		{"no Enter", true, func(*onRun) {}, 1, "Enter did not come in time", "3s", false},
+		{"no Enter", true, func(*onRun) {}, 1, "Enter did not come in time", "8s", false},
 		{"Ctrl-C in the trial", true, signal(syscall.SIGINT), cli.ExitInterrupted, "interrupted", "5m", true},
 		{"lost session in the trial", true, signal(syscall.SIGHUP), cli.ExitInterrupted, "", "5m", true},
 		{"closed input in the trial", true, func(r *onRun) { r.in.Close() }, 1, "has ended without Enter", "5m", true},
-		{"killed in the trial", true, signal(syscall.SIGKILL), killed, "", "4s", false},
+		{"killed in the trial", true, signal(syscall.SIGKILL), killed, "", "8s", false},
 		{"banned in the trial", true, func(r *onRun) {
 			mustFloodwall(r.T, "block", "203.0.113.5", "--force")
 			r.enters("")
@@ -264,7 +264,7 @@ func TestOnEnds(t *testing.T) {
 				if w.says != "" && !strings.Contains(r.said.String(), w.says) {
 					t.Errorf("%s: on does not say %q:\n%s", w.name, w.says, r.said)
 				}
-				if w.atOnce && !asBefore() || !testutil.Eventually(10*time.Second, asBefore) {
+				if w.atOnce && !asBefore() || !testutil.Eventually(time.Minute, asBefore) {
 					t.Errorf("%s: the state is not the previous one: %s\n%s", w.name, verdict(t, strangerTo("25")), r.said)
 				}
 				if _, err := os.Stat(hostPolicy); w.trial != (err == nil) {

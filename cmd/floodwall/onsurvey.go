@@ -123,27 +123,32 @@ func (s *survey) openLines() (texts []string) {
 	}
 	known := slices.Concat(s.host.Services, s.host.Private, s.host.Unsure, s.host.LeftOut)
 	for _, service := range s.policy.Services {
-		opening := []exposed.Opening{{Ports: service.Port}}
-		var words, ports, from []string
-		for _, o := range known {
-			if word := programOf(o); exposed.Passes(opening, o.Service) && !slices.Contains(words, word) {
-				words = append(words, word)
-			}
-		}
+		var programs, ports, idle, from []string
 		for _, p := range service.Port {
 			ports = append(ports, p.String())
+			listens := false
+			for _, o := range known {
+				if !exposed.Passes([]exposed.Opening{{Ports: []policy.Port{p}}}, o.Service) {
+					continue
+				}
+				listens = true
+				if word := programOf(o); word != "" && !slices.Contains(programs, word) {
+					programs = append(programs, word)
+				}
+			}
+			if !listens {
+				idle = append(idle, p.String())
+			}
 		}
 		for _, a := range service.From {
 			from = append(from, a.String())
 		}
-		text := strings.Join(ports, ", ")
-		if len(words) == 0 {
-			text += " (nothing listens there now)"
-		} else {
-			text += in(strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), ", "))
-		}
+		text := strings.Join(ports, ", ") + in(strings.Join(programs, ", "))
 		if from != nil {
 			text += " for " + strings.Join(from, ", ") + " alone"
+		}
+		if idle != nil {
+			text += "; nothing listens now at " + strings.Join(idle, ", ")
 		}
 		texts = append(texts, text)
 	}

@@ -18,6 +18,7 @@ rules:
   - {name: vpn, port: udp/500, proto: udp, then: pass}
 services:
   - {name: web, port: [tcp/80, tcp/443]}
+  - {name: game, port: udp/41001}
   - {name: ssh, port: tcp/22, from: 203.0.113.0/24}
 `
 
@@ -46,6 +47,7 @@ func TestStatusPorts(t *testing.T) {
 	listenUDP(t, "0.0.0.0:500")
 	listenUDP(t, "0.0.0.0:5353")  // for hosts on the same link
 	listenUDP(t, "0.0.0.0:41000") // perhaps the socket of a client
+	listenUDP(t, "0.0.0.0:41001") // a service at such a port
 	vrrp, err := net.ListenPacket("ip4:112", "0.0.0.0")
 	if err != nil {
 		t.Fatal(err)

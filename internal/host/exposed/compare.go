@@ -26,24 +26,24 @@ type Now struct {
 	Raw     []uint8 // the protocols of raw sockets
 }
 
-// Look lists what listens now. It leaves out sockets on the loopback device, and sockets that probably belong to clients. It needs no privileges.
+// Look lists what listens now. It leaves out sockets on the loopback device. It needs no privileges.
 func Look() (l Now, err error) {
 	all, err := sockets.Serving()
 	if err != nil {
 		return l, err
 	}
-	clients := ClientPorts()
-	l.Sockets = slices.DeleteFunc(all, func(s sockets.Socket) bool { return s.Addr.IsLoopback() || clients.Maybe(s.Service) })
+	l.Sockets = slices.DeleteFunc(all, func(s sockets.Socket) bool { return s.Addr.IsLoopback() })
 	l.Raw, err = sockets.RawProtocols()
 	return l, err
 }
 
 // Closed returns the sockets, one for each port, and the protocols of raw sockets that no opening passes. It leaves out ports that only hosts on the
-// same link use.
+// same link use, and sockets that probably belong to clients.
 func (l Now) Closed(openings []Opening) (closed []sockets.Socket, raw []uint8) {
+	clients := ClientPorts()
 	for _, s := range l.Sockets {
 		same := func(o sockets.Socket) bool { return o.Service == s.Service }
-		if !OnLink(s.Service) && !Passes(openings, s.Service) && !slices.ContainsFunc(closed, same) {
+		if !OnLink(s.Service) && !clients.Maybe(s.Service) && !Passes(openings, s.Service) && !slices.ContainsFunc(closed, same) {
 			closed = append(closed, s)
 		}
 	}
