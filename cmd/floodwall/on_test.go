@@ -14,6 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/host/facts"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -398,6 +401,28 @@ func TestOnWithoutSession(t *testing.T) {
 		t.Errorf("on --yes:\n%s", out)
 	}
 	h.wants("after on", map[string]string{strangerTo("80"): "pass", strangerTo("22"): "pass", strangerTo("23"): "drop default"})
+}
+
+// TestAdmits asks on each target whether a new connection of a session passes, before and after a ban of its address.
+func TestAdmits(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	file := t.TempDir() + "/policy.yaml"
+	writeFile(t, file, standingPolicy)
+	in := control.Instance{Dir: datapath.DefaultDir}
+	for _, target := range []string{"xdp", "nftables", "iptables"} {
+		mustFloodwall(t, "apply", file, "--target", target)
+		if err := in.Admits(t.Context(), facts.Sessions(), []string{"fw0"}); err != nil {
+			t.Errorf("%s: %v", target, err)
+		}
+		mustFloodwall(t, "block", "203.0.113.5", "--force")
+		var lockout *control.LockoutError
+		if err := in.Admits(t.Context(), facts.Sessions(), []string{"fw0"}); !errors.As(err, &lockout) || lockout.Reason != `rule "banned"` {
+			t.Errorf("%s, after a ban: %v", target, err)
+		}
+		mustFloodwall(t, "unload")
+	}
 }
 
 // TestOnTypedAhead types the answers to both questions at once at a terminal. The second one was typed before the trial, so it must not confirm it.
