@@ -223,7 +223,7 @@ func (p *parser) during(value string) error {
 
 // comment takes a text of one line.
 func (p *parser) comment(value string) error {
-	p.Comment = strings.Join(strings.Fields(wording.Printable(value)), " ")
+	p.Comment = wording.Printable(strings.Join(strings.Fields(value), " "))
 	return nil
 }
 

@@ -121,6 +121,15 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestComment gives a comment of several lines. It must become one line.
+func TestComment(t *testing.T) {
+	t.Parallel()
+	r, err := shorthand.Parse(shorthand.Allow, []string{"tcp/80", "comment", " the\r\n\tweb\n"})
+	if err != nil || r.Comment != "the web" {
+		t.Errorf("the comment is %q, %v", r.Comment, err)
+	}
+}
+
 func parsed(t *testing.T) *policy.Policy {
 	t.Helper()
 	p, err := policy.Parse("policy.yaml", []byte(text))
