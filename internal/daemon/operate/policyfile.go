@@ -89,12 +89,8 @@ func (h Host) OpenPolicyFile(ctx context.Context, named string) (f *PolicyFile, 
 	}
 	of := running.Origin
 	switch {
-	case running.Trial != nil:
-		return nil, wording.Hinted("a policy is on trial, and stays as it is until the trial ends",
-			"`floodwall confirm` or `floodwall rollback` ends the trial")
-	case of == nil:
-		return nil, wording.Hinted("an earlier version applied the policy that runs, and did not keep of which text",
-			"`floodwall apply FILE` once; then the file can be edited")
+	case settled(running) != nil:
+		return nil, settled(running)
 	case of.File == "" && named == "":
 		return nil, wording.Hinted("the policy that runs came from standard input: there is no file to edit",
 			"write it to a file and `floodwall apply` that, or edit it where it comes from")
@@ -110,12 +106,31 @@ func (h Host) OpenPolicyFile(ctx context.Context, named string) (f *PolicyFile, 
 	if f, err = OpenPolicyFile(ctx, named); err != nil {
 		return nil, err
 	}
-	f.Running = running
-	if err := f.inForce(); err != nil {
+	f.Running, err = h.Instance.Status(ctx) // the command that had the file before may have applied it meanwhile
+	if err == nil {
+		err = settled(f.Running)
+	}
+	if err == nil {
+		err = f.inForce()
+	}
+	if err != nil {
 		f.Close()
 		return nil, err
 	}
 	return f, nil
+}
+
+// settled returns an error if the policy that runs is on trial, or if its text is not known.
+func settled(running *control.Status) error {
+	switch {
+	case running.Trial != nil:
+		return wording.Hinted("a policy is on trial, and stays as it is until the trial ends",
+			"`floodwall confirm` or `floodwall rollback` ends the trial")
+	case running.Origin == nil:
+		return wording.Hinted("an earlier version applied the policy that runs, and did not keep of which text",
+			"`floodwall apply FILE` once; then the file can be edited")
+	}
+	return nil
 }
 
 // holds reports whether a file is below the state directory, where a node has the policies of its fleet.
