@@ -48,9 +48,12 @@ func affects(p *policy.Policy, name string, s facts.Session, gone bool) bool {
 		service := p.Services[found.Index]
 		m.Port, passes = service.Port, gone || service.From == nil // a service with `from` closes the port to all others
 	}
-	if passes != gone {
-		return false
-	}
+	return passes == gone && touches(m, s)
+}
+
+// touches reports whether a match can have packets of a session. It looks neither at sets nor at destination addresses: they may be those of the
+// session.
+func touches(m policy.Match, s facts.Session) bool {
 	const tcp, udp = 6, 17
 	port := func(list []policy.Port, n uint16) bool {
 		return list == nil || slices.ContainsFunc(list, func(p policy.Port) bool { return p.Proto != udp && p.First <= n && n <= p.Last })
@@ -90,6 +93,16 @@ func (o *editing) timed(ctx context.Context, r *shorthand.Request) error {
 	_, entry, err := r.Entry(p)
 	if err != nil {
 		return err
+	}
+	rule, err := policy.ParseRule(entry.Line())
+	if err != nil {
+		return err
+	}
+	for _, s := range facts.Sessions() {
+		if !o.forced && touches(rule.Match, s) { // a temporary rule stands before all others, and is never on trial
+			return wording.Hinted(fmt.Sprintf("this rule could drop this SSH session, from %s to %s: not added", s.Client, s.Server),
+				"use --force if that is meant")
+		}
 	}
 	return addTemporary(ctx, o.env, operate.TemporaryOrder{Rule: entry.Line(), For: r.For, Why: r.Comment})
 }
