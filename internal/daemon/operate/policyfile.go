@@ -48,6 +48,9 @@ func OpenPolicyFile(ctx context.Context, file string) (*PolicyFile, error) {
 		_, err := policy.Source(file) // its error has the remedy
 		return nil, err
 	}
+	if is, err := os.Stat(path); err == nil && !is.Mode().IsRegular() && !is.IsDir() { // it would be read without an end, and replaced by a file
+		return nil, wording.Hinted(file+" is not a regular file", "name the file of the policy")
+	}
 	limited, cancel := context.WithTimeout(ctx, editWait)
 	defer cancel()
 	f := &PolicyFile{Name: file, Path: path}

@@ -56,3 +56,17 @@ func TestPolicyFile(t *testing.T) {
 	must(err)
 	again.Close()
 }
+
+// TestPolicyFileIrregular opens a pipe and a device, whose text has no end.
+func TestPolicyFileIrregular(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{pipe, "/dev/null"} {
+		if _, err := operate.OpenPolicyFile(t.Context(), file); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
