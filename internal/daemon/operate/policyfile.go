@@ -229,7 +229,8 @@ func (h Host) ApplyEdit(ctx context.Context, f *PolicyFile, text []byte, o Order
 // restored gives the file its old text back, and returns the cause.
 func (f *PolicyFile) restored(text []byte, cause error) error {
 	if err := f.Write(text, f.Text); err != nil {
-		return errors.Join(cause, fmt.Errorf("the file does not get its old text back: %w", err))
+		return errors.Join(cause, wording.Hinted(fmt.Sprintf("the file does not get its old text back: %v", err),
+			"take the edit out of the file by hand: the next `floodwall apply` would put it in force"))
 	}
 	return cause
 }
