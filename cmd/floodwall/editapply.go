@@ -67,7 +67,7 @@ func touches(m policy.Match, s facts.Session) bool {
 
 // timed does what holds for a time only: a ban, or a temporary rule. The file stays as it is.
 func (o *editing) timed(ctx context.Context, r *shorthand.Request) error {
-	ban := r.Verb == shorthand.Deny && r.From != "" && r.To == "" && r.Proto == "" && r.Port == nil && r.SPort == nil && r.Device == ""
+	ban := r.Verb == shorthand.Deny && r.Name == "" && r.From != "" && r.To == "" && r.Proto == "" && r.Port == nil && r.SPort == nil && r.Device == ""
 	switch {
 	case r.Verb == shorthand.Allow || r.Verb == shorthand.Limit || r.Verb == shorthand.Reject:
 		return wording.Errorf(fmt.Sprintf("leave it out, and remove the entry later: systemd-run --on-active=%s floodwall delete NAME", r.For),
