@@ -110,7 +110,7 @@ func TestInitPrivate(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	sh(t, "ip link set fw0 address 02:00:00:00:00:02; ip route add default via 192.0.2.254; sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.fw0.rp_filter=0")
-	sh(t, `nft 'table ip nat { chain pre { type nat hook prerouting priority dstnat; tcp dport 8080 dnat to 172.17.0.2:80; ip daddr 127.0.0.1 tcp dport 8081 dnat to 172.17.0.2:81; }; }'`)
+	sh(t, `nft 'table ip nat { chain pre { type nat hook prerouting priority dstnat; tcp dport 8080 dnat to 172.17.0.2:80; tcp dport { 8090, 8091 } dnat to 172.17.0.2; ip daddr 127.0.0.1 tcp dport 8081 dnat to 172.17.0.2:81; }; }'`)
 	l, err := net.Listen("tcp", "0.0.0.0:3306")
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestInitPrivate(t *testing.T) {
 			t.Errorf("a port that only this host asks for is open:\n%s", text)
 		}
 	}
-	write("public.yaml", "left closed: tcp/3306 (", "\n  # - {name: mysql-tcp, port: tcp/3306, from: [203.0.113.5]}", "\n  - {name: tcp-8080, port: tcp/8080} #",
+	write("public.yaml", "left closed: tcp/3306 (", "\n  # - {name: mysql-tcp, port: tcp/3306, from: [203.0.113.5]}", "\n  - {name: tcp-8080, port: tcp/8080} #", "\n  - {name: tcp-8091, port: tcp/8091} #",
 		"\n  # A raw socket listens for VRRP.\n  - {name: raw-112, proto: 112, from: [192.0.2.0/24")
 	mustFloodwall(t, "apply", "public.yaml")
 	for packet, want := range map[string]string{

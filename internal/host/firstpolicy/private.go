@@ -12,6 +12,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/host/exposed"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
@@ -53,13 +54,13 @@ func (h *Host) privateNetworks() (list []netip.Prefix) {
 }
 
 // publish adds ports that the host's NAT redirects, for example to containers, unless a program of the host serves the port. It leaves out ports that
-// only the host itself can reach.
+// only the host itself can reach, and long ranges.
 func (h *Host) publish(list []netfilter.Translation) {
 	for _, t := range list {
 		if strings.Contains(t.Rule, "-d 127.") || strings.Contains(t.Rule, "daddr 127.") {
 			continue
 		}
-		for _, r := range t.Ports {
+		for _, r := range single(t.Ports) {
 			for _, proto := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
 				s := Service{sockets.Service{Proto: proto, Port: uint16(r.First)}, "", cmp.Or(exposed.PlainName(strings.Join(t.To, " and ")), "another host")}
 				if t.Proto != 0 && t.Proto != proto || r.First != r.Last || h.serves(s) {
@@ -69,6 +70,23 @@ func (h *Host) publish(list []netfilter.Translation) {
 			}
 		}
 	}
+}
+
+// longest is how many ports a range may have whose ports become services of their own.
+const longest = 16
+
+// single divides short ranges of ports into their ports. Neighbours such as 80 and 81 in a list of one rule are such a range.
+func single(list []ranges.Range) (ports []ranges.Range) {
+	for _, r := range list {
+		if r.Last-r.First >= longest {
+			ports = append(ports, r)
+			continue
+		}
+		for n := r.First; n <= r.Last; n++ {
+			ports = append(ports, ranges.Range{First: n, Last: n})
+		}
+	}
+	return ports
 }
 
 func (h *Host) serves(s Service) bool {
