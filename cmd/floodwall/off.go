@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 func offCommand(e *env) *cobra.Command {
@@ -39,14 +41,14 @@ func turnOff(ctx context.Context, e *env) error {
 		return unloaded
 	}
 	ctx = context.WithoutCancel(ctx)
-	saved := boot.Open(h.State).Enabled()
-	if err := h.Forget(ctx); err != nil {
-		return err
-	}
 	if unloaded != nil {
 		e.Println("nothing was loaded")
 	} else {
 		e.Println("unloaded: nothing is filtered any more")
+	}
+	saved := boot.Open(h.State).Enabled()
+	if err := h.Forget(ctx); err != nil {
+		return wording.WithHint(fmt.Errorf("the units of systemd remain: %w", err), "`floodwall off` tries again")
 	}
 	if saved {
 		e.Println("disabled: systemd loads nothing at the next boot, and runs no daemon")

@@ -386,6 +386,30 @@ func TestOnOff(t *testing.T) {
 	}
 }
 
+// TestOffUnits lets systemctl fail in off. Off must say that nothing is filtered, and that the units remain.
+func TestOffUnits(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newOnHost(t)
+	r := h.start("--yes")
+	r.ends(0)
+	working, err := os.ReadFile(h.script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, h.script, "#!/bin/sh\necho busy; exit 1\n")
+	out, err := floodwall("off")
+	status := exitCode(err)
+	if status != 1 || !strings.Contains(out, "unloaded: nothing is filtered any more\n") || !strings.Contains(out, "error: the units of systemd remain: ") {
+		t.Errorf("off, while systemctl fails, with status %d:\n%s", status, out)
+	}
+	writeFile(t, h.script, string(working))
+	if out := mustFloodwall(t, "off"); !strings.HasPrefix(out, "nothing was loaded\n") {
+		t.Errorf("the second off:\n%s", out)
+	}
+}
+
 // TestOnWithoutSession runs on --yes without an SSH session, as the first boot of a cloud host does.
 func TestOnWithoutSession(t *testing.T) {
 	if !inside(t) {
