@@ -53,6 +53,12 @@ func onCommand(e *env) *cobra.Command {
 			if err := apply.check(c); err != nil {
 				return err
 			}
+			if f.policy == "" {
+				return cli.Usagef(c, "leave it out, or name a file", "--policy names no file")
+			}
+			if f.policy, err = filepath.Abs(f.policy); err != nil { // off, run elsewhere, names the file
+				return err
+			}
 			f.trial = cmp.Or(apply.trial, time.Minute) // 0: the default
 			ctx := c.Context()
 			if !signal.Ignored(unix.SIGHUP) { // as under nohup
@@ -261,7 +267,7 @@ func enable(ctx context.Context, e *env, h operate.Host, s *survey) error {
 	}
 	e.Println("%s", row("every day", "floodwall status      what passed, and what was dropped"))
 	e.Println("%s", row("", "floodwall block ADDRESS --for 1h"))
-	e.Println("%s", row("", "floodwall off         ends all of this, and `floodwall on` brings it back"))
+	e.Println("%s", row("", "floodwall off         ends all of this, and `"+onWith(s.file)+"` brings it back"))
 	return nil
 }
 

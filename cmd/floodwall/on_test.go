@@ -410,6 +410,33 @@ func TestOffUnits(t *testing.T) {
 	}
 }
 
+// TestOnSays checks what on says on hosts that differ from a usual server.
+func TestOnSays(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	h := newOnHost(t)
+	h.serve("0.0.0.0:22")
+	dir := t.TempDir()
+	says := func(args []string, status int, with, without string) {
+		t.Helper()
+		r := h.start(args...)
+		r.ends(status)
+		if out := r.said.String(); !strings.Contains(out, with) || without != "" && strings.Contains(out, without) {
+			t.Errorf("on %v does not say %q, or says %q:\n%s", args, with, without, out)
+		}
+	}
+	says([]string{"--dry-run", "--policy", ""}, cli.ExitUsage, "names no file", "")
+	sh(t, "ln -s /nowhere/policy.yaml "+dir+"/link.yaml")
+	says([]string{"--dry-run", "--policy", dir + "/link.yaml"}, 1, "a symbolic link to a file that does not exist", "")
+	t.Chdir(dir)
+	says([]string{"--yes", "--policy", "own.yaml"}, 0, "`floodwall on --policy "+dir+"/own.yaml` brings it back", "")
+	t.Chdir("/")
+	if out := mustFloodwall(t, "off"); !strings.Contains(out, "brings it back\n") || !strings.Contains(out, "--policy "+dir+"/own.yaml") {
+		t.Errorf("off:\n%s", out)
+	}
+}
+
 // TestOnWithoutSession runs on --yes without an SSH session, as the first boot of a cloud host does.
 func TestOnWithoutSession(t *testing.T) {
 	if !inside(t) {

@@ -53,6 +53,8 @@ func surveyFor(ctx context.Context, h operate.Host, devices []string, f onFlags)
 			s.devices, s.override = devices, devices
 		}
 		s.host, err = firstpolicy.ReadHost(s.devices)
+	} else if _, dangling := os.Lstat(f.policy); dangling == nil && errors.Is(err, os.ErrNotExist) {
+		return nil, wording.WithHint(fmt.Errorf("%s is a symbolic link to a file that does not exist", f.policy), "remove the link, or write that file")
 	} else if errors.Is(err, os.ErrNotExist) {
 		var text string
 		if s.host, text, err = firstPolicy(f.policy, devices, "floodwall on eth0"); err != nil {
