@@ -207,6 +207,9 @@ func (t *trial) wait(ctx context.Context, yes bool) error {
 		return unforced(err)
 	}
 	for _, s := range t.sessions {
+		if s.Client.Addr().IsLoopback() {
+			continue // no packet of the session arrives at a device that is filtered, so nothing was asked
+		}
 		t.Println("a new connection from %s to port %d passes", s.Client.Addr(), s.Server.Port())
 	}
 	return confirm(context.WithoutCancel(ctx), t.env)
@@ -258,6 +261,9 @@ func enable(ctx context.Context, e *env, h operate.Host, s *survey) error {
 		e.Println("%s", row("", "the daemon, and its page: run `floodwall daemon` as a service of the host's init"))
 	case err != nil:
 		return wording.WithHint(fmt.Errorf("the policy runs and is kept, but not after a reboot: %w", err), "`floodwall on` tries again")
+	case !boot.Running():
+		e.Notes(notes)
+		e.Println("%s", row("systemd", "does not run here: when it does, it loads the policy at each boot, and runs the daemon"))
 	default:
 		e.Notes(notes)
 		e.Println("%s", row("systemd", "loads it at each boot, and runs the daemon: floodwall.service"))

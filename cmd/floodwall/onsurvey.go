@@ -218,6 +218,10 @@ func (s *survey) closedLines() (texts []string) {
 
 func (s *survey) sessionLines() (texts []string) {
 	for _, o := range s.sessions {
+		if o.Client.Addr().IsLoopback() {
+			texts = append(texts, fmt.Sprintf("%s, by a tunnel or a proxy of this host, which nothing checks: log in anew before you press Enter", o.Client.Addr()))
+			continue
+		}
 		texts = append(texts, fmt.Sprintf("%s, by SSH to port %d: new connections from there pass", o.Client.Addr(), o.Server.Port()))
 	}
 	if texts == nil {
@@ -260,9 +264,16 @@ func (s *survey) policyLines() []string {
 	}
 	texts := []string{text}
 	if r := s.running; r != nil {
-		texts = append(texts, fmt.Sprintf("it replaces generation %d of %s, which returns unless you confirm", r.Generation, r.Policy))
+		returns := "which returns unless you confirm"
+		if r.Trial != nil {
+			returns = "which is on trial itself: unless you confirm, the state before that trial returns"
+		}
+		texts = append(texts, fmt.Sprintf("it replaces generation %d of %s, %s", r.Generation, r.Policy, returns))
 	}
 	then := "systemd loads it at each boot, and runs the daemon"
+	if s.noBoot == nil && !boot.Running() {
+		then = "it comes back only at a boot with systemd, which does not run here now, and no daemon runs"
+	}
 	if s.noBoot != nil {
 		then = "nothing loads it after a reboot, and no daemon runs: this host has no systemd"
 	}

@@ -152,11 +152,11 @@ func (u Units) Remove(ctx context.Context) error {
 	return nil
 }
 
-// running reports whether systemd runs here. It checks the same directory as sd_booted(3).
-func (u Units) running() bool {
-	if u.Root != "" {
-		return false
-	}
+// running reports whether systemd runs these units.
+func (u Units) running() bool { return u.Root == "" && Running() }
+
+// Running reports whether systemd runs here. It checks the same directory as sd_booted(3).
+func Running() bool {
 	info, err := os.Lstat("/run/systemd/system")
 	return err == nil && info.IsDir()
 }
