@@ -26,8 +26,9 @@ type blockFlags struct {
 func blockCommand(e *env) *cobra.Command {
 	var f blockFlags
 	c := &cobra.Command{
-		Use:   "block PREFIX...",
-		Short: "put addresses into a dynamic set, at once",
+		Use:        "block PREFIX...",
+		SuggestFor: []string{"ban"},
+		Short:      "put addresses into a dynamic set, at once",
 		Long: "Block adds addresses, prefixes and ranges to a dynamic set of the policy that runs, at once.\n" +
 			"With - it reads them from standard input, one a line: PREFIX [for=TIME] [why=TEXT].",
 		Example: "  floodwall block 198.51.100.7 203.0.113.0/24 --for 1h --why 'ssh guessing'\n" +

@@ -23,8 +23,9 @@ const editTrial = "60s"
 
 func allowCommand(e *env) *cobra.Command {
 	return editCommand(e, shorthand.Allow, &cobra.Command{
-		Use:   "allow PORT|[proto P] [from A [port P]] [to A [port P]] [name NAME]",
-		Short: "open a port: add a service to the policy file, and apply it",
+		Use:        "allow PORT|[proto P] [from A [port P]] [to A [port P]] [name NAME]",
+		SuggestFor: []string{"open"},
+		Short:      "open a port: add a service to the policy file, and apply it",
 		Long: "Allow adds a service to the file of the policy that runs, prints the difference, checks the policy, and applies it.\n" +
 			"With `to`, or without a port, it adds a rule that passes. All other bytes of the file stay.",
 		Example: "  floodwall allow tcp/8080\n" +
@@ -58,8 +59,9 @@ func limitCommand(e *env) *cobra.Command {
 
 func deleteCommand(e *env) *cobra.Command {
 	return editCommand(e, shorthand.Any, &cobra.Command{
-		Use:   "delete NAME|[allow|deny|limit] PORT|…",
-		Short: "remove a rule or a service from the policy file, and apply it",
+		Use:        "delete NAME|[allow|deny|limit] PORT|…",
+		SuggestFor: []string{"close"},
+		Short:      "remove a rule or a service from the policy file, and apply it",
 		Long: "Delete removes one rule or service from the file of the policy that runs, and applies it. It finds the entry by its name, or by\n" +
 			"the line that adds it. Comments above the entry stay.",
 		Example: "  floodwall delete tcp/8080\n" +

@@ -16,8 +16,9 @@ import (
 
 func offCommand(e *env) *cobra.Command {
 	return &cobra.Command{
-		Use:   "off",
-		Short: "filter nothing any more, and keep the policy's file for `on`",
+		Use:        "off",
+		SuggestFor: []string{"stop", "disable"},
+		Short:      "filter nothing any more, and keep the policy's file for `on`",
 		Long: "Off removes everything of Floodwall from the kernel, and disables the systemd units. The policy's file and the bans stay.\n" +
 			"`floodwall on` brings the same back.",
 		Example: "  floodwall off",

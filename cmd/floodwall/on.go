@@ -42,8 +42,9 @@ type onFlags struct {
 func onCommand(e *env) *cobra.Command {
 	f := onFlags{confirm: "60s"}
 	c := &cobra.Command{
-		Use:   "on [DEVICE...]",
-		Short: "filter this host: survey it, ask once, try the policy, and keep it",
+		Use:        "on [DEVICE...]",
+		SuggestFor: []string{"start", "enable"},
+		Short:      "filter this host: survey it, ask once, try the policy, and keep it",
 		Long: "On surveys this host, says what it will do, and asks once. Then it applies the policy on trial, and keeps it when you press Enter.\n" +
 			"Without Enter, or when your connection is lost, the kernel returns to the previous state by itself.",
 		Example:   "  floodwall on --dry-run    # says what it would do, and changes nothing\n  floodwall on",

@@ -14,8 +14,9 @@ import (
 func unblockCommand(e *env) *cobra.Command {
 	var f unblockFlags
 	c := &cobra.Command{
-		Use:   "unblock [PREFIX...]",
-		Short: "take addresses out of a dynamic set, at once",
+		Use:        "unblock [PREFIX...]",
+		SuggestFor: []string{"unban"},
+		Short:      "take addresses out of a dynamic set, at once",
 		Long: "Unblock removes entries from a dynamic set, exactly as they were blocked. With - it reads them from standard input, one a line.\n" +
 			"With --origin it removes entries of that program alone, all of them when no prefix is named. One that has ended is no error.",
 		Example: "  floodwall unblock 198.51.100.7\n" +

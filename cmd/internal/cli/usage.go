@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -88,7 +89,13 @@ func HelpHint(c *cobra.Command) string {
 // UnknownCommand returns the error for a word that is not a subcommand of c.
 func UnknownCommand(c *cobra.Command, word string) error {
 	hint := fmt.Sprintf("`%s help` lists the commands", c.Root().Name())
-	if near := c.SuggestionsFor(word); len(near) > 0 {
+	near := c.SuggestionsFor(word)
+	for _, sub := range c.Commands() { // a word for the same thing comes before a similar word
+		if slices.Contains(sub.SuggestFor, word) {
+			near = []string{sub.Name()}
+		}
+	}
+	if len(near) > 0 {
 		hint = fmt.Sprintf("did you mean %q? %s", near[0], hint)
 	}
 	return Usagef(c, hint, "unknown command %q", word)
