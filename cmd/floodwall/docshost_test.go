@@ -24,6 +24,7 @@ type docHost struct {
 
 func newDocHost(t *testing.T, dir string) *docHost {
 	coverEtc(t)
+	bootedBySystemd(t) // with SYSTEMD_OFFLINE, systemctl starts nothing
 	h := &docHost{dir: dir, server: newShell(t, dir, "bash", "--norc"), client: newShell(t, dir, "unshare", "-n", "bash", "--norc")}
 	testutil.Veth(t, "eth0", "far", "192.0.2.1/24", "2001:db8::1/64")
 	detach, err := testutil.AttachForeign("far") // the documents show a network card, which can send the answers of XDP

@@ -29,8 +29,7 @@ func newOnHost(t *testing.T) *onHost {
 	writeFile(t, h.script, "#!/bin/sh\necho \"$*\" >>"+h.asked+"\n")
 	sh(t, "chmod 755 "+h.script)
 	coverEtc(t)
-	mountOver(t, "tmpfs", "/run/systemd", "mode=0755")
-	sh(t, "mkdir /run/systemd/system")
+	bootedBySystemd(t)
 	t.Setenv("PATH", dir+"/bin:"+os.Getenv("PATH"))
 	sh(t, "ip link set lo up; ip link set fw0 address 02:00:00:00:00:02; ip route add default via 192.0.2.254; "+
 		"sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.fw0.rp_filter=0")
@@ -46,6 +45,16 @@ func coverEtc(t *testing.T) {
 	sh(t, "mkdir "+dir+"/upper "+dir+"/work")
 	mountOver(t, "overlay", "/etc", "lowerdir=/etc,upperdir="+dir+"/upper,workdir="+dir+"/work")
 	sh(t, "rm -rf /etc/floodwall")
+}
+
+// bootedBySystemd makes this mount namespace look as if systemd runs: sd_booted(3) looks for a directory.
+func bootedBySystemd(t *testing.T) {
+	t.Helper()
+	if err := os.MkdirAll("/run/systemd", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mountOver(t, "tmpfs", "/run/systemd", "mode=0755")
+	sh(t, "mkdir /run/systemd/system")
 }
 
 // mountOver mounts a file system until the end of the test.
