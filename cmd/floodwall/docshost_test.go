@@ -24,7 +24,8 @@ type docHost struct {
 
 func newDocHost(t *testing.T, dir string) *docHost {
 	coverEtc(t)
-	bootedBySystemd(t) // with SYSTEMD_OFFLINE, systemctl starts nothing
+	bootedBySystemd(t)
+	offlineSystemctl(t)
 	h := &docHost{dir: dir, server: newShell(t, dir, "bash", "--norc"), client: newShell(t, dir, "unshare", "-n", "bash", "--norc")}
 	testutil.Veth(t, "eth0", "far", "192.0.2.1/24", "2001:db8::1/64")
 	detach, err := testutil.AttachForeign("far") // the documents show a network card, which can send the answers of XDP
@@ -57,6 +58,20 @@ func newDocHost(t *testing.T, dir string) *docHost {
 	}))
 	t.Cleanup(func() { listener.Close() })
 	return h
+}
+
+// offlineSystemctl puts a systemctl first in the path that enables and disables units, and starts and stops none, because no systemd runs.
+func offlineSystemctl(t *testing.T) {
+	t.Helper()
+	real, err := exec.LookPath("systemctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	writeFile(t, filepath.Join(dir, "systemctl"), "#!/bin/sh\ncase $1 in start|stop|restart|daemon-reload) exit 0; esac\n"+
+		"for a; do shift; [ \"$a\" = --now ] || set -- \"$@\" \"$a\"; done\nexec "+real+" \"$@\"\n")
+	sh(t, "chmod -R a+rX "+dir+"; chmod 755 "+dir+"/systemctl")
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
 // ssh starts an SSH server and opens a session of the client. From then on, commands of the server run in this session.
