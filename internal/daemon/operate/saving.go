@@ -15,7 +15,6 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
-	"github.com/floodwall/floodwall/internal/os/instance"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -198,9 +197,6 @@ func (h Host) Enable(ctx context.Context, devices []string) (notes []string, err
 	}
 	return notes, u.StartDaemon(ctx)
 }
-
-// HasDaemon reports whether a daemon runs for this instance.
-func (h Host) HasDaemon() bool { return instance.LockOf(h.Dir).Held() }
 
 // Forget removes the policy for the next boot.
 func (h Host) Forget(ctx context.Context) error {

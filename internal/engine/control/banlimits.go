@@ -66,14 +66,14 @@ const NobodyBanned = "nobody is banned"
 // bansWaitFor returns the warning that bans need the daemon. It returns "" if a daemon runs or no rule bans.
 func (in Instance) bansWaitFor(m *manifest.Manifest) string {
 	rule := m.BanningRule()
-	if rule == "" || in.hasDaemon() {
+	if rule == "" || in.HasDaemon() {
 		return ""
 	}
 	return fmt.Sprintf(NobodyBanned+" for rule %q while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot", rule)
 }
 
-// hasDaemon reports whether a daemon runs for the instance.
-func (in Instance) hasDaemon() bool { return instance.LockOf(in.Dir).Held() }
+// HasDaemon reports whether a daemon runs for the instance.
+func (in Instance) HasDaemon() bool { return instance.LockOf(in.Dir).Held() }
 
 // RunningPolicy has the settings of the running policy that other programs need.
 type RunningPolicy struct {
@@ -136,7 +136,7 @@ func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	if m.MovesByFlood() {
 		waits = append(waits, "`xdp: flooded` has no effect")
 	}
-	if waits == nil || in.hasDaemon() {
+	if waits == nil || in.HasDaemon() {
 		return ""
 	}
 	return strings.Join(waits, ", and ") + " while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot"

@@ -243,7 +243,7 @@ func (in Instance) liveSets(c *Compiled, sessions []facts.Session) *Compiled {
 
 // listsWaitFor returns the warning that updates of lists need a daemon. It returns "" if a daemon runs or there are no live sets.
 func (in Instance) listsWaitFor(live []manifest.Live) string {
-	if len(live) == 0 || in.hasDaemon() {
+	if len(live) == 0 || in.HasDaemon() {
 		return ""
 	}
 	return fmt.Sprintf("set %q stays as it is while `floodwall daemon` does not run: start it, or call `floodwall feeds refresh` now and then", live[0].Set)

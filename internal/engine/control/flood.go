@@ -94,10 +94,7 @@ func (in Instance) MoveByFlood(ctx context.Context, flood bool) (moved []Repaire
 		}
 		var names []string
 		for _, d := range g.Program.Devices {
-			if d.Mode != was || !d.MayTakeNative() || d.Beside() != "" {
-				continue
-			}
-			if best, _ := g.Manifest.ModeFor(d.Name); best == datapath.Auto {
+			if d.Mode == was && d.Beside() == "" && takesXDP(g.Manifest, d) {
 				names = append(names, d.Name)
 			}
 		}

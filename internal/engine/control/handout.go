@@ -82,7 +82,7 @@ func (in Instance) SamplesUnread(ctx context.Context) (warning string, err error
 }
 
 func (in Instance) samplesUnread(g *generation.Generation) (string, error) {
-	if g.Program == nil || !in.hasDaemon() {
+	if g.Program == nil || !in.HasDaemon() {
 		return "", nil
 	}
 	waits, err := g.Program.Unread()

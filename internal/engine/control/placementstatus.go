@@ -49,7 +49,7 @@ func (in Instance) placement(ctx context.Context, l *generation.Live, costs *cos
 	g := l.Generations[0]
 	m := g.Manifest
 	s := &PlacementStatus{Mode: cmp.Or(m.Placement, string(ir.PlaceAuto)), Fixed: m.Fixed, Since: m.Applied, Last: m.Moves}
-	s.Moves = m.Fixed == "" && costs != nil && in.hasDaemon()
+	s.Moves = m.Fixed == "" && costs != nil && in.HasDaemon()
 	if s.Last == nil {
 		s.Last = []manifest.Move{} // in JSON no list is null
 	}

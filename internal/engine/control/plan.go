@@ -39,7 +39,7 @@ func (t *transaction) attachments() (to []datapath.Attachment) {
 		mode = datapath.Keep
 	}
 	byFlood := t.manifest.MovesByFlood()
-	kept := byFlood && t.in.hasDaemon()
+	kept := byFlood && t.in.HasDaemon()
 	for _, d := range t.devices() {
 		now := mode
 		if kept && !t.isGeneric(d) { // the daemon moves no device from generic mode

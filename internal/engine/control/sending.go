@@ -98,6 +98,15 @@ func (s *Status) checkSending(m *manifest.Manifest, devices []*datapath.Device) 
 	}
 }
 
+// takesXDP reports whether a device may take native mode, and whether mode auto is native mode for it.
+func takesXDP(m *manifest.Manifest, d *datapath.Device) bool {
+	if !d.MayTakeNative() {
+		return false
+	}
+	best, _ := m.ModeFor(d.Name)
+	return best == datapath.Auto
+}
+
 // repairModes switches devices that do not send the answers of XDP to another mode, unless the operator asked for native mode. With mode auto, a
 // device at tc gets native mode, if that has become possible: the program of another tool has gone, or the driver takes XDP now.
 func (t *transaction) repairModes() error {
@@ -121,10 +130,7 @@ func (t *transaction) repairModes() error {
 			t.repaired.Beside = append(t.repaired.Beside, d.Name)
 			continue
 		}
-		if !t.at.Native(d.Name) || !d.MayTakeNative() || g.Manifest.MovesByFlood() && t.in.hasDaemon() {
-			continue
-		}
-		if best, _ := g.Manifest.ModeFor(d.Name); best == datapath.Auto {
+		if t.at.Native(d.Name) && !(g.Manifest.MovesByFlood() && t.in.HasDaemon()) && takesXDP(g.Manifest, d) {
 			names = append(names, d.Name)
 		}
 	}

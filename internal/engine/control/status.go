@@ -160,7 +160,7 @@ func (in Instance) status(ctx context.Context, l *generation.Live) (s *Status, e
 	if l.Trial != nil {
 		s.Trial = &TrialStatus{l.Trial.Left.Seconds(), l.Trial.Old}
 	}
-	s.devices(l, in.hasDaemon())
+	s.devices(l, in.HasDaemon())
 	if err := s.whole(ctx, in, l, g); err != nil {
 		return nil, err
 	}
@@ -224,11 +224,7 @@ func (s *Status) devices(l *generation.Live, daemon bool) {
 			continue
 		}
 		for _, d := range g.Program.Devices {
-			byFlood := daemon && d.Mode != datapath.Generic && g.Manifest.MovesByFlood() && d.MayTakeNative() && d.Beside() == ""
-			if byFlood {
-				best, _ := g.Manifest.ModeFor(d.Name)
-				byFlood = best == datapath.Auto
-			}
+			byFlood := daemon && d.Mode != datapath.Generic && g.Manifest.MovesByFlood() && d.Beside() == "" && takesXDP(g.Manifest, d)
 			s.Devices = append(s.Devices, DeviceStatus{d.Name, stageIn(d.Mode), string(d.Mode), byFlood, d.Generation})
 		}
 	}
