@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
@@ -41,7 +40,7 @@ func (w *watcher) move(ctx context.Context) {
 	m := &mover{in: w.in, report: w.report, open: periodic.Task{Marks: w.in.Marks}}
 	for wait := time.Duration(0); periodic.Sleep(ctx, wait); {
 		m.look(ctx)
-		m.tell(ctx)
+		m.said = reportOnce(m.report, m.trouble, m.said)
 		wait = floodLook
 		if m.refused == nil {
 			wait = periodic.Left(lookEvery)
@@ -139,13 +138,4 @@ func (m *mover) place(ctx context.Context, note string) (done bool) {
 		m.trouble = nil
 	}
 	return err == nil
-}
-
-// tell reports an error once, until it has disappeared.
-func (m *mover) tell(ctx context.Context) {
-	text := fmt.Sprint(m.trouble)
-	if m.trouble != nil && text != m.said && ctx.Err() == nil {
-		m.report(Event{Err: m.trouble})
-	}
-	m.said = text
 }

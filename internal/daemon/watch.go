@@ -117,6 +117,18 @@ func Watch(ctx context.Context, in control.Instance, sockets string, costs func(
 	}
 }
 
+// reportOnce reports an error, unless it is the same as in the last call: it is reported once, until it has disappeared. last is the result of the last
+// call, at first "".
+func reportOnce(report func(Event), err error, last string) string {
+	if err == nil {
+		return ""
+	}
+	if err.Error() != last {
+		report(Event{Err: err})
+	}
+	return err.Error()
+}
+
 // serialized returns a function that several goroutines may call at the same time. It calls fn for one of them at a time.
 func serialized(fn func(Event)) func(Event) {
 	var one sync.Mutex
@@ -192,11 +204,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		case <-proxied.C:
 			w.releaseProxy(ctx)
 		case <-keep.C:
-			err := w.in.KeepBans(ctx)
-			if err != nil && err.Error() != unkept { // report an error once, until it has disappeared
-				w.report(Event{Err: err})
-			}
-			unkept = fmt.Sprint(err)
+			unkept = reportOnce(w.report, w.in.KeepBans(ctx), unkept)
 			unread = w.samples(ctx, unread)
 		}
 	}
