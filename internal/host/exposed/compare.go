@@ -58,7 +58,7 @@ func (l Now) Closed(openings []Opening) (closed []sockets.Socket, raw []uint8) {
 // Unused returns the ports of services at which nothing listens. On a host that forwards packets it returns none, because the ports may be those of
 // hosts behind it.
 func (l Now) Unused(openings []Opening) (unused []policy.Port) {
-	if forwards("ipv4/ip_forward") || forwards("ipv6/conf/all/forwarding") {
+	if facts.Forwards() {
 		return nil
 	}
 	for _, o := range openings {
@@ -71,8 +71,6 @@ func (l Now) Unused(openings []Opening) (unused []policy.Port) {
 	}
 	return unused
 }
-
-func forwards(name string) bool { return facts.Sysctl(name, 0)[0] != 0 }
 
 // Follower compares repeatedly. It names programs, which takes a search in /proc, and asks for the rules of NAT only when the result has changed.
 type Follower struct {

@@ -69,7 +69,7 @@ func Discover(ctx context.Context, p *policy.Policy, devices []string) (f *Facts
 	if f.Listeners, err = listeners(); err != nil {
 		return nil, err
 	}
-	f.Known, f.Forwards, f.TCP = true, forwards(), ReadTCP()
+	f.Known, f.Forwards, f.TCP = true, Forwards(), ReadTCP()
 	if err := f.askDevices(devices); err != nil {
 		return nil, err
 	}

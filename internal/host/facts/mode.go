@@ -47,7 +47,7 @@ func ports(s *policy.Service) (list []ranges.Range) {
 	return list
 }
 
-// forwards reports whether this host forwards packets.
-func forwards() bool {
-	return Sysctl("ipv4/ip_forward", 0)[0] == 1 || Sysctl("ipv6/conf/all/forwarding", 0)[0] == 1
+// Forwards reports whether this host forwards packets. The kernel forwards with any value but 0.
+func Forwards() bool {
+	return Sysctl("ipv4/ip_forward", 0)[0] != 0 || Sysctl("ipv6/conf/all/forwarding", 0)[0] != 0
 }
