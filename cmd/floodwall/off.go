@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/text/wording"
@@ -33,7 +34,7 @@ func turnOff(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
-	file := hostPolicy
+	file := operate.UsualPolicy
 	if s, err := h.Instance.Status(ctx); err == nil {
 		file = s.Policy
 	}
@@ -66,7 +67,7 @@ func turnOff(ctx context.Context, e *env) error {
 
 // onWith is the command that uses a policy.
 func onWith(file string) string {
-	if file == hostPolicy {
+	if file == operate.UsualPolicy {
 		return "floodwall on"
 	}
 	return "floodwall on --policy " + file

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -27,12 +28,12 @@ func TestOnOff(t *testing.T) {
 	if _, err := os.Stat("/etc/systemd/system/floodwall-boot.service"); err != nil {
 		t.Error(err)
 	}
-	text, err := os.ReadFile(hostPolicy)
+	text, err := os.ReadFile(operate.UsualPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
 	changed := strings.Replace(string(text), "default: drop", "default: drop # by me", 1)
-	writeFile(t, hostPolicy, changed)
+	writeFile(t, operate.UsualPolicy, changed)
 	mustFloodwall(t, "block", "198.51.100.77")
 	daemon := startDaemon(t)
 	if again := h.done(); !strings.Contains(again, "it replaces generation 1 of /etc/floodwall/policy.yaml") || strings.Count(h.systemctl(), "\nstart ") != 1 {
@@ -42,7 +43,7 @@ func TestOnOff(t *testing.T) {
 		"unloaded: nothing is filtered any more\ndisabled: systemd loads nothing at the next boot, and runs no daemon\na daemon that is not of systemd runs on, and waits for a policy\n",
 		"nothing was loaded\n",
 	} {
-		if out := mustFloodwall(t, "off"); !strings.HasPrefix(out, want+"") || !strings.HasSuffix(out, hostPolicy+" stays: `floodwall on` brings it back\n") {
+		if out := mustFloodwall(t, "off"); !strings.HasPrefix(out, want+"") || !strings.HasSuffix(out, operate.UsualPolicy+" stays: `floodwall on` brings it back\n") {
 			t.Errorf("off, time %d:\n%s", i+1, out)
 		}
 		if i == 0 {
@@ -63,7 +64,7 @@ func TestOnOff(t *testing.T) {
 	h.wants("on after off", map[string]string{
 		strangerTo("80"): "pass", strangerTo("8080"): "drop default", "tcp 198.51.100.77:4000 > 192.0.2.1:80 S": "drop banned",
 	})
-	if again, err := os.ReadFile(hostPolicy); err != nil || string(again) != changed {
+	if again, err := os.ReadFile(operate.UsualPolicy); err != nil || string(again) != changed {
 		t.Errorf("the policy has changed: %v\n%s", err, again)
 	}
 	if strings.Contains(r.said.String(), firstQuestion) || strings.Contains(r.said.String(), secondQuestion) {

@@ -27,9 +27,6 @@ import (
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
-// hostPolicy is the policy that on writes and uses.
-const hostPolicy = "/etc/floodwall/policy.yaml"
-
 // onFlags are the flags of on.
 type onFlags struct {
 	policy  string
@@ -70,7 +67,7 @@ func onCommand(e *env) *cobra.Command {
 			return turnOn(ctx, e, devices, f)
 		},
 	}
-	c.Flags().StringVar(&f.policy, "policy", hostPolicy, "`file` of the policy; one that exists is used as it is")
+	c.Flags().StringVar(&f.policy, "policy", operate.UsualPolicy, "`file` of the policy; one that exists is used as it is")
 	c.Flags().StringVar(&f.confirm, "confirm", f.confirm, "return to the previous state after this `time`, as 60s or 5m, without Enter")
 	c.Flags().BoolVar(&f.yes, "yes", false, "ask nothing, and keep the policy if a new connection from your address passes")
 	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be done, and change nothing")

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -92,7 +93,7 @@ func TestOn(t *testing.T) {
 			name: "policy that exists",
 			make: func(h *onHost) {
 				h.serve("0.0.0.0:22", "0.0.0.0:8080", "0.0.0.0:5432")
-				writeFile(h.T, hostPolicy, standingPolicy)
+				writeFile(h.T, operate.UsualPolicy, standingPolicy)
 			},
 			screen: []string{
 				"devices    fw0: the policy names it", "open       tcp/22 (nginx) for 203.0.113.0/24 alone\n", "\n           tcp/25; nothing listens now at tcp/25\n",
@@ -105,7 +106,7 @@ func TestOn(t *testing.T) {
 			name: "rules beside XDP",
 			make: func(h *onHost) {
 				h.serve("0.0.0.0:22")
-				writeFile(h.T, hostPolicy, strings.Replace(standingPolicy, "rules: [", "rules: [{name: ident, port: tcp/113, then: reject}, ", 1))
+				writeFile(h.T, operate.UsualPolicy, strings.Replace(standingPolicy, "rules: [", "rules: [{name: ident, port: tcp/113, then: reject}, ", 1))
 			},
 			end:   []string{"a new connection from 203.0.113.5 to port 22 passes\n"},
 			wants: map[string]string{strangerTo("113"): "reject ident", strangerTo("25"): "pass", strangerTo("80"): "drop default"},
@@ -128,7 +129,7 @@ func TestOn(t *testing.T) {
 			}
 			h := newOnHost(t)
 			row.make(h)
-			before, _ := os.ReadFile(hostPolicy)
+			before, _ := os.ReadFile(operate.UsualPolicy)
 			out := h.done(row.args...)
 			screen, _, _ := strings.Cut(out, firstQuestion)
 			for _, part := range row.screen {
@@ -145,7 +146,7 @@ func TestOn(t *testing.T) {
 				t.Errorf("the screen has %d lines:\n%s", n, screen)
 			}
 			h.wants("after on", row.wants)
-			if after, err := os.ReadFile(hostPolicy); err != nil || before != nil && string(after) != string(before) {
+			if after, err := os.ReadFile(operate.UsualPolicy); err != nil || before != nil && string(after) != string(before) {
 				t.Errorf("the policy that existed has changed: %v", err)
 			}
 		})
@@ -270,7 +271,7 @@ func TestOnEnds(t *testing.T) {
 				if w.atOnce && !asBefore() || !testutil.Eventually(time.Minute, asBefore) {
 					t.Errorf("%s: the state is not the previous one: %s\n%s", w.name, verdict(t, strangerTo("25")), r.said)
 				}
-				if _, err := os.Stat(hostPolicy); w.trial != (err == nil) {
+				if _, err := os.Stat(operate.UsualPolicy); w.trial != (err == nil) {
 					t.Errorf("%s: the policy's file: %v", w.name, err)
 				}
 				if !w.trial && previous == "" && testutil.LeftoverPins() != nil {
@@ -290,7 +291,7 @@ func TestOnLockout(t *testing.T) {
 		return
 	}
 	h := newOnHost(t)
-	writeFile(t, hostPolicy, strings.Replace(standingPolicy, "203.0.113.0/24", "198.51.100.0/24", 1))
+	writeFile(t, operate.UsualPolicy, strings.Replace(standingPolicy, "203.0.113.0/24", "198.51.100.0/24", 1))
 	for _, args := range [][]string{nil, {"--yes"}, {"--dry-run"}} {
 		r := h.start(args...)
 		r.ends(1)
@@ -299,9 +300,7 @@ func TestOnLockout(t *testing.T) {
 			t.Errorf("on %v:\n%s", args, out)
 		}
 	}
-	if found := testutil.LeftoverPins(); found != nil || h.systemctl() != "" {
-		t.Errorf("left behind: %v\n%s", found, h.systemctl())
-	}
+	h.nothingLeft()
 }
 
 // TestOnDryRun must leave nothing, and say what on would do.
@@ -319,9 +318,7 @@ func TestOnDryRun(t *testing.T) {
 	if _, err := os.Stat("/etc/floodwall"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("/etc/floodwall: %v", err)
 	}
-	if found := testutil.LeftoverPins(); found != nil || h.systemctl() != "" {
-		t.Errorf("left behind: %v\n%s", found, h.systemctl())
-	}
+	h.nothingLeft()
 }
 
 // TestOnSays checks what on says on hosts that differ from a usual server.

@@ -37,6 +37,14 @@ func newOnHost(t *testing.T) *onHost {
 	return h
 }
 
+// nothingLeft checks that nothing is loaded, and that systemctl was not called.
+func (h *onHost) nothingLeft() {
+	h.Helper()
+	if found := testutil.LeftoverPins(); found != nil || h.systemctl() != "" {
+		h.Errorf("left behind: %v\n%s", found, h.systemctl())
+	}
+}
+
 // coverEtc gives the mount namespace of a test a directory /etc of its own, with the same files, in which no policy is.
 func coverEtc(t *testing.T) {
 	t.Helper()

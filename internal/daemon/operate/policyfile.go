@@ -23,7 +23,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// UsualPolicy is the file of the policy when no policy runs.
+// UsualPolicy is the file of the policy when no policy runs and the user names none.
 const UsualPolicy = "/etc/floodwall/policy.yaml"
 
 // PolicyFile is the file of a policy, which a command edits. Until Close no other command edits a file in its directory.
