@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package policy defines Floodwall's policy language. It parses a policy file, and reports all mistakes at once, by
 // line and column. It does not depend on the kernel, and reads no file except the policy itself.
 //

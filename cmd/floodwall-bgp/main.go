@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Floodwall-bgp speaks BGP with the routers upstream and announces the packets that these routers must drop.
 package main
 

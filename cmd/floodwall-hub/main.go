@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Floodwall-hub is the hub of a fleet: it shares the bans and the policies of hosts that run floodwall.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Floodwall-lab measures, demonstrates and proves the effects of Floodwall. It has benchmarks, a demonstration, an HTTP load generator, and proofs.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file requests samples from the daemon of this host.
 
 package main

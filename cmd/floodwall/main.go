@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Floodwall is a firewall against floods: it reads a policy and applies it where packets arrive.
 package main
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file surveys the host for `floodwall on`, and says in one screen what on will do.
 
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file compares the verdicts of a policy with the expected verdicts in a file of cases.
 
 package main

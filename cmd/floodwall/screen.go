@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file shows the data of `floodwall top`: as tables, and on a terminal as a screen that is controlled by keys.
 
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file shows the running policy as tables: devices, rules, checks, sets, limits and protections.
 
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 // The ports of trials. The thousands of a port tell which policy passes packets to it.

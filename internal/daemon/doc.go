@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package daemon contains the background tasks of `floodwall daemon`. Filtering does not depend on them. In: an instance (internal/engine/control), the
 // costs of this host, and the kernel's events about devices, rules, addresses and offences. Out: changes of the running policy, each through
 // internal/engine/control, and an Event for each change.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file makes the summaries that a node sends to its fleet. In: an instance with its samples and its attacks. Out: every ten seconds, the number
 // of packets by verdict, the active attacks, and the sources that sent most packets.
 

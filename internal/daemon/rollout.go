@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file makes a node apply the policies of its fleet. In: orders and files from hubs, which are accepted only with a signature of the key. Out: a
 // running policy, either the ordered one or the previous one.
 //

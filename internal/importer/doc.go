@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package importer converts rules that other tools have loaded (the output of iptables-save, ip6tables-save, ipset save, nft
 // list ruleset) to a policy with the same verdicts for packets that arrive from outside. It reports each line that has no
 // equivalent in the policy, and the effect that is lost. It changes nothing on this host.

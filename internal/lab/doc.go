@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lab builds small networks inside this machine, sends traffic through them, and measures the packets that arrive. It knows no firewall:
 // lab/experiment and lab/demo add them.
 //

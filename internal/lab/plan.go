@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file sends many requests to a web server, and shows the clients' results.
 
 package lab

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
 # Compiles the fuzz targets for OSS-Fuzz, as it calls this script in its image. TestFuzzTargets holds the list against the functions in the
 # tree. internal/compile/xdp:FuzzConditions is left out: it loads programs into the kernel, which OSS-Fuzz does not allow. make
 # test-nightly runs all of them.

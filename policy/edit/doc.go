@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package edit adds rules and services to the text of a policy, and removes them. All other bytes of the text stay as they are: comments, order,
 // indentation and line ends. After each edit the package parses the text again. If anything besides the entry has changed, it returns an error and no
 // text. So a layout that it does not understand costs an error, and never a rule. It reads and writes no file.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package shorthand reads rules and services in one short line, as people type them: `tcp/8080 from 203.0.113.0/24`. It also reads the grammar of
 // ufw, such as `proto tcp from 10.0.0.0/8 to any port 22`. It writes them as entries of a policy, and finds the entries of a policy that they
 // describe. It changes no text: package edit does.

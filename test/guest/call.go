@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has the protocol between a test and the agent in a virtual machine. Both sides send JSON values, one in each line.
 
 package guest

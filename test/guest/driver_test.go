@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file tests Floodwall with network drivers other than veth. The test boots one machine in QEMU that has a card for each driver. The short form
 // tests only the first driver, and the long form (FLOODWALL_LONG=1) tests all of them.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file runs virtual machines in QEMU for tests, with Debian's kernels and with a root file system in memory or on a disk. scripts/debian downloads
 // the parts of the machines. The test sends and receives the frames of the network cards. An agent in the machine executes the test's requests.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package hosts
 
 // host is a row of the table: a host to test.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package subject helps to test policies: it compiles a policy for each target, and compares the verdicts of the targets on packets. The tests of the
 // language and of all code generators use it. The tests of the compiler itself are in internal/compile and below.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package suggesttest has traffic for tests of the search for rules against attacks: real attacks, or generated ones if the captures are missing, and
 // a server's usual packets. It judges no rule.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package testutil has helpers for tests of several packages: namespaces, devices, packets, databases of countries. Helpers that need policies are in
 // test/subject.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file writes databases in MaxMind's format for tests and for the examples of the documents.
 
 package testutil

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has requirements for tests of several packages.
 
 package testutil

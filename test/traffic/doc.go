@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package traffic has the tests that use real connections during floods. They test SYN protection, the service for legitimate clients, and whether a
 // frame of an adversary reaches a socket although the policy forbids it. A test judges by the data that sockets receive. The tests of verdicts on
 // single packets are in internal/compile.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Docs writes the generated documents:
 //
 //	docs reference SCHEMA PAGE MANUAL   the JSON schema of policies, the reference of their language, and the manual page floodwall-policy(5)

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file writes the parts of the README that show a stored result of the bench: docs/bench/rules.svg, and the part of README.md between two marks.
 // If it is given the results of a run, it first stores the shown part of them.
 

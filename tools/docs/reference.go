@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file writes the JSON schema of policies, the reference of their language, docs/policy.md, and the manual page floodwall-policy(5) with the
 // same keys. The keys, types, defaults and examples are from the schema. The compiler decides which target supports a key: each example is compiled
 // for each target.

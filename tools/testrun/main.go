@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command testrun builds the tests of this module once, runs them, and writes their output as `go test -json` does.
 //
 //	testrun [-fast] [-first PACKAGE,PACKAGE] [-p N] [-parallel N] [-timeout TIME] [-run PATTERN] [-again N] [-slowest N] [-summary FILE] [PACKAGE...]

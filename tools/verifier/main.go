@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Verifier updates .ci/verifier.json with the kernels' results from tests. It reads a JSON object a line from standard input, and replaces the known
 // results.
 //

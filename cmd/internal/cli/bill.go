@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file writes a software bill of materials in the format CycloneDX 1.6 as JSON (https://cyclonedx.org/docs/1.6/json/). The bill lists the
 // modules from which a Go program was built. Its input is the build information that the Go command wrote into the program. The same program always
 // results in the same bytes.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file parses the flags of `floodwall-bgp announce` that select the packets of an announcement.
 
 package flowspec

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package speaker is the process that speaks BGP with the routers upstream. In: the announcements that the daemon wants (internal/bgp/wire), over a
 // unix socket. Out: sessions, announcements, and the FlowSpec routes that the routers sent. The process does not decide about announcements; the
 // daemon does (internal/daemon/upstream).

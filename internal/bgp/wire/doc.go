@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package wire is the protocol between the daemon and `floodwall-bgp`, over a unix socket that `floodwall-bgp` serves.
 //
 // `floodwall-bgp` parses data from the network, and has no rights. The daemon is root, and decides. So the daemon periodically sends all sessions and

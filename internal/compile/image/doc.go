@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package image holds the compiled C part of the XDP program. It adds the parts that depend on the policy: the
 // generated body of decide(), the constants, and the content of the maps. It does not touch the kernel; package
 // datapath does.

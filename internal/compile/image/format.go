@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package image
 
 // formats has the format numbers of maps, if they differ from 1. It has maps that commands read, and maps that a generation passes to the next one. A

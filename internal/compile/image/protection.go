@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package image
 
 // Constants of the protection of services that the C program shares with the generated entry, the loader and tests. Times are nanoseconds of

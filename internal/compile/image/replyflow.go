@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package image
 
 // The table of reply flows: bpf/replyflow.h. TestEnums and TestStructLayouts compare these constants with bpf/.

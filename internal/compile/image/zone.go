@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package image
 
 // Constants of the tables of answered names and of flooded zones: bpf/zone.h. TestStructLayouts and TestEnums compare them with bpf/.

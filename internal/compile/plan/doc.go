@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package plan turns an ir.Program and a target into a Plan. A Plan says at which stage of the kernel each rule runs,
 // and which lists of rules become a lookup. The package generates no code: compile/xdp, nftables and iptables do.
 //

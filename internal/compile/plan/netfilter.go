@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has code that the generators for nftables and iptables share: for checks, for protections, and for the number of prefixes that a limit
 // holds.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package xdp compiles an ir.Program for XDP, to an Image of package internal/compile/image: the instructions of decide(), the constants that
 // specialize the fixed C program, and the content of its maps. Read generate.go first: Generate there lists the components. The rules become straight
 // code (straight.go) or tables (tables.go, tablecode.go), whichever costs less. Data that the instructions use are components of their own: addresses

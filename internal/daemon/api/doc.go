@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package api is the daemon's API: HTTP and JSON below /v1/. In: requests from the sockets of listen.go, each with the user that sends it. Out: the
 // answers of package operate, which the commands also print, and changes, each with a line in the audit log.
 //

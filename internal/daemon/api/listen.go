@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file serves the API on sockets. In: a directory, and an API server (server.go). Out: the sockets read.sock and control.sock in that directory,
 // with the API on them. This file limits the connections of clients, and the times that clients may take. The other files of the package answer the
 // requests.

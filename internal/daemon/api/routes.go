@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package api
 
 // Routes are all routes of the API, in the order of the OpenAPI document.

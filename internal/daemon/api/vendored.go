@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file embeds the static files of the live page, which the daemon's API serves at /. Files returns each static file with its path. The code of
 // this file uses no network. The page sends requests only to the API that served the page.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package attack detects when an attack begins and ends, names its kinds of packets, suggests rules against it, and writes a report. In: the counters
 // of the running policy, each second, and the samples of the traffic (internal/daemon/sample). Out: an Event at each turn, and reports in a
 // directory. The package changes no rule: operate does, at the request of a person or of `auto`.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package attack
 
 // Values of State in a Turn, which is the Data of an Event.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file applies the bans of a CrowdSec local API. In: the API's stream of decisions. Out: entries of a dynamic set.
 //
 // Read bouncer.go first. client.go sends requests to the server, book.go records which decisions are in force.

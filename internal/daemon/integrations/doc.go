@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package integrations connects the daemon to other programs. It writes events to systemd's journal and to a webhook. It also bans the addresses that
 // CrowdSec and Suricata report. The package makes no own decisions about bans.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file bans the senders of packets for which a Suricata on this host raises alerts. In: the alerts in Suricata's eve.json. Out: entries of a
 // dynamic set.
 //

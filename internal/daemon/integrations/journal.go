@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file writes the daemon's events to systemd's journal with fields (systemd.journal-fields(7)), so that journalctl and programs can filter them.
 // In: texts with fields. Out: entries at journald's socket, or lines to another writer while journald takes none.
 

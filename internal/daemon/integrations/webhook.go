@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file posts the daemon's events as JSON to a server of the operator. The daemon never waits for the server: it sends the events that the API
 // still keeps. Each post contains the number of earlier events that could not be sent.
 

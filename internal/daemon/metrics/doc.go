@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package metrics serves metrics to Prometheus. In: functions that read the kernel's counters at each scrape. Out: a complete scrape, or an error when
 // a counter could not be read, because missing values would look like a drop to zero.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file keeps the decisions of the policy in the past minutes, for the live page. In: a function that reads the status. Out: the steps of the
 // past ten minutes, each with the increase of the counters.
 

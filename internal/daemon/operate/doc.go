@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package operate implements the actions of the commands and the API on this host. In: an instance (internal/engine/control), the state directory, and
 // an order. Out: the values that commands print and that the API returns, so both give the same answer. The package has no state of its own.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file reads the packets that a policy copies to user space: those of rules with `sample`, and samples of all packets.
 
 package sample

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sample provides copies of packets: packets that arrive on devices, packets that rules copy, and packets in files of Wireshark and tcpdump.
 // The package does not detect attacks; daemon/attack does.
 //

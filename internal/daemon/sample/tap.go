@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file distributes samples of the traffic to all followers in the daemon. XDP takes the samples from all packets (`daemon: {sample: …}`). In: an
 // instance. Out: each sample with its verdict and its reason, to each follower. The tap never waits for a follower.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file writes packets to files for Wireshark and tcpdump.
 
 package sample

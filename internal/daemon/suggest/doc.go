@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package suggest finds rules against an attack: conjunctions of match keys that most packets of the attack pass, and hardly any legitimate packet
 // passes. It applies no rule.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package upstream decides what to announce to the routers upstream. In: the running policy, requests of people (`floodwall-bgp announce`), and the
 // harm of an attack. Out: the wanted announcements, for `floodwall-bgp` (internal/bgp/wire). The package does not speak BGP: bgp/speaker does.
 //

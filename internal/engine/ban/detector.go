@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file decides which prefixes to ban, from reports of packets over a limit: the detector behind `over: {ban: …}`. It makes no calls to the
 // kernel, and takes the time from its arguments only.
 

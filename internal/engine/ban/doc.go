@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package ban has the bans of an instance: dynamic sets in the memory of an XDP program and in netfilter, the file that
 // keeps their entries over a reboot, the detector behind `over: {ban: …}`, and the restoring of entries that a set has lost. The addresses that must
 // never be banned are in host/allowlist.

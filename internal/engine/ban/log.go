@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file stores the entries of dynamic sets across a reboot, in a file of the state directory. A change appends a line, so that it need not
 // rewrite a million entries. When the file has become much larger than its entries need, the process that writes to it rewrites it from the entries
 // in the kernel.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file restores bans that a dynamic set has lost before their end. The set was full and evicted them, another program removed them, or the set
 // was emptied. The file of bans records every ban and every unblocking. From it the missing entries are added to the dynamic sets again. So a program
 // that bans need not check that its bans are still in force.

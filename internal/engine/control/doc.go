@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package control puts a policy in force, and reports what is in force. Its input is a policy and the facts about this host
 // (internal/host/facts). It makes a generation in the kernel through internal/kernel/datapath and internal/kernel/netfilter,
 // and reports on it. The commands are thin wrappers around it; the daemon and the lab call it in the same way. It does not

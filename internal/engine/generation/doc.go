@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package generation finds the generations of an instance in the kernel, and determines which of them decides. It reads their counters, and reads and
 // fills their dynamic sets. Package control makes generations, and replaces one generation by the next.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package lists handles the live sets of a policy, whose contents are replaced while the policy runs. The content is a fetched list
 // (internal/sources/feed), or the addresses of countries or autonomous systems in a database (internal/sources/geo). The package needs the policy,
 // the store of copies, and the addresses that this host needs. It returns the content of each set (Screen, Content), the identity of the copy

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package manifest has the data that a generation stores about its policy: rules with their counter slots, sets, limits and protected services. It
 // adds up the counters of a generation in XDP and netfilter, and measures the traffic for the placement of rules. It changes nothing in the kernel.
 //

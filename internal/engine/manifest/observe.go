@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package manifest
 
 // Observe returns a sample of two counts: the packets that devices have received, and the decisions of rules, checks and the default. `of` is nil when

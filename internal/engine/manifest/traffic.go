@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file counts the packets that a network namespace receives, delivers locally and forwards. The placement of rules depends on these counts.
 
 package manifest

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package statedir ensures that all programs use the same state directory for an instance. The state directory has bans, lists, copies for boot and
 // reports. With two state directories, each program would treat the changes of the other program as losses. The package itself stores none of these
 // files.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package hub is the server of a fleet. In: statements of nodes (internal/fleet/wire) over NATS. Out: one record for each prefix, stored in a stream
 // of JetStream and sent to all nodes. The hub checks that nodes make only statements that they may make. It applies no policy, and has no key that
 // signs policies.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package node makes a host a node of a fleet. In: bans of this host (Local), and messages of a hub. Out: bans of other nodes, for an Enforcer, and
 // statements for the hub. Nothing on this host waits for the hub. The package decides about no ban of its own.
 //

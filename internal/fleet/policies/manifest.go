@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file defines a fleet's policy with its files, signed by a key that no hub has. In: a directory, or bytes from a hub. Out: a manifest that the
 // key's holder has signed, and files that match the manifest.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file releases a policy to the nodes of a fleet: first to the canaries, and to the other nodes when the canaries work well. In: a directory or
 // an earlier version, and the key. Out: orders that the hubs distribute, and the results.
 //

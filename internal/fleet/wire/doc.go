@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package wire defines the messages between nodes and hubs. In: bytes from the network, which anybody may have sent. Out: messages, or an error. It
 // checks every length before it allocates. It opens no connections, and stores nothing on disk.
 //

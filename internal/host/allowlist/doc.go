@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package allowlist determines which prefixes no program may ban on this host: prefixes that the policy never bans, and prefixes that the host needs.
 // The package bans nothing.
 //

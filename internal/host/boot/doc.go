@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package boot stores the policy that is loaded after a reboot, and installs the systemd units that load it. It applies no policy: daemon/operate
 // does.
 //

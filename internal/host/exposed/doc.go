@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package exposed compares the ports that a policy opens with the ports at which programs of this host listen. It opens and closes nothing, and makes
 // no policy: firstpolicy does.
 //

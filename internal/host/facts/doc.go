@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package facts finds the properties of this host that compiling a policy depends on: services, devices, the TCP options of servers behind the host,
 // and the addresses that the host needs. It changes nothing. The properties of the kernel are in kernel/features.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file finds the addresses without which the host is cut off. Only forged packets can lead to a ban of such an address. They are the host's own
 // addresses, the addresses of its links, gateways, resolvers and DHCP servers, and the addresses from which its operators are logged in.
 

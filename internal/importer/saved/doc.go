@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package saved reads saved rules of netfilter into one form: tables, chains, rules and sets, and the conditions under which
 // a rule matches. It does not make a policy; package importer does.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file attaches programs at tc if the kernel has no TCX, which Linux has since 6.6. It uses filters of the qdisc clsact. A filter stays without a
 // process, and the kernel replaces its program atomically (net/sched/cls_bpf.c, cls_bpf_change). A filter cannot be pinned: the pin of a device that
 // has one is a text with the index of the device.

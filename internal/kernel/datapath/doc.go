@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package datapath keeps a policy in the kernel. It loads programs and fills their maps, attaches the programs to devices, swaps one generation for
 // the next, and reads counters and dynamic sets of the running generation. It knows no rules: it loads an image.Image, and stores a manifest with it,
 // whose content it does not interpret.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file reads properties of devices from their drivers (include/uapi/linux/ethtool.h). It changes nothing. The devices are those in the network
 // namespace of the thread that called Open.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file checks the capabilities of this process, and says why the missing ones are needed.
 
 package features

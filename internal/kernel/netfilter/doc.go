@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package netfilter loads a compiled policy into nftables, or into iptables with ipset, through the system's own tools, in one transaction. It reads
 // the content of nftables directly from the kernel (package nftable), not through nft. It also keeps conntrack strict while a policy needs that. It
 // knows no rules of a policy: compile/nftables and compile/iptables write the scripts.

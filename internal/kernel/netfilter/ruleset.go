@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has the ruleset that a policy loads into nftables, or into iptables and ipset, and the conversion of compiled programs to it.
 
 package netfilter

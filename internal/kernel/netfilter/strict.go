@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file makes conntrack strict as long as a policy needs that, and then restores the host's setting. Loose conntrack treats a packet of an
 // unknown TCP connection as part of an existing connection. SYNPROXY cannot work then.
 

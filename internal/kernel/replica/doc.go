@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package replica finds out what rules in netfilter do with a packet. The kernel has a test run for BPF programs but not for such rules, so the
 // packet is sent to a copy of the rules. The package reads one generation from the kernel and loads it into a new network namespace. It sends the
 // packet there once, and reads the counters of the copy. Nothing is counted in the real rules, and no packet leaves the namespace.

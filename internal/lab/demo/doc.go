@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package demo shows the purpose of Floodwall with real packets: a web server under a flood, without and with a policy of twelve lines. All of it
 // runs in a lab of network namespaces without names. The state of the firewall and the files are in file systems that are mounted nowhere. Nothing of
 // it outlives the process, in whichever way that ends.

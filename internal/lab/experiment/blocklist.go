@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment blocklist: a web server that blocks a list of addresses. It follows an article of 2012.
 
 package experiment

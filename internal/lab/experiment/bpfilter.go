@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has the published cases of bpfilter's own benchmark (github.com/facebook/bpfilter, tests/benchmarks/main.cpp) as a table of `program`. A
 // case is one packet that BPF_PROG_TEST_RUN runs. The last of a number of rules drops the packet, or a rule with a set drops it.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file measures the cost of packets on a host. The cost model for the placement of rules uses these costs.
 
 package experiment

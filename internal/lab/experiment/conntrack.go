@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment conntrack: a web server whose conntrack table is full. It follows an article of 2023.
 
 package experiment

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment detect. It measures how soon the daemon detects an attack, what the daemon does, and how much honest traffic is lost.
 
 package experiment

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment dns: a resolver and its clients under a flood of queries.
 
 package experiment

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package experiment measures the cost of dropping packets: with Floodwall, with the limits that no program can exceed, and with tools that do the
 // same job. All of it runs in the namespaces of a lab. Nothing outside of them is changed, and nothing is left behind.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment exchange. It measures for how long CPUs can do no other work while a list is exchanged or removed.
 
 package experiment

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment `cost`. It measures the cost of a packet by the work that a firewall does with the packet. It follows an article of
 // 2016.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment payload: searches for texts and bytes in packets.
 
 package experiment

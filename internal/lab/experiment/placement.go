@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment placement: it finds the stage of a router at which dropping a packet costs the least.
 
 package experiment

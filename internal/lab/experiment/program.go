@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment program: the nanoseconds that a loaded program takes for each kind of packet.
 
 package experiment

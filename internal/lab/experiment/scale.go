@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment scale: the same work on one CPU, on all CPUs, and on numbers between. Each CPU has its own receive queue.
 
 package experiment

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment sets: lookups of sources in lists of up to ten million addresses.
 
 package experiment

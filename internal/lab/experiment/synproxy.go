@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment synproxy: a web server under floods of SYNs and ACKs. It follows a talk of 2021.
 
 package experiment

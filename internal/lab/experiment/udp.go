@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is the experiment udp: a UDP service and its clients under a flood of datagrams of the service's protocol.
 
 package experiment

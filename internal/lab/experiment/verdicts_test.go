@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file is for tests of the conclusions of experiments.
 
 package experiment

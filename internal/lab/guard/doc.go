@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package guard limits the number of executed instructions for each kind of packet. An interpreter runs the loaded program like the kernel and counts
 // exactly. It measures no time.
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file compares the executed instructions of each kind of packet with bounds. An interpreter of the loaded program (internal/lab/guard) counts
 // them. So the figures are the same on every machine with the same kernel, idle or busy.
 //

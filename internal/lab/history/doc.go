@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package history keeps the cost of Floodwall, commit by commit, in a file that grows: a JSON object a line, oldest first. It measures nothing
 // itself. Counts come from package guard, and ratios from a report of `bench program`.
 //

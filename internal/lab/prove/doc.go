@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package prove proves that the generated entry of the XDP program decides like ir.Program.Eval, for every frame that the entry decides. It also proves
 // that the code of the rules decides like Eval. general() uses this code for all other frames. docs/design/proof.md says which parts are proved, and
 // which are not.

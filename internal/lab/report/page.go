@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file writes a report of the bench as one HTML page without dependencies: no network, no script, no font. It is for desktops and phones, light
 // and dark.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has the results of a run of the bench: results, bars, claims, curves and tables. It writes them as text, Markdown and JSON. It measures
 // nothing.
 

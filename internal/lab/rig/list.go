@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has the contents that firewalls are filled with: lists of addresses, rules and texts. They are the same in every run, and are written
 // in the syntax of each tool.
 

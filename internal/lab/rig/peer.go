@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has the programs of bpf/bench.c. Floodwall is compared with some of them; others count answers.
 
 package rig

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has the runner of experiments: rows that take turns, round by round. The file table.go publishes their figures.
 
 package rig

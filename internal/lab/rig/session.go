@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has the options of a run, and the session of one experiment.
 
 package rig

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file finds and runs the system's own programs: the tools that Floodwall is compared with, and servers.
 
 package rig

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package traffic has models of the traffic to a host: the usual mix of its services, crowds and other unusual honest traffic, and attacks. Input:
 // the name of a model and a seed. Output: frames, each with its time. The same seed gives the same frames. The package knows no firewall. Package
 // experiment makes honest TCP traffic with real sockets.

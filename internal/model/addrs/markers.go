@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package addrs
 
 // withMarkers returns the sorted prefixes, together with the markers that the search for each prefix needs.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package addrs
 
 // Table maps every address to its class. Two addresses have the same class if they are in the same sets.

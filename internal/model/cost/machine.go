@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file reads the host's kernel version, its CPUs, and the kernel's mitigations of their vulnerabilities.
 
 package cost

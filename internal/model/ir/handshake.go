@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package ir
 
 // CookieMethod is the kind of SYN cookies with which SYNs to a protected service are answered: enum method in bpf/protection.h.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file names the files and directories of an instance of Floodwall. A host may have several instances, each with a directory of the BPF file
 // system. One of these directories is the standard one.
 

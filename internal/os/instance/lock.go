@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has the lock that limits an instance to one daemon, and that shows other processes whether a daemon runs. When a process ends for any
 // reason, the kernel releases its lock.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file aligns the times of periodic tasks, so that an idle daemon wakes up once for all of them.
 
 package periodic

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file shares an answer among callers that ask at nearly the same time, and detects whether the answer may have changed since then.
 
 package periodic

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file replaces files atomically: if the process or the machine stops at any time, the disk has the complete old content or the complete new
 // content.
 //

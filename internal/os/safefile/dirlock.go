@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has a lock for processes that change a directory. The locked file is the directory itself, so no lock file remains when the directory is
 // removed.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package safefile handles files that must stay consistent after a crash and with concurrent processes. It replaces a
 // file atomically, locks a directory, and reads a key only from a file that other users cannot read. It knows no file
 // format.

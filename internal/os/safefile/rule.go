@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file checks the owner and the permissions of a file.
 
 package safefile

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file reads keys from files that other users cannot read.
 
 package safefile

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package sockets creates Unix sockets and identifies their peers, lists the listening sockets of this host, and
 // identifies the network namespace of the calling thread. It implements no protocol.
 //

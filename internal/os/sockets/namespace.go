@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file identifies the network namespace of the calling thread, and finds that namespace's files of /proc/net.
 //
 // It avoids /proc/thread-self where possible. If a thread's directory in /proc was used, the kernel must remove cached entries of this directory when

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file lists the serving sockets in the thread's network namespace. It finds the programs that have them open, and the owners of connections. It
 // uses sock_diag and /proc.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file creates Unix sockets with a path, and identifies the process at their other end.
 
 package sockets

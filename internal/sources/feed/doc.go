@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package feed fetches lists of addresses over HTTP, parses them, and keeps the last good copy of each on disk. It handles HTTP, formats and files.
 // It depends on neither the kernel nor the policy.
 //

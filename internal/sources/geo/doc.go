@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package geo reads the addresses of countries and of autonomous systems from a database in MaxMind's format. It supports the fields of MaxMind's
 // databases and of the common public ones. It does not fetch databases.
 //

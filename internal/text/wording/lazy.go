@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file creates values at their first use, because most commands need few of a package's values.
 
 package wording

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has parts of messages about words in a user's input: quotes, enumerations, and removal of control characters.
 
 package wording

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file has the error for an invalid argument or flag. Packages that parse arguments return it without knowing the command.
 
 package wording

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command manifest reads files with Kubernetes manifests, and fails when one has a field that its type does not have, a value of
 // another type, or a type that it does not know:
 //

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command release writes what a release says about itself, for scripts/release:
 //
 //	release bill VERSION TREE BINARIES PACKAGES       the bill of materials of all programs: CycloneDX 1.6, JSON

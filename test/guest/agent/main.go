@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Command agent runs in a virtual machine and executes the requests of a test outside of the machine. It runs commands, and receives packets at ports
 // as an application does. Its arguments are the ports at which it receives from its start.
 package main

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package entry generates the entry of the XDP program for a policy: a parser for usual frames that reads the headers
 // that the policy needs, and the policy's rules, specialized for each kind of frame. Frames of other shapes, and
 // decisions other than pass and drop, go to general() of bpf/floodwall.c, which can decide every frame. The package is

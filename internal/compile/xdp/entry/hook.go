@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // This file adds the code that depends on the hook: how a packet is read, and what the program returns.
 
 package entry

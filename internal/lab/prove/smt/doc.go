@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 // Package smt makes formulas over bit vectors, and asks z3 about them. z3 is a process that reads SMT-LIB 2.6 (logic QF_UFBV).
 //
 // Each term exists only once (hash consing), and is simplified when it is made. Constants are folded. Shifts by constants and byte swaps become

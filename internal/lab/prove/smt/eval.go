@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package smt
 
 // Model gives values to variables and to applications of uninterpreted functions.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package smt
 
 // Add is a + b, modulo 2^width, like all operations here.
