@@ -7,7 +7,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 SUDO    := $(if $(filter-out 0,$(shell id -u)),sudo)
 
 # What the binary is made of. A commit may change its version and nothing else.
-SOURCES := go.mod go.sum $(wildcard .git/logs/HEAD) \
+SOURCES := go.work go.work.sum go.mod go.sum $(wildcard .git/logs/HEAD) \
 	$(shell find cmd policy internal -type f -not -name '*_test.go' -not -path '*/testdata/*' 2>/dev/null)
 
 # Packages whose tests need no kernel of their own architecture. XDP, nftables and iptables on arm64 are not tested: QEMU's
@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/mode
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo demo-fleet soak test test-long test-nightly test-reach test-fresh test-kernels test-hosts test-fast test-arm64 prove bench bench-guard bench-history verifier readme-bench generate format lint install dist packages release repository rebuild test-release clean
+.PHONY: help build demo demo-fleet soak test test-race test-long test-nightly test-reach test-fresh test-kernels test-hosts test-fast test-arm64 prove bench bench-guard bench-history verifier readme-bench generate format lint install dist packages release repository rebuild test-release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -54,7 +54,7 @@ bench-guard: build ## Check that no kind of packet executes more instructions th
 prove: ## Prove that the entries and rulesets of all example policies, of 500 random ones and of the guides decide as their policies say; PROVE=50 is fewer
 	@scripts/setup build prove
 	FLOODWALL_PROVE=$(or $(PROVE),500) FLOODWALL_MUTANTS=$(or $(MUTANTS),420) FLOODWALL_TEST_ROOT=1 \
-		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -vet=off -count=1 -timeout 12h -v ./internal/lab/prove
+		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -vet=off -count=1 -timeout 12h -v ./cmd/floodwall-lab/prove
 
 bench-history: build ## Add what this commit costs to docs/bench/history.jsonl; PROGRAM=DIR adds the ratios of a run of bench program
 	$(SUDO) ./floodwall-lab bench history docs/bench/history.jsonl $(if $(PROGRAM),--program $(PROGRAM))
@@ -69,17 +69,20 @@ readme-bench: ## Write the README's chart and table from docs/bench; FROM=DIR st
 test: ## Run all tests, as root (or with sudo); none may be skipped
 	@scripts/test
 
+test-race: ## Run the tests of packages with goroutines with Go's race detector
+	@scripts/race
+
 test-long: test-arm64 ## The same with the long runs: more random cases with new seeds, more kills, more swaps; and test-arm64
 	@FLOODWALL_LONG=1 scripts/test -timeout 6h
 
-test-nightly: ## The same as test with a new seed for all that is random, which it prints, and then fuzz targets for an hour; FUZZ=10m is shorter
+test-nightly: ## The same as test with a new seed for all that is random, which it prints, then test-race, also with end-to-end tests, and fuzz targets for an hour; FUZZ=10m is shorter
 	@seed=$$(od -An -N8 -tu8 /dev/urandom | tr -d ' '); echo "FLOODWALL_SEED=$$seed"; status=0; \
-		FLOODWALL_SEED=$$seed scripts/test || status=$$?; scripts/fuzz $(or $(FUZZ),1h) || status=$$?; exit $$status
+		FLOODWALL_SEED=$$seed scripts/test || status=$$?; scripts/race || status=$$?; scripts/race -programs || status=$$?; scripts/fuzz $(or $(FUZZ),1h) || status=$$?; exit $$status
 
 test-reach: ## Send a million frames of an adversary past random policies on each target, and search forged flows; FRAMES=10000 sends fewer
 	@scripts/setup build test
 	FLOODWALL_LONG=1 FLOODWALL_FRAMES=$(FRAMES) FLOODWALL_TEST_ROOT=1 \
-		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 3h -v -run TestReach ./test/traffic
+		$(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -count=1 -timeout 3h -v -run TestReach ./e2e/traffic
 
 test-fresh: ## Run the README's two commands on a Debian 12 made for it, which has neither caches nor tools of this machine
 	$(SUDO) scripts/fresh
@@ -92,7 +95,7 @@ test-hosts: ## Take policies through their lives on hosts as they are, on each t
 
 test-release: ## Make a release with keys of its own, twice, and install it on Debian 12 and 13: the gate before a release, a quarter of an hour
 	@scripts/setup build generate release test-release
-	FLOODWALL_TEST_ROOT=1 $(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -vet=off -count=1 -timeout 2h -v -tags release -run TestRelease ./test/release
+	FLOODWALL_TEST_ROOT=1 $(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -vet=off -count=1 -timeout 2h -v -tags nethttpomithttp2,release -run TestRelease ./e2e/release
 
 test-fast: ## Run the tests that need no root, in less than a minute; make test begins with them
 	@scripts/test -fast
@@ -103,11 +106,11 @@ test-arm64: ## Run the tests of the packages that need no kernel as arm64 progra
 
 generate: ## Make the committed generated files anew: the compiled C and its Go side
 	@scripts/setup build generate
-	$(GO) generate ./...
+	$(GO) generate work
 
 format: ## Format the Go and the C
 	@scripts/setup build lint
-	$$($(GO) env GOROOT)/bin/gofmt -w cmd internal policy test tools
+	$$($(GO) env GOROOT)/bin/gofmt -w cmd e2e internal policy test tools
 	clang-format-19 -i bpf/*.c bpf/*.h
 
 lint: ## Check format, vet, staticcheck and the rules of this project

@@ -17,7 +17,7 @@ import (
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/bgp/flowspec"
-	"github.com/floodwall/floodwall/internal/bgp/speaker"
+	"github.com/floodwall/floodwall/cmd/floodwall-bgp/speaker"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/daemon/upstream"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"

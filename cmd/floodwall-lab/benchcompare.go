@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
-	"github.com/floodwall/floodwall/internal/lab/report"
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 )
 
 // benchCompareCommand is the command bench compare.

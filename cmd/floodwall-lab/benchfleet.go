@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
-	"github.com/floodwall/floodwall/internal/lab/experiment"
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/experiment"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/lab/demo"
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/demo"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 

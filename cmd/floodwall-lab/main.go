@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
-	"github.com/floodwall/floodwall/internal/lab/experiment"
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/experiment"
 )
 
 func main() {

@@ -11,18 +11,16 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/lab/demo"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -34,7 +32,37 @@ const (
 	leastCompared             = 1000 // packets of a rule; a few of neighbor discovery beside them are less than 2%
 )
 
-// flooded is a host that runs the policy of `floodwall-lab demo` and a daemon. The flood arrives at the device transit, and the packets of clients
+// floodedPolicy protects a web server against floodedFlows.
+const floodedPolicy = `devices: [transit, peering]
+default: drop
+checks: strict
+detect: {baseline: learn, quiet: 2s}
+sets:
+  blocked: [13.0.0.0/8]
+  bans: {dynamic: true, max: 100000, timeout: 1h}
+rules:
+  - {name: listed, from: [$blocked, $bans], then: drop}
+services:
+  - {name: web, port: [tcp/80, tcp/443]}
+  - {name: ssh, port: tcp/22, from: 192.0.2.0/24}
+daemon: {listen: ` + pageAddress + `, sample: 1/10}
+`
+
+// floodedFlows returns the parts of a volumetric attack on a web server.
+func floodedFlows() []lab.Flow {
+	server := lab.Addr(netip.MustParseAddr("192.0.2.80"))
+	random, listed := lab.In(netip.MustParsePrefix("128.0.0.0/2")), lab.In(netip.MustParsePrefix("13.0.0.0/8"))
+	return []lab.Flow{
+		{From: random, To: server, SPort: lab.AnyPort, DPort: lab.AnyPort, Size: 128, Weight: 12},
+		{From: random, To: server, SPort: lab.Port(53), DPort: lab.AnyPort, Size: 512, Weight: 9},
+		{From: random, To: server, Proto: lab.TCP, SPort: lab.AnyPort, DPort: lab.Port(80), Flags: lab.SYN | lab.FIN, Weight: 9},
+		{From: random, To: server, Proto: lab.TCP, SPort: lab.AnyPort, DPort: lab.AnyPort, Flags: lab.ACK, Weight: 25},
+		{From: listed, To: server, SPort: lab.AnyPort, DPort: lab.AnyPort, Size: 128, Weight: 5},
+		{From: listed, To: server, Proto: lab.TCP, SPort: lab.AnyPort, DPort: lab.Port(80), Flags: lab.SYN, Options: lab.SYNOptions, Weight: 40},
+	}
+}
+
+// flooded is a host that runs floodedPolicy and a daemon. The flood arrives at the device transit, and the packets of clients
 // arrive at the device peering.
 type flooded struct {
 	*apiHost
@@ -45,16 +73,8 @@ type flooded struct {
 // newFlooded applies the policy, and starts the daemon.
 func newFlooded(t *testing.T) *flooded {
 	t.Helper()
-	dir := t.TempDir()
-	policy, flows, err := demo.Flood(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(policy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFile(t, policy, string(text)+"daemon: {listen: "+pageAddress+", sample: 1/10}\n")
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	writeFile(t, policy, floodedPolicy)
 	sh(t, "ip link del fw0")
 	t.Setenv("SSH_CONNECTION", "192.0.2.7 50000 192.0.2.80 22")
 	l, err := lab.New(t.Context())
@@ -77,7 +97,7 @@ func newFlooded(t *testing.T) *flooded {
 		device, own, far string
 		send             lab.SourceOptions
 	}{
-		{"transit", "192.0.2.80/24", "192.0.2.1/24", lab.SourceOptions{Flows: flows, Count: floodPackets, Rate: floodRate, Seed: 1}},
+		{"transit", "192.0.2.80/24", "192.0.2.1/24", lab.SourceOptions{Flows: floodedFlows(), Count: floodPackets, Rate: floodRate, Seed: 1}},
 		{"peering", "20.0.0.1/24", "20.0.0.2/24", lab.SourceOptions{Flows: clients, Count: clientPackets, Rate: clientRate, Seed: 1}},
 	} {
 		outside, err := l.Host(end.device)
@@ -170,7 +190,7 @@ func (f *flooded) agrees(source string, found, want viewed) {
 
 func near(got, want float64) bool { return math.Abs(got-want) <= 0.02*want }
 
-// TestViewsAgree sends the flood of `floodwall-lab demo` to a host that runs its policy. Each view shows a rate and a time span. For `top`,
+// TestViewsAgree sends a flood to a web server with a policy. Each view shows a rate and a time span. For `top`,
 // /v1/series and the expressions of the dashboard, rate times time span must equal the packets that `status` counted in this time. The count of
 // `status` must equal the number of packets that the devices received. The page is open all the time, and must show the same numbers as `status` and
 // /v1/series.
@@ -190,7 +210,7 @@ func TestViewsAgree(t *testing.T) {
 		return true
 	})
 	b := startBrowser(t)
-	act(b, chromedp.Navigate("http://"+pageAddress+"/"))
+	b.open(pageAddress)
 	b.shows("state-word", "In force")
 	first, received := f.commandStatus(), f.received()
 	const scrapes = `floodwall_rule_packets_total{rule="listed"}`

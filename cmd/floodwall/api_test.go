@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,7 +41,23 @@ func startDaemon(t *testing.T, args ...string) *apiHost {
 // startDaemonIn starts a daemon whose sockets are in a directory.
 func startDaemonIn(t *testing.T, dir string, args ...string) *apiHost {
 	t.Helper()
-	h := &apiHost{T: t, daemon: exec.Command("floodwall", append([]string{"daemon"}, args...)...), said: new(lines)}
+	return startCommand(t, dir, exec.Command("floodwall", append([]string{"daemon"}, args...)...))
+}
+
+// startInstalled starts the daemon of the program, as it is installed. Its memory is that of a user's daemon: other tests start the daemon that is in
+// the test binary.
+func startInstalled(t *testing.T) *apiHost {
+	t.Helper()
+	daemon := exec.Command(filepath.Join(os.Getenv(programsVar), "floodwall"), "daemon")
+	// scripts/test sets GOGC, which comes before the daemon's own setting.
+	daemon.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOGC=") })
+	return startCommand(t, filepath.Dir(readSocket), daemon)
+}
+
+// startCommand starts a daemon and waits until it answers on its socket in dir.
+func startCommand(t *testing.T, dir string, daemon *exec.Cmd) *apiHost {
+	t.Helper()
+	h := &apiHost{T: t, daemon: daemon, said: new(lines)}
 	h.daemon.Stdout, h.daemon.Stderr = h.said, h.said
 	if err := testutil.Start(h.daemon); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@
 package main
 
 import (
-	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -11,18 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/chromedp"
-
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// browser is a Chromium with one page, controlled through the DevTools protocol.
+// browser is a Chromium with one page.
 type browser struct {
 	*testing.T
-	ctx context.Context
+	page *devtools
 
 	mu       sync.Mutex
 	requests []string // requested addresses, in order
@@ -33,32 +28,22 @@ type browser struct {
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	testutil.RequireTool(t, "chromium")
-	home := t.TempDir()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.UserDataDir(home+"/profile"),
-		chromedp.NoSandbox, // the namespaces of the test are its sandbox
-		chromedp.DisableGPU, chromedp.Env("HOME="+home, "TMPDIR="+home, "XDG_RUNTIME_DIR="+home))
-	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(end)
-	ctx, end = chromedp.NewContext(ctx)
-	t.Cleanup(end)
-	b := &browser{T: t, ctx: ctx}
-	messages := chromedp.Console(ctx) // starts the browser
-	go func() {
-		for m, err := range messages {
-			if err != nil {
-				return
+	b := &browser{T: t}
+	b.page = startDevtools(t, func(method string, params json.RawMessage) {
+		switch method {
+		case "Network.requestWillBeSent":
+			var e struct{ Request struct{ URL string } }
+			if err := json.Unmarshal(params, &e); err != nil {
+				b.note(&b.messages, err.Error())
 			}
-			b.note(&b.messages, fmt.Sprintf("%s %s", m, m.URL))
-		}
-	}()
-	if err := chromedp.Listen(ctx, func(event any) {
-		if e, ok := event.(*network.EventRequestWillBeSent); ok {
 			b.note(&b.requests, e.Request.URL)
+		case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded":
+			b.note(&b.messages, string(params))
 		}
-	}); err != nil {
-		t.Fatalf("the browser: %v", err)
+	})
+	for _, domain := range []string{"Network", "Runtime", "Log"} {
+		call[struct{}](b, domain+".enable", nil)
 	}
-	call(b, network.Enable, network.EnableParams{})
 	return b
 }
 
@@ -68,12 +53,11 @@ func (b *browser) note(to *[]string, text string) {
 	*to = append(*to, text)
 }
 
-// call sends a command to the page through the DevTools protocol, and returns the result.
-func call[P, R any](b *browser, command cdp.Command[P, R], params P) R {
+// call sends a command of the DevTools protocol to the page, and returns the result.
+func call[R any](b *browser, method string, params fields) (result R) {
 	b.Helper()
-	result, err := chromedp.Call(b.ctx, command, params)
-	if err != nil {
-		b.Fatalf("the browser: %s: %v", command.Method, err)
+	if err := b.page.call(method, params, &result); err != nil {
+		b.Fatalf("the browser: %v", err)
 	}
 	return result
 }
@@ -100,22 +84,35 @@ func (b *browser) clean(host string) {
 	}
 }
 
-// act runs an action in the browser.
-func act[R any](b *browser, action chromedp.Action[R]) R {
+// open loads the page at an address of http, and waits until it is loaded.
+func (b *browser) open(address string) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
-	defer cancel()
-	result, err := chromedp.Run(ctx, action)
-	if err != nil {
-		b.Fatalf("the browser: %v", err)
+	if failed := call[struct{ ErrorText string }](b, "Page.navigate", fields{"url": "http://" + address + "/"}); failed.ErrorText != "" {
+		b.Fatalf("the browser: %s: %s", address, failed.ErrorText)
 	}
-	return result
+	b.until("the page is loaded", func() bool { return value[bool](b, "document.readyState === 'complete' && location.host !== ''") })
+}
+
+// key presses and releases a key, which writes text: its name, its place on the keyboard and its number, as in events of the page.
+func (b *browser) key(name, code, text string, number int) {
+	b.Helper()
+	press := fields{"type": "keyDown", "key": name, "code": code, "text": text, "windowsVirtualKeyCode": number}
+	call[struct{}](b, "Input.dispatchKeyEvent", press)
+	press["type"], press["text"] = "keyUp", ""
+	call[struct{}](b, "Input.dispatchKeyEvent", press)
 }
 
 // value returns the value of a JavaScript expression in the page.
 func value[R any](b *browser, expression string) R {
 	b.Helper()
-	return act(b, chromedp.Evaluate[R](expression))
+	got := call[struct {
+		Result           struct{ Value R }
+		ExceptionDetails json.RawMessage
+	}](b, "Runtime.evaluate", fields{"expression": expression, "returnByValue": true})
+	if got.ExceptionDetails != nil {
+		b.Fatalf("the browser: %s: %s", expression, got.ExceptionDetails)
+	}
+	return got.Result.Value
 }
 
 // text returns the text of the element with the given id.
@@ -158,10 +155,8 @@ func (b *browser) untilNone(what string, wrong func() string) {
 // size sets the size of the page in CSS pixels, and its colour scheme.
 func (b *browser) size(width, height int64, scheme string) {
 	b.Helper()
-	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-		Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 600})
-	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	call[struct{}](b, "Emulation.setDeviceMetricsOverride", fields{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
+	call[struct{}](b, "Emulation.setEmulatedMedia", fields{"features": []fields{{"name": "prefers-color-scheme", "value": scheme}}})
 }
 
 // rows returns the cells of the table with the given id. The keys are the first cell of the row and the head of the column.

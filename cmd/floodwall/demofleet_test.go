@@ -18,7 +18,7 @@ import (
 	"github.com/cilium/ebpf/pin"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lab/demo"
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/demo"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 

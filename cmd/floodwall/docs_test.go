@@ -82,10 +82,10 @@ var notHere = []struct{ command, why string }{
 	{`^git clone `, "it takes the network"},
 	{`^(sudo )?make( |$)`, "TestMakeTargets looks for the target; .ci/run makes most of them"},
 	{`^(sudo )?apt(-get)? install `, "scripts/setup installs what tests need, and TestPackages the package"},
-	{`^systemctl `, "test/guest boots systemd, and TestPackages runs it"},
-	{`^floodwall-lab bench( |$)`, "the tests of internal/lab/experiment run it"},
-	{`^floodwall-lab demo`, "the tests of internal/lab/demo run it"},
-	{`^journalctl `, "test/guest boots systemd"},
+	{`^systemctl `, "e2e/guest boots systemd, and TestPackages runs it"},
+	{`^floodwall-lab bench( |$)`, "the tests of cmd/floodwall-lab/experiment run it"},
+	{`^floodwall-lab demo`, "the tests of cmd/floodwall-lab/demo run it"},
+	{`^journalctl `, "e2e/guest boots systemd"},
 }
 
 // runElsewhere reports whether this test leaves a command out.

@@ -11,10 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/accessibility"
-	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
-
 	"github.com/floodwall/floodwall/internal/daemon/api"
 	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/test/testutil"
@@ -40,7 +36,7 @@ func TestPage(t *testing.T) {
 	waitFor(t, "the page", func() bool { return reachable(pageAddress) })
 	b := startBrowser(t)
 	b.size(1440, 900, "light")
-	act(b, chromedp.Navigate("http://"+pageAddress+"/"))
+	b.open(pageAddress)
 
 	b.shows("state-word", "On trial")
 	b.shows("state-text", "Nothing is filtered any more in 1")
@@ -198,7 +194,7 @@ func (b *browser) pageKeyboard() {
 	value[bool](b, "(document.activeElement.blur(), scrollTo(0, 0), true)")
 	var path []string
 	for range 14 {
-		act(b, chromedp.KeyEvent(kb.Tab))
+		b.key("Tab", "Tab", "", 9)
 		id := value[string](b, "(e => (getComputedStyle(e).outlineStyle === 'none' ? 'no outline: ' : '') + (e.id || e.className || e.textContent))(document.activeElement)")
 		if id == "openapi.json" {
 			break
@@ -210,12 +206,12 @@ func (b *browser) pageKeyboard() {
 		b.Errorf("the tabulator key leads through %q, want %q", path, want)
 	}
 	value[bool](b, "(document.getElementById('pause').focus(), true)")
-	act(b, chromedp.KeyEvent(" "))
+	b.key(" ", "Space", " ", 32)
 	if pressed := value[string](b, "document.activeElement.ariaPressed"); pressed != "true" {
 		b.Errorf("the button is pressed: %s", pressed)
 	}
 	b.quiet("while it is paused")
-	act(b, chromedp.KeyEvent(" "))
+	b.key(" ", "Space", " ", 32)
 	b.asks("after the pause")
 }
 
@@ -241,14 +237,17 @@ func (b *browser) pageAccessible() {
 	b.Helper()
 	value[bool](b, "document.getElementById('chart-details').open = true")
 	roles := map[string]int{}
-	for _, n := range call(b, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{}).Nodes {
-		if n.Ignored || n.Role == nil {
+	type text struct{ Value string }
+	for _, n := range call[struct {
+		Nodes []struct {
+			Ignored    bool
+			Role, Name text
+		}
+	}](b, "Accessibility.getFullAXTree", nil).Nodes {
+		if n.Ignored || n.Role.Value == "" {
 			continue
 		}
-		role, name := strings.Trim(string(n.Role.Value), `"`), ""
-		if n.Name != nil {
-			name = strings.Trim(string(n.Name.Value), `"`)
-		}
+		role, name := n.Role.Value, n.Name.Value
 		roles[role]++
 		if slices.Contains([]string{"button", "combobox", "table", "image", "img", "region", "link", "heading", "columnheader", "rowheader"}, role) && name == "" {
 			b.Errorf("something of role %s has no name", role)

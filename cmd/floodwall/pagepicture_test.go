@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -60,7 +58,7 @@ func TestPagePictures(t *testing.T) {
 	startDaemon(t, "--state", state)
 	waitFor(t, "the page", func() bool { return reachable("127.0.0.1:9810") })
 	b := startBrowser(t)
-	act(b, chromedp.Navigate("http://127.0.0.1:9810/"))
+	b.open("127.0.0.1:9810")
 	done := make(chan struct{})
 	defer func() { done <- struct{}{} }()
 	begin, steps := time.Now(), 0
@@ -103,7 +101,7 @@ func TestPagePictures(t *testing.T) {
 	}{{"page-desktop-dark", "dark", 1400, 1000}, {"page-desktop", "light", 1400, 1000}, {"page-phone", "light", 390, 1250}, {"page-phone-dark", "dark", 390, 1250}} {
 		b.size(p.width, p.height, p.scheme)
 		time.Sleep(2500 * time.Millisecond)
-		writeFile(t, filepath.Join(dir, p.name+".png"), shrunk(t, act(b, chromedp.CaptureScreenshot())))
+		writeFile(t, filepath.Join(dir, p.name+".png"), shrunk(t, call[struct{ Data []byte }](b, "Page.captureScreenshot", nil).Data))
 	}
 	b.clean("127.0.0.1:9810")
 }

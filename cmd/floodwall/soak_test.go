@@ -19,11 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/heapprofiler"
-	"github.com/chromedp/cdproto/runtime"
-	"github.com/chromedp/chromedp"
-
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
@@ -62,7 +57,7 @@ var figures = []struct {
 	grow   float64 // the allowed growth from the beginning to the end, as a factor
 	beside float64 // allowed growth in addition to that, in the printed unit
 }{
-	{"process_resident_memory_bytes", 1 << 20, 1.25, 16},
+	{residentMemory, 1 << 20, 1.25, 16},
 	{"go_memstats_heap_alloc_bytes", 1 << 20, 1.5, 16},
 	{"go_goroutines", 1, 1, 20},
 	{"process_open_fds", 1, 1, 20},
@@ -71,7 +66,12 @@ var figures = []struct {
 	{pageHeap, 1 << 20, 1.5, 4},
 }
 
+// mostSoaked is how much memory an installed daemon may have under the soak, in the unit of its row.
+const mostSoaked = 60
+
 const (
+	residentMemory = "process_resident_memory_bytes"
+
 	pinnedFiles = "maps and programs below /sys/fs/bpf"
 	pageHeap    = "bytes of the page's scripts"
 )
@@ -109,11 +109,11 @@ func TestSoak(t *testing.T) {
 	mustFloodwall(t, "apply", policy)
 	s.filtered()
 	received, sent := s.received.Load(), s.sent.Load()
-	s.h = startDaemon(t)
+	s.h = startInstalled(t)
 	waitFor(t, "the page", func() bool { return reachable(pageAddress) })
 	s.open = startBrowser(t)
 	s.open.size(1440, 900, "light")
-	act(s.open, chromedp.Navigate("http://"+pageAddress+"/"))
+	s.open.open(pageAddress)
 	s.open.shows("state-word", "In force")
 	s.over, s.stop = context.WithTimeout(t.Context(), lasts)
 	defer s.stop()
@@ -304,6 +304,9 @@ func (s *soak) scrape() {
 		if first == 0 || last > first*f.grow+f.beside {
 			s.Errorf("%s grows from %.1f to %.1f", f.metric, first, last)
 		}
+		if f.metric == residentMemory && last > mostSoaked {
+			s.Errorf("the daemon has %.1f MiB in memory, more than %d", last, mostSoaked)
+		}
 	}
 }
 
@@ -319,8 +322,8 @@ func (s *soak) figure(text, name string) (n float64) {
 		})
 		return n
 	case pageHeap:
-		call(s.open, heapprofiler.CollectGarbage, cdp.Empty{})
-		return call(s.open, runtime.GetHeapUsage, cdp.Empty{}).UsedSize
+		call[struct{}](s.open, "HeapProfiler.collectGarbage", nil)
+		return call[struct{ UsedSize float64 }](s.open, "Runtime.getHeapUsage", nil).UsedSize
 	}
 	return metric(text, name)
 }

@@ -104,7 +104,7 @@ func (h *Host) FlushConntrack() error {
 	return nil
 }
 
-// fillMost is the maximum number of connections that FillConntrack can make. There is one for each address of fillPrefix.
+// fillMost is the maximum number of connections that FillConntrack can make. Each has a source address of its own, from fillFrom on.
 const fillMost = 1 << 22
 
 // fillBatch is the number of connections that one system call adds. That is some 64 kB of messages.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package lab builds small networks inside this machine, sends traffic through them, and measures the packets that arrive. It knows no firewall:
-// lab/experiment and lab/demo add them.
+// cmd/floodwall-lab adds one.
 //
 // Hosts are network namespaces without a name, held by file descriptors. They vanish with the process that made them, however that ends. Nothing in
 // this package touches a device, rule or address of the caller's namespace. Everything here needs root.

@@ -160,7 +160,7 @@ func describe(frame []byte, f *Flow) (string, error) {
 	return strings.Join(append(words, fmt.Sprintf("ttl %d%s payload %d frame %d", d.ttl, d.note, d.payload, len(frame))), " "), nil
 }
 
-// headers returns the layers up to L4. What follows them is no packet, but the parser may take it for one.
+// headers returns the layers up to L4. The parser may take the data behind them for a packet, which it is not.
 func headers(packet gopacket.Packet) (all []gopacket.Layer) {
 	for _, layer := range packet.Layers() {
 		all = append(all, layer)

@@ -85,7 +85,7 @@ func (g gameServer) answer(buffer []byte, n int, from *unix.RawSockaddrInet4) in
 // join sends the first message of a client that is not served yet.
 func (t *talker) join(i int, due time.Duration) {
 	c := &t.clients[i]
-	if t.sent++; c.answered {
+	if t.started++; c.answered {
 		return
 	}
 	if !c.waits {

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -82,7 +81,11 @@ func mountSysfs() (int, error) {
 
 // useLinks opens rtnetlink in the namespace, and sets the loopback device up.
 func (h *Host) useLinks() (err error) {
-	if h.links, err = netlink.NewHandleAt(netns.NsHandle(h.ns.Fd()), unix.NETLINK_ROUTE); err != nil {
+	err = h.Do(func() (err error) {
+		h.links, err = netlink.NewHandle(unix.NETLINK_ROUTE)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("rtnetlink: %w", err)
 	}
 	lo, err := h.links.LinkByName("lo")

@@ -19,7 +19,6 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
@@ -93,14 +92,16 @@ func newWitness(t *testing.T) witness {
 
 // watch puts the other end of a pair in a host of the lab. It takes the witness as a descriptor, for other processes.
 func watch(fd int, h *Host, name string) error {
-	links, err := netlink.NewHandleAt(netns.NsHandle(fd), unix.NETLINK_ROUTE)
+	file, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return err
 	}
-	defer links.Close()
+	defer file.Close()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
-	return links.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "watched", PeerNamespace: netlink.NsFd(h.ns.Fd())})
+	return (&Host{Name: "witness", ns: file}).Do(func() error {
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "watched", PeerNamespace: netlink.NsFd(h.ns.Fd())})
+	})
 }
 
 // alive returns the names of the namespaces under watch that exist.

@@ -154,7 +154,7 @@ func newClient(o LoadOptions) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{LoadOptions: o, bytes: request, began: time.Now(), record: newRecorder(o.Timeout)}, nil
+	return &client{LoadOptions: o, bytes: request, began: time.Now(), record: newRecorder()}, nil
 }
 
 // closedLoop makes each connection send its next request after the answer, until begin ends.
@@ -167,7 +167,7 @@ func (c *client) closedLoop(ctx, begin context.Context, started chan struct{}) {
 		workers.Go(func() {
 			var wait time.Duration
 			for next() {
-				if wait > 0 && sleep(begin, wait) != nil {
+				if wait > 0 && (sleep(begin, wait) != nil || ended(begin)) { // on a busy machine a pause may end after the load
 					return
 				}
 				wait = afterwards(wait, c.request(ctx, time.Now()))

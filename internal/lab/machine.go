@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/perf/benchfmt"
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/model/cost"
@@ -78,11 +77,11 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%s, %d cores%s, Linux %s", m.CPU, m.Cores, kind, m.Kernel)
 }
 
-// config returns the machine as configuration lines of benchmark results.
-func (m Machine) config() (config []benchfmt.Config) {
+// config returns the machine as configuration lines of the Go benchmark format.
+func (m Machine) config() (lines string) {
 	add := func(key, value string) {
 		if value != "" {
-			config = append(config, benchfmt.Config{Key: key, Value: []byte(value), File: true})
+			lines += key + ": " + value + "\n"
 		}
 	}
 	add("goos", "linux")
@@ -95,5 +94,5 @@ func (m Machine) config() (config []benchfmt.Config) {
 	for _, name := range slices.Sorted(maps.Keys(m.Tools)) {
 		add(name, m.Tools[name])
 	}
-	return config
+	return lines
 }

@@ -26,7 +26,7 @@ type Measurement struct {
 	// was stolen, was disturbed, and its rate is too low.
 	Ran    float64 // the receive thread ran
 	Waited float64 // it was ready to run, but other threads had its CPU
-	Busy   float64 // the receiving CPU was not idle
+	Busy   float64 // share of the time in which the receiving CPU was not idle
 	Stolen float64 // the hypervisor gave the receiving CPU to others
 }
 

@@ -53,9 +53,9 @@ func (d *Device) startNAPI() error {
 // emptyLooks is the number of polls without a packet, after which a coalescing receive thread waits for a wakeup.
 const emptyLooks = 2
 
-// Coalesce sets the time that the device's receive thread waits for more packets before it polls again, as long as there are any, like cards do
-// (ethtool -C, rx-usecs; kernel net/core/dev.c, napi_complete_done). With 0, the initial value, each frame wakes it at once. If frames come one by
-// one, that costs both sides more than the frame. Meanwhile a veth keeps 256 frames; others are lost.
+// Coalesce sets the time for which the device's receive thread collects packets before it polls again, like the interrupt coalescing of network
+// cards (ethtool -C, rx-usecs; kernel net/core/dev.c, napi_complete_done). With 0, the initial value, each frame wakes the thread at once, which
+// costs both sides more than the frame itself. While the thread waits, a veth keeps 256 frames and loses others.
 func (d *Device) Coalesce(wait time.Duration) error {
 	for file, value := range map[string]int64{"napi_defer_hard_irqs": emptyLooks, "gro_flush_timeout": wait.Nanoseconds()} {
 		if err := d.Host.writeSysfs("class/net/"+d.Name+"/"+file, strconv.FormatInt(value, 10)); err != nil {

@@ -3,12 +3,9 @@
 package lab
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
-
-	"golang.org/x/perf/benchfmt"
+	"strings"
 )
 
 // Result is the result of one case of an experiment.
@@ -35,64 +32,44 @@ type Report struct {
 	Results []Result `json:"results"`
 }
 
-// PPS returns the metrics of a packet rate: time per packet, and millions of packets per second.
-func PPS(pps float64) []Metric {
-	return []Metric{{Value: 1e9 / pps, Unit: "ns/op"}, {Value: pps / 1e6, Unit: "Mpps"}}
-}
-
-// WriteJSON writes the report as one JSON object.
-func (r *Report) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(r); err != nil {
-		return fmt.Errorf("write report: %w", err)
-	}
-	return nil
-}
-
 // WriteBench writes the report in the Go benchmark format (golang.org/design/14313-benchmark-format) for benchstat: the machine as configuration
 // lines, and a line for each round of each result. Figures without rounds are in the line of the first round.
 func (r *Report) WriteBench(w io.Writer) error {
-	out := benchfmt.NewWriter(w)
-	config := r.Machine.config()
+	text := r.Machine.config() + "\n"
 	for i := range r.Results {
 		for _, line := range r.Results[i].rounds() {
-			line.Config = config
-			if err := out.Write(line); err != nil {
-				return fmt.Errorf("write benchmark lines: %w", err)
-			}
+			text += line + "\n"
 		}
+	}
+	if _, err := io.WriteString(w, text); err != nil {
+		return fmt.Errorf("write benchmark lines: %w", err)
 	}
 	return nil
 }
 
 // String returns the result as a line in the Go benchmark format.
 func (r *Result) String() string {
-	var line bytes.Buffer
-	_ = benchfmt.NewWriter(&line).Write(r.bench()) // a buffer does not fail
-	return string(bytes.TrimSpace(line.Bytes()))
-}
-
-func (r *Result) bench() *benchfmt.Result {
 	line := r.line(max(r.Runs, 1))
 	for _, m := range r.Metrics {
-		line.Values = append(line.Values, benchfmt.Value{Value: m.Value, Unit: m.Unit})
+		line += m.figure(m.Value)
 	}
 	return line
 }
 
-func (r *Result) line(runs int) *benchfmt.Result {
-	return &benchfmt.Result{Name: benchfmt.Name("Floodwall/" + r.Name), Iters: runs}
-}
+// line returns the beginning of a line, which its figures follow.
+func (r *Result) line(runs int) string { return fmt.Sprintf("BenchmarkFloodwall/%s %d", r.Name, runs) }
+
+// figure returns a value of the metric as a part of a line.
+func (m *Metric) figure(value float64) string { return fmt.Sprintf(" %v %s", value, m.Unit) }
 
 // rounds returns a line for each round; empty without metrics.
-func (r *Result) rounds() (lines []*benchfmt.Result) {
+func (r *Result) rounds() (lines []string) {
 	for _, m := range r.Metrics {
 		for i, v := range m.samples() {
 			if i == len(lines) {
 				lines = append(lines, r.line(1))
 			}
-			lines[i].Values = append(lines[i].Values, benchfmt.Value{Value: v, Unit: m.Unit})
+			lines[i] += m.figure(v)
 		}
 	}
 	return lines
@@ -105,3 +82,23 @@ func (m *Metric) samples() []float64 {
 	}
 	return m.Samples
 }
+
+// Better says in which direction a figure of a unit gets better: 1 for more, -1 for less, 0 for neither or unknown. Shares ("of-empty") are of a
+// limit or of a requested amount; multiples ("x-rival") are of a rival.
+func Better(unit string) int {
+	switch {
+	case less[unit] || strings.HasSuffix(unit, "-ns") || strings.HasSuffix(unit, "-s") || strings.HasSuffix(unit, "-B"):
+		return -1
+	case more[unit] || strings.HasPrefix(unit, "of-") || strings.HasPrefix(unit, "x-") || strings.HasSuffix(unit, "-of-limit"):
+		return 1
+	}
+	return 0
+}
+
+var (
+	less = map[string]bool{"ns/op": true, "timeouts": true, "failed": true, "amplification": true}
+	more = map[string]bool{
+		"Mpps": true, "able-Mpps": true, "req/s": true, "full-req/s": true, "answered": true, "answered/s": true,
+		"completed": true, "connections/s": true,
+	}
+)

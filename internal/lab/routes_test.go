@@ -54,7 +54,7 @@ func TestIPCounts(t *testing.T) {
 	if err := p.b.Host.Route(netip.MustParsePrefix("20.0.0.0/8"), netip.MustParseAddr("10.0.0.1"), p.b); err != nil {
 		t.Fatal(err)
 	}
-	for to, want := range map[string]IPCounts{"10.0.0.2": {Delivered: 7, UDP: 7}, "20.1.2.3": {Forwarded: 7}} {
+	for to, want := range map[string]IPCounts{"10.0.0.2": {Received: 7, Bytes: 7 * 46, Delivered: 7, UDP: 7}, "20.1.2.3": {Received: 7, Bytes: 7 * 46, Forwarded: 7}} {
 		before, err := p.b.Host.IPCounts()
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,10 @@ func TestIPCounts(t *testing.T) {
 		})
 		await(t, "packets to "+to, func() bool {
 			after, err := p.b.Host.IPCounts()
-			return err == nil && IPCounts{after.Delivered - before.Delivered, after.Forwarded - before.Forwarded, after.UDP - before.UDP} == want
+			return err == nil && IPCounts{
+				Delivered: after.Delivered - before.Delivered, Forwarded: after.Forwarded - before.Forwarded, UDP: after.UDP - before.UDP,
+				Received: after.Received - before.Received, Bytes: after.Bytes - before.Bytes,
+			} == want
 		})
 	}
 }

@@ -5,11 +5,15 @@ package lab
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/netip"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TalkOptions are options for clients of a UDP server that sends each datagram back. One thread does the work with as few system calls as possible:
@@ -98,4 +102,162 @@ func (o *TalkOptions) run() (s TalkSummary, err error) {
 		return s, err
 	}
 	return t.summary(), nil
+}
+
+// talker sends and receives the datagrams of all clients.
+type talker struct {
+	*TalkOptions
+	*poller
+	session  uint32 // distinguishes answers from those of an earlier session
+	late     int    // number of clients whose wait for an answer has been checked
+	clients  []talking
+	answers  Times
+	payload  []byte
+	received []byte
+}
+
+// talking is a client.
+type talking struct {
+	fd       int
+	waits    bool          // for an answer to its last datagram
+	since    time.Duration // time at which this datagram was due; with Join: time of the first message
+	answered bool          // at least once
+}
+
+func newTalker(o *TalkOptions) (t *talker, err error) {
+	t = &talker{TalkOptions: o, answers: newTimes(), session: rand.Uint32()}
+	t.payload, t.received = append(t.payload, o.Payload...), make([]byte, max(len(o.Payload)+1, mostGameMessage))
+	if t.poller, err = newPoller(o.Rate, o.Duration); err != nil {
+		return nil, err
+	}
+	for i := range o.Clients {
+		fd, err := o.open(i)
+		if err != nil {
+			t.close()
+			return nil, err
+		}
+		t.clients = append(t.clients, talking{fd: fd})
+		in := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(i)}
+		if err := unix.EpollCtl(t.epoll, unix.EPOLL_CTL_ADD, fd, &in); err != nil {
+			t.close()
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// open makes the socket of a client.
+func (o *TalkOptions) open(i int) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("socket: %w", err)
+	}
+	from := o.From[i%len(o.From)]
+	if err = unix.Bind(fd, &unix.SockaddrInet4{Addr: from.As4(), Port: int(o.Port) + i}); err == nil {
+		err = unix.Connect(fd, &unix.SockaddrInet4{Addr: o.Server.Addr().As4(), Port: int(o.Server.Port())})
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return 0, fmt.Errorf("client %v:%d: %w", from, int(o.Port)+i, err)
+	}
+	return fd, nil
+}
+
+func (t *talker) close() {
+	for _, c := range t.clients {
+		_ = unix.Close(c.fd)
+	}
+	_ = unix.Close(t.epoll)
+}
+
+func (t *talker) run() error {
+	t.start = time.Now()
+	if t.Rate == 0 {
+		for i := range t.clients {
+			t.send(i, 0)
+		}
+	}
+	for {
+		now := t.turn()
+		until, more := now+time.Millisecond, now < t.Duration
+		if t.Rate > 0 {
+			until, more, _ = t.startDue(now, t.sendNext)
+		} else if more {
+			t.resend(now)
+		}
+		if !more && now >= t.Duration+t.Timeout {
+			return nil
+		}
+		if err := t.look(until, t.take); err != nil {
+			return err
+		}
+	}
+}
+
+// sendNext sends a datagram of the next client.
+func (t *talker) sendNext(due time.Duration) error {
+	t.send(int(t.started%uint64(len(t.clients))), due)
+	return nil
+}
+
+// resend checks some clients. A client that has waited for too long sends its next datagram.
+func (t *talker) resend(now time.Duration) {
+	for range burst {
+		t.late = (t.late + 1) % len(t.clients)
+		if c := &t.clients[t.late]; c.waits && now-c.since > t.Timeout {
+			t.send(t.late, now)
+		}
+	}
+}
+
+// send sends a datagram of a client. If the device refuses the datagram, it is lost.
+func (t *talker) send(i int, due time.Duration) {
+	if t.Join != nil {
+		t.join(i, due)
+		return
+	}
+	stamp := t.payload[len(t.payload)-TalkStamp:]
+	binary.NativeEndian.PutUint64(stamp, uint64(due))
+	binary.NativeEndian.PutUint32(stamp[8:], t.session)
+	binary.NativeEndian.PutUint32(stamp[12:], uint32(t.started))
+	_, _ = unix.Write(t.clients[i].fd, t.payload)
+	t.started++
+	t.last = time.Since(t.start)
+	t.clients[i].waits, t.clients[i].since = true, due
+}
+
+// take reads one answer of a client. If there are more, epoll reports the client again.
+func (t *talker) take(e unix.EpollEvent) {
+	c := &t.clients[e.Fd]
+	n, err := unix.Read(c.fd, t.received)
+	if err == nil && t.Join != nil {
+		t.joined(c, t.received[:n])
+		return
+	}
+	if err != nil || n != len(t.payload) {
+		return
+	}
+	stamp := t.received[n-TalkStamp:]
+	if binary.NativeEndian.Uint32(stamp[8:]) != t.session {
+		return
+	}
+	now, due := time.Since(t.start), time.Duration(binary.NativeEndian.Uint64(stamp))
+	if now-due > t.Timeout {
+		return
+	}
+	t.answers.add(now - due)
+	c.answered = true
+	if c.waits = c.waits && c.since != due; t.Rate == 0 && !c.waits && now < t.Duration {
+		t.send(int(e.Fd), now)
+	}
+}
+
+func (t *talker) summary() TalkSummary {
+	s := TalkSummary{Sent: t.started, Answered: uint64(t.answers.Count()), Latency: t.answers.Latency(), Took: t.last, Stalled: t.stalled}
+	for _, c := range t.clients {
+		if c.answered {
+			s.Clients++
+		}
+	}
+	return s
 }

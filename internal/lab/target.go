@@ -66,7 +66,7 @@ func addHeader(r *Request, text string) error {
 	case "User-Agent":
 		r.Header.Set(name, value)
 	case "Connection", "Content-Length", "Transfer-Encoding":
-		return fmt.Errorf("%q is the command's own", name)
+		return fmt.Errorf("the header %s is set by the command itself: leave it out", name)
 	default:
 		r.Header.Add(name, value)
 	}

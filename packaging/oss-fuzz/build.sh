@@ -6,7 +6,7 @@
 set -euo pipefail
 targets=(
 	internal/bgp/flowspec:FuzzDecode
-	internal/bgp/speaker:FuzzWanted
+	cmd/floodwall-bgp/speaker:FuzzWanted
 	internal/daemon/api:FuzzRequest
 	internal/daemon/integrations:FuzzAlert
 	internal/daemon/integrations:FuzzDecisions

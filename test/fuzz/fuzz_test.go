@@ -54,7 +54,7 @@ func TestFuzzTargets(t *testing.T) {
 // grep lists the fuzz targets of the tree. It uses another method than scripts/fuzz.
 func grep(t *testing.T, top string) (targets []string) {
 	function := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(\w+ \*testing\.F\)`)
-	for _, wing := range []string{"cmd", "internal", "policy", "test", "tools"} {
+	for _, wing := range []string{"cmd", "e2e", "internal", "policy", "test", "tools"} {
 		err := filepath.WalkDir(filepath.Join(top, wing), func(path string, _ os.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, "_test.go") {
 				return err

@@ -45,7 +45,7 @@ func (s *Subject) CompareHooks(t testing.TB, p *datapath.Program, what string, f
 
 // refusedAtTC reports whether BPF_PROG_TEST_RUN refuses a frame for a program of tc: one that ends before or in its IP header, and one that does not
 // fit in a page with its headroom and the kernel's skb_shared_info (bpf_prog_test_run_skb and bpf_test_init of the kernel's net/bpf/test_run.c).
-// TestNotLinear of test/traffic sends larger ones.
+// TestNotLinear of e2e/traffic sends larger ones.
 func refusedAtTC(p Probe) bool {
 	const ethernet, ipv4, ipv6, most = 14, 20, 40, 4096 - 64 - 320
 	least := map[uint16]int{0x0800: ethernet + ipv4, 0x86dd: ethernet + ipv6}[binary.BigEndian.Uint16(p.Frame[12:])]

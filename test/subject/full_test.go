@@ -24,7 +24,7 @@ var spelling = []string{"codePoint", "dnsType", "tcpFlags", "icmpMessage", "prot
 // applies.
 var noMeaning = map[string]string{
 	"boot": "of the time before a policy", "daemon": "of the daemon", "detect": "of the daemon", "upstream": "of other routers", "never": "of bans",
-	"xdp":       "of where the program runs",
+	"xdp": "of where the program runs", "deviceOptions": "likewise",
 	"placement": "of where rules run", "rule.placement": "likewise", "router": "of other routers", "routeFamily": "likewise", "guard.secret": "a file",
 }
 

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/floodwall/floodwall/internal/daemon/sample"
-	"github.com/floodwall/floodwall/internal/lab/traffic"
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/testutil"
 )
@@ -28,18 +28,6 @@ type Attack struct {
 	Kind    string // the name of the attack's kind in reports
 	Packets []sample.Sample
 	Is      func(p *packet.Packet) bool // reports whether a packet belongs to the attack
-}
-
-// recorded are the captures of real attacks.
-var recorded = []Attack{
-	ofRecording("pkt.TCP.synflood.spoofed.pcap", "SYN flood"),
-	ofRecording("amp.TCP.reflection.SYNACK.pcap", "SYN-ACK reflection"),
-	ofRecording("amp.UDP.isakmp.pcap", "IKE amplification"),
-	ofRecording("amp.dns.RRSIG.fragmented.pcap", "DNS amplification"),
-}
-
-func ofRecording(file, kind string) Attack {
-	return Attack{Name: file, Kind: kind, Is: traffic.OfRecording(file)}
 }
 
 // Attacks returns the real attacks whose captures are in the directory FLOODWALL_TRACES. The default is shared/data/captures next to the repository
@@ -55,12 +43,12 @@ func Attacks(t testing.TB, root string, r *rand.Rand) []Attack {
 		return generated(r)
 	}
 	var list []Attack
-	for _, a := range recorded {
-		var err error
-		if a.Packets, err = read(filepath.Join(dir, a.Name), 1<<20); err != nil {
+	for _, r := range lab.Recordings {
+		packets, err := read(filepath.Join(dir, r.File), 1<<20)
+		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, a)
+		list = append(list, Attack{Name: r.File, Kind: r.Kind, Packets: packets, Is: r.Attacks})
 	}
 	return list
 }
@@ -107,7 +95,7 @@ func generated(r *rand.Rand) (list []Attack) {
 			return fmt.Sprintf("udp %s:53 > %s:%d ttl=%d len=1400 dns=ANY,evil.example,id:%d,response", anyone(r), Victim, 1024+r.IntN(64000), 40+r.IntN(80), r.IntN(65536))
 		},
 	} {
-		a := Attack{Name: "generated like " + recorded[i].Name, Kind: recorded[i].Kind, Is: func(*packet.Packet) bool { return true }}
+		a := Attack{Name: "generated like " + lab.Recordings[i].File, Kind: lab.Recordings[i].Kind, Is: func(*packet.Packet) bool { return true }}
 		began := time.Unix(1.7e9, 0)
 		for n := range 4000 {
 			frame := Frame(line())

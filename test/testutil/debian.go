@@ -15,12 +15,12 @@ func Top(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	for err == nil && dir != "/" {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "go.work")); err == nil {
 			return dir
 		}
 		dir = filepath.Dir(dir)
 	}
-	t.Fatalf("no go.mod above the working directory: %v", err)
+	t.Fatalf("no go.work above the working directory: %v", err)
 	return ""
 }
 
@@ -41,9 +41,10 @@ func Cache(t testing.TB) string {
 	return filepath.Join(dir, "floodwall")
 }
 
-// Debian runs scripts/debian, and returns the path that it prints.
+// Debian runs scripts/debian, and returns the path that it prints. It needs root, as debootstrap does.
 func Debian(t testing.TB, words ...string) string {
 	t.Helper()
+	RequireRoot(t)
 	cmd := exec.Command(filepath.Join(Top(t), "scripts/debian"), words...)
 	var said bytes.Buffer
 	cmd.Stderr = &said

@@ -46,6 +46,7 @@ func output(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOWORK=off") // a release may be older than go.work, which the go command would find above dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("building the previous release %s: %s %s: %v\n%s", previousRelease, name, strings.Join(args, " "), err, out)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -35,7 +36,7 @@ else. Frames that are not IP, such as ARP, pass.
 
 All keys of a rule must match. A list of values matches when one of them does. **not** holds keys of which none may match.
 
-*Targets* names the targets that have the key, where not all of xdp, nftables and iptables have it.
+… after a type: one value, or a list of them. *Targets* names the targets that have the key, where not all of xdp, nftables and iptables have it.
 `
 
 // manFoot is the part of the manual page after its keys.
@@ -80,7 +81,7 @@ func (m *manual) entry(term, typ, doc, def string, examples []any, targets strin
 	if len(examples) > 0 {
 		text = append(text, "*Example*: "+code(examples[0])+".")
 	}
-	if targets != "" && targets != "all" {
+	if targets != "" && targets != everyTarget {
 		text = append(text, "*Targets*: "+targets+".")
 	}
 	if typ != "" {
@@ -100,7 +101,7 @@ func (m *manual) checks() {
 	m.line("\n# CHECKS\nThe keys of `checks`: **profile**, which is `off`, `standard` or `strict` and which the others change, and the checks, each `on`, `off` or")
 	m.line("`observe`, which counts what the check would drop.\n")
 	for c := range packet.NumChecks {
-		m.entry("**"+c.String()+"**", "profile "+profiles[c.Info().Profile], c.Info().Doc, "", nil, "")
+		m.entry("**"+c.String()+"**", "profile "+cmp.Or(profiles[c.Info().Profile], "none"), c.Info().Doc, "", nil, "")
 	}
 }
 

@@ -80,7 +80,7 @@ func exportsAny(t *testing.T, exports types.Importer, p listed) bool {
 // name, it takes the one of this module. Two of these are called wire: outside of package fleet/wire itself, the name means bgp/wire.
 func packages(t *testing.T) (all map[string]listed, byName map[string]string) {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-e", "-export", "-deps", "-json=ImportPath,Dir,Name,Export,Standard", "./...")
+	cmd := exec.Command("go", "list", "-e", "-export", "-deps", "-json=ImportPath,Dir,Name,Export,Standard", "work")
 	cmd.Dir = top
 	out, err := cmd.Output()
 	if err != nil {

@@ -43,23 +43,57 @@ func (p *page) section(s section) error {
 	if s.intro != "" {
 		p.line("%s\n", s.intro)
 	}
-	p.table("key", "type", "default", "example", "targets", "meaning")
 	all := make([]string, len(keys))
 	for i, k := range keys {
-		have, err := p.probe(s, k)
-		if err != nil {
+		if all[i], err = p.probe(s, k); err != nil {
 			return fmt.Errorf("%s: %w", k.name, err)
 		}
-		all[i] = have
-		name := "`" + k.name + "`"
-		if k.required {
-			name = "**" + name + "**"
-		}
-		p.line("| %s | %s | %s | %s | %s | %s |", name, cell(k.typ), cell(k.def), cell(code(k.examples[0])), have, cell(k.doc))
 	}
+	p.keys(keys, all)
 	p.manual.section(s.title, s.intro, keys, all)
 	return nil
 }
+
+// keys writes a table of keys. The parameter have contains the targets of each key. If all keys of the table have the same targets, a sentence before the
+// table names them, otherwise the meanings do. If less than half of the keys have a default, the meanings say the defaults, too.
+func (p *page) keys(keys []key, have []string) {
+	differ := slices.ContainsFunc(have, func(targets string) bool { return targets != have[0] })
+	if !differ && have[0] != everyTarget {
+		p.line("Only target %s has these keys.\n", have[0])
+	}
+	defaults := 0
+	for _, k := range keys {
+		if k.def != "" {
+			defaults++
+		}
+	}
+	column := 2*defaults >= len(keys)
+	row := func(name, typ, def, example, meaning string) {
+		cells := []string{name, typ, def, example, meaning}
+		if !column {
+			cells = slices.Delete(cells, 2, 3)
+		}
+		p.line("| %s |", strings.Join(cells, " | "))
+	}
+	row("key", "type", "default", "example", "meaning")
+	p.line("|---|---|%s---|---|", map[bool]string{true: "---|"}[column])
+	for i, k := range keys {
+		name, doc := "`"+k.name+"`", k.doc
+		if k.required {
+			name = "**" + name + "**"
+		}
+		if k.def != "" && !column {
+			doc += " *Default*: " + k.def + "."
+		}
+		if differ && have[i] != everyTarget {
+			doc += " Only " + have[i] + "."
+		}
+		row(name, cell(k.typ), cell(k.def), cell(code(k.examples[0])), cell(strings.TrimSpace(doc)))
+	}
+}
+
+// everyTarget says that all targets have a key.
+const everyTarget = "all"
 
 // probe compiles the examples of a key for each target. It returns the names of the targets that support at least one.
 func (p *page) probe(s section, k key) (have string, err error) {
@@ -84,7 +118,7 @@ func (p *page) probe(s section, k key) (have string, err error) {
 		}
 	}
 	if len(names) == len(targets) {
-		return "all", nil
+		return everyTarget, nil
 	}
 	return strings.Join(names, ", "), nil
 }
@@ -109,7 +143,7 @@ func (p *page) values() error {
 	p.line("\n## Values\n")
 	p.table("value", "examples", "meaning")
 	p.manual.line("\n# VALUES\nForms of values that several keys share.\n")
-	for _, name := range []string{"addresses", "ports", "rate", "duration", "per", "tcpFlags", "icmpMessage", "content", "domain", "device"} {
+	for _, name := range []string{"addresses", "ports", "protocol", "dnsType", "rate", "duration", "per", "tcpFlags", "icmpMessage", "content", "domain", "device"} {
 		def, err := p.schema.find("$defs/" + name)
 		if err != nil {
 			return err
@@ -136,18 +170,35 @@ func (p *page) note(text string) string {
 // matrix writes the stage of each example on each target, or the reason why there is none.
 func (p *page) matrix() {
 	p.line("\n## Features by target\n")
-	p.line("A cell names the stage where a rule with this key alone runs: `xdp` in the driver, `ingress` at the device's netfilter hook, `raw`")
-	p.line("before connection tracking, `filter` after routing. With target xdp the stages after `xdp` are in nftables. A rule can run later")
-	p.line("because of the rules before it; `floodwall compile POLICY` prints the stage of each rule and the reason. The numbers are")
-	p.line("[notes](#notes). Keys of the top level that are not here are the same on all targets.\n")
+	p.line("The stage where a rule with this key alone runs: `xdp` in the driver, `ingress` at the device's netfilter hook, `raw` before connection")
+	p.line("tracking, `filter` after routing. With target xdp the later stages are in nftables. Earlier rules can move a rule to a later stage:")
+	p.line("`floodwall compile POLICY` prints the stage of each rule and the reason. Numbers are [notes](#notes).\n")
 	p.table("key", "xdp", "nftables", "iptables")
-	for _, r := range p.rows {
-		cells := []string{cell(r.example)}
-		for _, a := range r.answers {
+	for _, group := range p.groups() {
+		var examples []string
+		for _, r := range group {
+			if !slices.Contains(examples, r.example) {
+				examples = append(examples, r.example)
+			}
+		}
+		cells := []string{cell(strings.Join(examples, ", "))}
+		for _, a := range group[0].answers {
 			cells = append(cells, p.answer(a))
 		}
 		p.line("| %s |", strings.Join(cells, " | "))
 	}
+}
+
+// groups returns the rows of the matrix by their answers, in the order of their first rows.
+func (p *page) groups() (groups [][]row) {
+	for _, r := range p.rows {
+		i := slices.IndexFunc(groups, func(g []row) bool { return same(g[0], r) })
+		if i < 0 {
+			i, groups = len(groups), append(groups, nil)
+		}
+		groups[i] = append(groups[i], r)
+	}
+	return groups
 }
 
 func (p *page) answer(a answer) string {
@@ -171,26 +222,26 @@ func (p *page) answer(a answer) string {
 // checks writes which targets make each check.
 func (p *page) checks() error {
 	p.line("\n## Checks\n")
-	p.line("The profile `standard` has checks that no legitimate packet fails. `strict` has all of them and those that hardly any legitimate")
-	p.line("packet fails. A check in no profile runs only when the policy names it: `checks: {syn-data: on}`. When a target does not make a")
-	p.line("check, or not for all packets, it has a [note](#notes). A check of a profile is then left out and reported. A check that the policy")
-	p.line("names is then an error.\n")
-	p.line("Five checks hold whatever `checks` says, when a rule, a service or another check depends on them: `truncated`, `tiny-fragment`,")
-	p.line("`ext-headers`, `ext-order` and `vlan-depth`. They drop packets that could hide a port or another key.\n")
+	p.line("No legitimate packet fails the checks of the profile `standard`, and hardly any those that `strict` adds. A check without a profile runs")
+	p.line("only when the policy names it: `checks: {syn-data: on}`.\n")
+	p.line("`part`: the target does not make the check, or not for all packets. `floodwall compile --target nftables POLICY` says what is missing, and")
+	p.line("what the kernel itself does with such packets. A check of a profile is then left out and reported; one that the policy names is an error.\n")
+	p.line("`truncated`, `tiny-fragment`, `ext-headers`, `ext-order` and `vlan-depth` hold whatever `checks` says, when a rule, a service or another")
+	p.line("check depends on them: they drop packets that could hide a port or another key.\n")
 	all := make([]string, packet.NumChecks)
 	for c := range packet.NumChecks {
 		all[c] = c.String() + ": on"
 	}
 	text := sets + "rules: [{name: x, port: tcp/80, then: drop}]\nchecks: {" + strings.Join(all, ", ") + "}\n"
-	left := make([]map[packet.Check]string, len(targets))
+	left := make([]map[packet.Check]bool, len(targets))
 	for i, target := range targets {
 		a, err := ask(text, target)
 		if err != nil {
 			return err
 		}
-		left[i] = map[packet.Check]string{}
+		left[i] = map[packet.Check]bool{}
 		for _, l := range a.left {
-			left[i][l.Check] = l.Why
+			left[i][l.Check] = true
 		}
 	}
 	p.table("check", "profile", "xdp", "nftables", "iptables", "drops")
@@ -198,8 +249,8 @@ func (p *page) checks() error {
 		row := []string{"`" + c.String() + "`", profiles[c.Info().Profile]}
 		for i := range targets {
 			made := "yes"
-			if why, ok := left[i][c]; ok {
-				made = p.note(why)
+			if left[i][c] {
+				made = "part"
 			}
 			row = append(row, made)
 		}
@@ -208,7 +259,7 @@ func (p *page) checks() error {
 	return nil
 }
 
-var profiles = map[packet.Profile]string{packet.Standard: "standard", packet.Strict: "strict", packet.Optional: "none"}
+var profiles = map[packet.Profile]string{packet.Standard: "standard", packet.Strict: "strict", packet.Optional: ""}
 
 // footnotes writes the notes.
 func (p *page) footnotes() {

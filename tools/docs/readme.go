@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/internal/lab/report"
 )
 
 // Paths, relative to the root of the repository.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/floodwall/floodwall/internal/lab/report"
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 )
 
 // tool is a row of the table: the names of results by column, "" for none.

@@ -175,6 +175,9 @@ func (s schema) typ() string {
 	return "text"
 }
 
+// orList follows the type of a value that can also be a list of such values.
+const orList = " …"
+
 // either describes a value with several possible types. It omits a text type that only repeats a number.
 func (s schema) either(kinds []any) string {
 	var words []string
@@ -182,7 +185,7 @@ func (s schema) either(kinds []any) string {
 		part := s.part(kind)
 		switch typ := part.typ(); {
 		case len(words) > 0 && typ == "list of: "+words[len(words)-1]:
-			words = append(words, "a list of them")
+			words[len(words)-1] += orList
 		case typ == "mapping", len(words) > 0 && part.text("pattern") != "" && part.text("title") == "":
 		default:
 			words = append(words, typ)

@@ -55,7 +55,7 @@ func withTLS(keys string) string {
 
 var sections = []section{
 	{
-		title: "Top level", at: "", policy: sets + "KEY\n", matrix: true, intro: "The keys of the file.",
+		title: "Top level", at: "", policy: sets + "KEY\n", matrix: true, intro: "",
 		beside: map[string]string{
 			"devices": "KEY\n", "sets": "devices: [eth0]\nKEY\n", "essential": dropping,
 		},
@@ -73,7 +73,7 @@ var sections = []section{
 		},
 	},
 	{
-		title: "Sets of domain names", at: "$defs/set/anyOf/3", intro: "A set for the key `dns: {name: $SET}`.",
+		title: "Sets of domain names", at: "$defs/set/anyOf/3", intro: "For the key `dns: {name: $SET}`.",
 		policy: "devices: [eth0]\nsets: {s: {KEY}}\nrules: [{name: x, dns: {name: $s}, then: drop}]",
 	},
 	{
@@ -87,26 +87,25 @@ var sections = []section{
 		},
 	},
 	{
-		title: "Limits", at: "$defs/limit", policy: inOver, intro: "The keys of a limit: of `over`, and of the limits of guards and services.",
+		title: "Limits", at: "$defs/limit", policy: inOver, intro: "Of `over`, and of guards and services.",
 		beside: map[string]string{"rate": within(inRule, "over", "per: from"), "burst": perSource, "max": perSource, "ban": perSource},
 	},
 	{
 		title: "Connections", at: "$defs/connLimit", policy: within(inRule, "over", "connections: 20, per: from"),
-		intro: "The keys of a number of connections, in `over`. The first packet of a connection matches when as many of its prefix are open; packets of " +
-			"open connections never match. Connection tracking counts, so the rule runs in netfilter and implies `state: new`. A TCP connection counts " +
-			"until both sides have closed it, any other until it times out. Each apply begins to count anew.",
+		intro: "A number of connections in `over`. The first packet of a connection matches when as many of its prefix are open. Connection tracking " +
+			"counts: a TCP connection until both sides have closed it, any other until it times out. Each apply begins to count anew.",
 		beside: map[string]string{"connections": within(inRule, "over", "per: from"), "per": within(inRule, "over", "connections: 20")},
 	},
 	{
-		title: "Bans", at: "$defs/limit/properties/ban/anyOf/1", policy: within(perSource, "ban", "for: 10m"), intro: "The keys of `ban`.",
+		title: "Bans", at: "$defs/limit/properties/ban/anyOf/1", policy: within(perSource, "ban", "for: 10m"), intro: "Of `ban` in a limit.",
 		beside: map[string]string{"for": within(perSource, "ban", "")},
 	},
 	{
-		title: "Payload", at: "$defs/payload", policy: within(inUDP, "payload", "contains: text"), intro: "The keys of `payload`.",
+		title: "Payload", at: "$defs/payload", policy: within(inUDP, "payload", "contains: text"), intro: "",
 		beside: map[string]string{"contains": within(inUDP, "payload", ""), "at": within(inUDP, "payload", "")},
 	},
 	{
-		title: "Bytes at a place", at: "$defs/place", intro: "The keys of `payload: {at: …}`.",
+		title: "Bytes at a place", at: "$defs/place", intro: "Of `payload: {at: …}`.",
 		policy: strings.Replace(inRule, "KEY", "payload: {at: {offset: 0, bytes: ABC, KEY}}", 1),
 		beside: map[string]string{
 			"offset": strings.Replace(inRule, "KEY", "payload: {at: {bytes: A, KEY}}", 1),
@@ -116,69 +115,74 @@ var sections = []section{
 	},
 	{
 		title: "DNS queries", at: "$defs/dns/anyOf/2", policy: within(inRule, "dns", ""),
-		intro: "The keys of `dns`. A rule asks for queries with these keys, or for a kind of message: `dns: query`.",
+		intro: "Of `dns` in a rule, which can also name a kind of message: `dns: query`.",
 	},
 	{
-		title: "Services", at: "$defs/service", policy: inWeb, matrix: true, intro: "Each service is a counter, as each rule is.",
+		title: "Services", at: "$defs/service", policy: inWeb, matrix: true, intro: "",
 		beside: map[string]string{
 			"name": sets + "services: [{port: tcp/80, KEY}]", "port": sets + "services: [{name: x, KEY}]", "guard": inDNS, "udp": inGame,
 		},
 	},
 	{
 		title: "SYN protection", at: "$defs/syn/anyOf/2", policy: within(inWeb, "syn", "mode: host"),
-		intro: "The keys of a service's `syn`. `syn: protect` has the defaults of all of them.",
+		intro: "Of `syn`. `syn: protect` has all defaults.",
 		beside: map[string]string{
 			"mode": within(inWeb, "syn", ""), "backends": within(inWeb, "syn", "mode: router"), "stop": within(inWeb, "syn", "mode: host, start: 5000/s"),
 		},
 	},
 	{
 		title: "UDP protection", at: "$defs/udp/anyOf/2", policy: within(inGame, "udp", "start: 10000/s"),
-		intro:  "The keys of a service's `udp`. `udp: protect` has the defaults of all of them. [UDP floods](design/udp-floods.md) says who is known.",
+		intro:  "Of `udp`. `udp: protect` has all defaults. [UDP floods](design/udp-floods.md) says who is known, and which `start` to choose.",
 		beside: map[string]string{"start": within(inGame, "udp", "protect: generic")},
 	},
 	{
 		title: "The DNS guard", at: "$defs/guard/anyOf/1", policy: within(inDNS, "guard", "type: dns"),
-		intro:  "The keys of a service's `guard`. `guard: dns` has the defaults of all of them.",
+		intro:  "Of `guard`. `guard: dns` has all defaults.",
 		beside: map[string]string{"type": within(inDNS, "guard", "")},
 	},
 	{
 		title: "The daemon", at: "properties/daemon", policy: within(inBans, "daemon", ""),
-		intro:  "The keys of `daemon`. [The API](api.md) says what `listen` is for, and [bans from others](guides/bans-from-others.md) the rest.",
+		intro:  "Of `daemon`. See [the API](api.md) and [bans from others](guides/bans-from-others.md).",
 		beside: map[string]string{"tls": within("devices: [eth0]\nKEY\n", "daemon", "listen: \"192.0.2.1:9810\"")},
 	},
 	{
 		title: "Detection", at: "properties/detect", policy: within("devices: [eth0]\nKEY\n", "detect", "baseline: learn"),
-		intro:  "The keys of `detect`. [Under attack](guides/under-attack.md) shows what comes of it.",
+		intro:  "Of `detect`. See [under attack](guides/under-attack.md).",
 		beside: map[string]string{"baseline": within("devices: [eth0]\nKEY\n", "detect", "")},
 	},
 	{
+		title: "Devices", at: "$defs/deviceOptions", policy: "devices: [eth0, {name: eth1, KEY}]\nrules: [{port: udp/9, then: drop}]\n",
+		intro:  "Of a device in `devices`.",
+		beside: map[string]string{"name": "devices: [eth0, {KEY}]\nrules: [{port: udp/9, then: drop}]\n"},
+	},
+	{
 		title: "The program at XDP", at: "$defs/xdp/anyOf/1", policy: strings.Replace(inBans, "KEY", "xdp: {when: flooded, KEY}", 1),
-		intro:  "The keys of `xdp`. [Operations](operations.md#at-xdp-only-in-a-flood) says how the program moves.",
+		intro:  "Of `xdp`. [Operations](operations.md#at-xdp-only-in-a-flood) says how the program moves.",
 		beside: map[string]string{"when": strings.Replace(inBans, "KEY", "xdp: {KEY}", 1)},
 	},
 	{
 		title: "Rules that the daemon adds", at: "properties/detect/properties/auto",
 		policy: within("devices: [eth0]\ndetect: {baseline: learn, KEY}\n", "auto", ""),
-		intro:  "The keys of `auto` of `detect`. [The commands](commands.md#attacks) say how the daemon decides.",
+		intro:  "Of `auto` in `detect`. [The commands](commands.md#attacks) say how the daemon decides.",
 	},
 	{
 		title: "Upstream", at: "properties/upstream", policy: upstream("KEY", "address: 192.0.2.254, as: 64501"),
-		intro: "The keys of `upstream`. [Upstream](guides/upstream.md) shows how to use it.",
+		intro: "Of `upstream`. See [the guide](guides/upstream.md).",
 		beside: map[string]string{
 			"as": upstreamWithout("as"), "router_id": upstreamWithout("router_id"), "announce": upstreamWithout("announce"), "peers": upstreamWithout("peers"),
 		},
 	},
 	{
 		title: "Black holes", at: "properties/upstream/properties/rtbh", policy: upstream("rtbh: {KEY}", "address: 192.0.2.254, as: 64501"),
-		intro: "The keys of `rtbh` under `upstream`.",
+		intro: "Of `rtbh` in `upstream`.",
 	},
 	{
 		title: "FlowSpec routes of routers", at: "properties/upstream/properties/receive",
-		policy: upstream("receive: {KEY}", "address: 192.0.2.254, as: 64501"), intro: "The keys of `receive` under `upstream`.",
+		policy: upstream("receive: {KEY}", "address: 192.0.2.254, as: 64501"), intro: "Of `receive` in `upstream`.",
 	},
 	{
 		title: "Routers", at: "$defs/router", policy: upstream("live: false", "address: 192.0.2.254, as: 64501, KEY"),
-		intro: "The keys of a router under `peers` of `upstream`.",
+		intro: "Of `peers` in `upstream`.",
 		beside: map[string]string{
 			"address": upstream("live: false", "as: 64501, KEY"), "as": upstream("live: false", "address: 192.0.2.254, KEY"),
 			"families": upstream("rtbh: {next_hop: \"100::1\"}", "address: 192.0.2.254, as: 64501, KEY"),
@@ -186,7 +190,7 @@ var sections = []section{
 	},
 	{
 		title: "Certificates of the API", at: "properties/daemon/properties/tls",
-		intro: "The keys of `tls` under `daemon`.",
+		intro: "Of `tls` in `daemon`.",
 		beside: map[string]string{
 			"cert":      withTLS("KEY, key: /etc/floodwall/key.pem, client_ca: /etc/floodwall/ca.pem"),
 			"key":       withTLS("cert: /etc/floodwall/cert.pem, KEY, client_ca: /etc/floodwall/ca.pem"),
@@ -196,13 +200,13 @@ var sections = []section{
 	{
 		title: "The webhook", at: "properties/daemon/properties/webhook",
 		policy: strings.Replace(inBans, "KEY", "daemon: {webhook: {url: \"https://hooks.example/\", KEY}}", 1),
-		intro:  "The keys of `webhook` under `daemon`.",
+		intro:  "Of `webhook` in `daemon`.",
 		beside: map[string]string{"url": strings.Replace(inBans, "KEY", "daemon: {webhook: {KEY}}", 1)},
 	},
 	{
 		title: "CrowdSec", at: "properties/daemon/properties/crowdsec",
 		policy: strings.Replace(inBans, "KEY", "daemon: {crowdsec: {url: \"http://127.0.0.1:8080\", key_file: /etc/floodwall/crowdsec.key, KEY}}", 1),
-		intro:  "The keys of `crowdsec` under `daemon`.",
+		intro:  "Of `crowdsec` in `daemon`.",
 		beside: map[string]string{
 			"url":      strings.Replace(inBans, "KEY", "daemon: {crowdsec: {key_file: /etc/floodwall/crowdsec.key, KEY}}", 1),
 			"key_file": strings.Replace(inBans, "KEY", "daemon: {crowdsec: {url: \"http://127.0.0.1:8080\", KEY}}", 1),
@@ -211,7 +215,7 @@ var sections = []section{
 	{
 		title: "Suricata", at: "properties/daemon/properties/suricata/anyOf/1",
 		policy: strings.Replace(inBans, "KEY", "daemon: {suricata: {file: /var/log/suricata/eve.json, KEY}}", 1),
-		intro:  "The keys of `suricata` under `daemon`. `suricata: FILE` has the defaults of all of them.",
+		intro:  "Of `suricata` in `daemon`. `suricata: FILE` has all defaults.",
 		beside: map[string]string{"file": strings.Replace(inBans, "KEY", "daemon: {suricata: {KEY}}", 1)},
 	},
 	{

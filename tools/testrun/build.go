@@ -40,7 +40,7 @@ type testPackage struct {
 // list finds the packages that have tests.
 func list(patterns []string) (packages []*testPackage, err error) {
 	if len(patterns) == 0 {
-		patterns = []string{"./..."}
+		patterns = []string{"work"} // all modules of go.work
 	}
 	text, err := output(append([]string{"list", "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}, patterns...)...)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// event is a line of the tests' output (cmd/test2json).
+// event is a line of the tests' output (test2json).
 type event struct {
 	Time    *time.Time `json:",omitempty"`
 	Action  string

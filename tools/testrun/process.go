@@ -178,7 +178,7 @@ func (s *session) second(p *testPackage, e event) {
 func (s *session) hold(p *testPackage, e event) (top string, all []event) {
 	top, _, within := strings.Cut(e.Test, "/")
 	if top == "" {
-		if e.Output != "PASS\n" && e.Output != "FAIL\n" { // the event of the package's end says it, perhaps later
+		if e.Output != "PASS\n" && e.Output != "FAIL\n" { // the result of the package is written with the event of its end
 			s.events.write(e)
 		}
 		return "", nil

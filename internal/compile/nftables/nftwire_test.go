@@ -81,7 +81,7 @@ func TestNftChecks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if x == nil || x.Checks[check] == "" || check == packet.VLANDepth {
-			continue // own-source, checks that nft does not perform, and a check with a table of its own (test/traffic)
+			continue // own-source, checks that nft does not perform, and a check with a table of its own (e2e/traffic)
 		}
 		subject.Nft(t, x.Script, "-f", "-")
 		var frames [][]byte

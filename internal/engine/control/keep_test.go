@@ -204,7 +204,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestVLANOffload has a rule for a VLAN on two devices: one may remove VLAN tags from frames (VLAN offload), and one does not. test/guest tests
+// TestVLANOffload has a rule for a VLAN on two devices: one may remove VLAN tags from frames (VLAN offload), and one does not. e2e/guest tests
 // drivers that remove them.
 func TestVLANOffload(t *testing.T) {
 	h := newHost(t)

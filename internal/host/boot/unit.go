@@ -179,7 +179,7 @@ func (u Units) group() string {
 // creates its lock in /run.
 //
 // These units do not use ProtectKernelTunables. With it /sys/fs/bpf was read-only, also when ReadWritePaths or BindPaths named it, and the host
-// booted without a filter (TestBoot of test/guest). ReadOnlyPaths lists the tunables that do not concern the network.
+// booted without a filter (TestBoot of e2e/guest). ReadOnlyPaths lists the tunables that do not concern the network.
 func (u Units) sandbox() string {
 	capabilities, writable := "CAP_BPF CAP_NET_ADMIN CAP_PERFMON", pathWord(u.State)+" "+pathWord(filepath.Dir(u.BPFFS))+" -/proc/sys/net"
 	if u.Legacy {

@@ -9,7 +9,7 @@ import (
 )
 
 // Forgetful reports whether a device's driver may stop running XDP although the kernel still reports the program as attached. The driver vmxnet3 of
-// Linux 6.12 does so each time the device is set up again or its MTU changes. Then all packets pass, and none is counted (test/guest). Only a new
+// Linux 6.12 does so each time the device is set up again or its MTU changes. Then all packets pass, and none is counted (e2e/guest). Only a new
 // link starts XDP again. The modes tc and generic do not depend on the driver.
 func Forgetful(device string) bool {
 	c, err := features.Open()

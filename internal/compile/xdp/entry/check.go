@@ -376,7 +376,7 @@ func (s *section) reflectorSource(exit string) {
 }
 
 // ReflectorBytes is the size of the map image.Reflectors: one page. One port in 200 has the same byte as a reflector port. The ports of DNS, NTP and
-// HTTP/3 do not (TestReflectors of internal/lab/guard).
+// HTTP/3 do not (TestReflectors of cmd/floodwall-lab/guard).
 const (
 	ReflectorBytes = 1 << 12
 	reflectorShift = 32 - 12 // the upper bits of a product depend on all bits of its factors

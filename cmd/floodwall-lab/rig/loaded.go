@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rig
+
+import (
+	"fmt"
+
+	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+)
+
+// Loaded is a list in the kernel.
+type Loaded struct {
+	Subject Subject
+	Seconds report.Samples // of loading
+	Bytes   float64        // of kernel memory; 0: unknown
+	Roughly bool           // bytes is the change of the whole machine's memory
+	Note    string
+	Remove  func() error // nil: there is nothing to remove
+}
+
+// Cells returns the cells of a table of loading: a label, seconds, MB in the kernel, bytes for each entry, and a note.
+func (g Loaded) Cells(label string, entries int) []string {
+	cells := []string{label, "", "", "", g.Note}
+	if len(g.Seconds) > 0 {
+		cells[1] = report.SecondsText(g.Seconds.Median())
+	}
+	if g.Bytes > 0 {
+		cells[2], cells[3] = fmt.Sprintf("%.1f", g.Bytes/1e6), fmt.Sprintf("%.0f", g.Bytes/float64(entries))
+	}
+	if g.Roughly {
+		cells[4] = "memory: what the whole machine's slabs and vmalloc grew by"
+	}
+	return cells
+}
+
+// Metrics returns the costs of loading.
+func (g Loaded) Metrics() (all []lab.Metric) {
+	if len(g.Seconds) > 0 {
+		all = append(all, g.Seconds.Metric("load-s"))
+	}
+	if g.Bytes > 0 {
+		all = append(all, lab.Metric{Value: g.Bytes, Unit: "kernel-B"})
+	}
+	return all
+}
+
+// Weighed adds the growth of the machine's memory since before, in bytes. Entries is the number of entries that were loaded; below least entries,
+// the growth says too little.
+func (g Loaded) Weighed(before int64, entries, least int) Loaded {
+	grown := KernelMemory() - before
+	if entries < least || grown <= 0 {
+		g.Note = "memory: too little to tell from that of the rest of the machine"
+		return g
+	}
+	g.Bytes, g.Roughly = float64(grown), true
+	return g
+}
+
+// leastToWeigh is the number of entries from which the memory of a set stands out from the other changes of a machine's memory.
+const leastToWeigh = 100_000
+
+// SlowSize is the number of addresses from which slow tools take minutes.
+const SlowSize = 5_000_000
