@@ -127,7 +127,7 @@ func examples(t *testing.T) map[string]string {
 // change, the policy must stay valid, and the removal of what was added must give the same bytes.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	r, edits := testutil.Random(t), testutil.Scaled(1000, 50_000)
+	r, edits := testutil.Random(t), testutil.Scaled(2000, 50_000)
 	texts := examples(t)
 	names := slices.Sorted(maps.Keys(texts))
 	refused := 0
@@ -170,6 +170,7 @@ func roundTrip(t *testing.T, r *rand.Rand, name, text string) (done bool) {
 	}
 	if items > 0 && r.IntN(3) == 0 {
 		removal(t, name, text, list, r.IntN(items))
+		shrinking(t, r, name, text, list, r.IntN(items))
 	}
 	at := r.IntN(items + 1)
 	got, err := edit.Insert([]byte(text), list, at, e)
@@ -202,6 +203,29 @@ func removal(t *testing.T, name, text, list string, i int) {
 	}
 	if err != nil || !without([]byte(text), got) {
 		t.Errorf("%s: the removal of item %d of %s: %v\n%s", name, i, list, err, cmp.Diff(text, string(got)))
+	}
+}
+
+// shrinking removes an item of a key of an entry. Nothing else may change.
+func shrinking(t *testing.T, r *rand.Rand, name, text, list string, i int) {
+	t.Helper()
+	for _, key := range []string{"port", "from"} {
+		words := edit.Words([]byte(text), list, i, key)
+		if len(words) < 2 {
+			continue
+		}
+		item := r.IntN(len(words))
+		got, err := edit.Shrink([]byte(text), list, i, edit.Part{Key: key, Item: item}, nil)
+		if layout := new(edit.LayoutError); errors.As(err, &layout) {
+			continue
+		}
+		if err != nil || !without([]byte(text), got) { // the policy may need the item, as for a guard
+			t.Errorf("%s: the removal of %s of %s %d: %v\n%s", name, words[item], list, i, err, cmp.Diff(text, string(got)))
+			continue
+		}
+		if left := edit.Words(got, list, i, key); !slices.Equal(left, slices.Delete(words, item, item+1)) {
+			t.Errorf("%s: left of %s: %q", name, key, left)
+		}
 	}
 }
 

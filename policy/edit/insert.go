@@ -30,7 +30,7 @@ const Last = -1
 type LayoutError struct {
 	List string
 	Line int    // of the list, from 1; 0: the list is not in the text
-	Do   string // what to do by hand
+	Do   string // the edit to make by hand
 }
 
 func (e *LayoutError) Error() string {
@@ -206,10 +206,12 @@ type flowItem struct {
 }
 
 func (d *document) flow(list *yamltree.Node, i int) (f flowItem, ok bool) {
-	if list.Spans[i].To.Line == 0 {
+	f.from = d.offset(list.Spans[i].From)
+	if to := list.Spans[i].To; to.Line > 0 {
+		f.to = d.offset(to)
+	} else if f.to, ok = d.wordEnd(list.Items[i]); !ok {
 		return f, false
 	}
-	f.from, f.to = d.offset(list.Spans[i].From), d.offset(list.Spans[i].To)
 	f.end = f.to
 	if next := d.next(f.to); d.has(next, ',') {
 		f.comma, f.end = true, next+1

@@ -43,21 +43,30 @@ func (r *Request) Find(p *policy.Policy) (list []Found, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, rule := range p.Rules {
-		is := rule.Match
-		if rule.Over != nil {
-			is.Flags = nil // those of limitKeys
+	r.each(p, func(is policy.Match, found Found) {
+		if reflect.DeepEqual(plainMatch(is), want) {
+			list = append(list, found)
 		}
-		if r.fits(&rule) && reflect.DeepEqual(rule.Not, policy.Match{}) && reflect.DeepEqual(plainMatch(is), want) {
-			list = append(list, Found{edit.Rules, i, rule.Name, rule.Pos})
+	})
+	return list, nil
+}
+
+// each calls a function for each entry that has the verdict of the request's verb.
+func (r *Request) each(p *policy.Policy, is func(policy.Match, Found)) {
+	for i, rule := range p.Rules {
+		match := rule.Match
+		if rule.Over != nil {
+			match.Flags = nil // those of limitKeys
+		}
+		if r.fits(&rule) && reflect.DeepEqual(rule.Not, policy.Match{}) {
+			is(match, Found{edit.Rules, i, rule.Name, rule.Pos})
 		}
 	}
 	for i, s := range p.Services {
-		if (r.Verb == Any || r.Verb == Allow) && reflect.DeepEqual(plainMatch(policy.Match{Port: s.Port, From: s.From}), want) {
-			list = append(list, Found{edit.Services, i, s.Name, s.Pos})
+		if r.Verb == Any || r.Verb == Allow {
+			is(policy.Match{Port: s.Port, From: s.From}, Found{edit.Services, i, s.Name, s.Pos})
 		}
 	}
-	return list, nil
 }
 
 // Shares reports whether a service has a port of the request.
@@ -87,12 +96,16 @@ func (r *Request) fits(rule *policy.Rule) bool {
 
 // parsed returns the match of the request. It knows the sets of the policy.
 func (r *Request) parsed(p *policy.Policy) (policy.Match, error) {
+	return parsed(p, strings.Join(r.match(), ", "))
+}
+
+// parsed returns the match with some keys. It knows the sets of the policy.
+func parsed(p *policy.Policy, keys string) (policy.Match, error) {
 	var sets []string
 	for _, s := range p.Sets {
 		sets = append(sets, fmt.Sprintf("%q: []", s.Name))
 	}
-	text := fmt.Sprintf("devices: [any]\nchecks: off\nsets: {%s}\nrules:\n  - {name: it, %s, then: pass}\n",
-		strings.Join(sets, ", "), strings.Join(r.match(), ", "))
+	text := fmt.Sprintf("devices: [any]\nchecks: off\nsets: {%s}\nrules:\n  - {name: it, %s, then: pass}\n", strings.Join(sets, ", "), keys)
 	of, err := policy.Parse("rule", []byte(text))
 	if err != nil {
 		mistake := err.(policy.Errors)[0]

@@ -111,12 +111,17 @@ func (p *parser) key(word string) string {
 	return word
 }
 
+// noProfiles is the remedy for the name of a program in place of its ports.
+const noProfiles = "programs have no profiles here: write the ports, as in tcp/80,443 (`floodwall init -` finds those of what listens)"
+
 // foreign are words of ufw that have no place in a line, with remedies.
 var foreign = map[string]string{
-	"out":     "packets that leave are not filtered; `replies` of the policy passes their answers",
+	"out": "packets are filtered where they come in, forwarded ones, too: leave `out` out, and name the network behind a device with `to` " +
+		"(docs/guides/from-ufw.md)",
 	"log":     "`floodwall capture` shows packets of a rule with `sample`, and `floodwall status` counts each rule",
 	"log-all": "`floodwall capture` shows packets of a rule with `sample`, and `floodwall status` counts each rule",
-	"app":     "write the ports of the program, as in tcp/80,443",
+	"app":     noProfiles,
+	"route":   "a rule holds for forwarded packets, too: leave `route` out",
 	"insert":  "--before NAME puts the rule before another one",
 	"prepend": "--before NAME puts the rule before another one",
 }
@@ -150,6 +155,12 @@ func (p *parser) bare(word string) error {
 		if _, err := words("port", word, ""); err != nil {
 			return p.unknown(word)
 		}
+	}
+	if proto, port, ok := strings.Cut(word, ":"); ok && plain(word) && valid("proto: "+proto) == nil && strings.Trim(proto, "0123456789") != "" {
+		return wording.Errorf(fmt.Sprintf("write %s/%s", proto, port), "%s is not a port", wording.Quote(word))
+	}
+	if strings.Contains(word, ".") {
+		return wording.Errorf("write an address as 203.0.113.7 or 203.0.113.0/24, or a port as tcp/8080", "%s is neither an address nor a port", wording.Quote(word))
 	}
 	p.said["port"] = true
 	p.ports = word

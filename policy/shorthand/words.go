@@ -3,6 +3,7 @@
 package shorthand
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -95,6 +96,9 @@ func portOf(key, word string) ([]string, error) {
 		}
 	}
 	if list == nil {
+		if wrong := new(wording.Error); errors.As(err, &wrong) && !strings.Contains(wrong.Hint, "did you mean") {
+			wrong.Hint = noProfiles
+		}
 		return nil, err
 	}
 	return list, nil
