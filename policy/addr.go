@@ -17,12 +17,12 @@ const addrForm = "an address, a prefix or a range"
 
 var (
 	addressSchema = define("addresses", text(`^[0-9A-Fa-f:.]+(/[0-9]+|\s*-\s*[0-9A-Fa-f:.]+)?$`).
-			titled("address, prefix or range").described("An address, a prefix without host bits, or a range.").
+			titled("address").described("An address, a prefix without host bits, or a range.").
 			withExamples(`"192.0.2.1", "2001:db8::/32", "198.51.100.20-198.51.100.29"`))
 
 	endSchema = define("end", anyOf(addressSchema,
 		setReference("A set that is declared under sets."),
-		enum("local").described("The host's own addresses.")).titled("address, prefix, range, `$SET` or `local`"))
+		enum("local").described("The host's own addresses.")).titled("address, `$SET` or `local`"))
 
 	ends = form[[]Addr]{listOf(endSchema), place.addrs}
 )

@@ -77,9 +77,8 @@ func banTime(text string) (d time.Duration, f *flaw) {
 	}
 	if _, isSwitch := switches[text]; isSwitch || text == "forever" || text == "permanent" {
 		f.hintf("say for how long, as in 10m or 7d")
-	} else if strings.HasPrefix(f.hint, "leave timeout out") {
-		f.hint = "leave ban out where nobody is to be banned"
 	}
+	f.hintIfZero("leave ban out where nobody is to be banned")
 	return d, f
 }
 

@@ -40,10 +40,9 @@ func countsConnections(n *node) bool {
 var connLimitKeys = []key[ConnLimit]{
 	{name: "connections",
 		value: into(word(numeral(1, MaxConnections, "^[1-9][0-9]{0,4}$"), readConnections), func(to *ConnLimit) *uint32 { return &to.Most }),
-		doc:   "How many connections that the rule matches may be open at a time.", examples: `20`, must: "say how many, as in connections: 20"},
+		doc:   "How many connections may be open at a time.", examples: `20`, must: "say how many, as in connections: 20"},
 	{name: "per", value: custom(place.counted, listUpTo(2, perSchema)),
-		doc: "Whose connections are counted together: those of each prefix of sources or of destinations, or of each pair of them. Target " +
-			"iptables counts no pairs.", examples: `"from/32/64"`,
+		doc: "Whose connections are counted together: of each prefix of sources or destinations, or each pair of them (not on iptables).", examples: `"from/32/64"`,
 		must: "say whose connections are counted together: per: from for those of an address, per: to for those to one"},
 	{name: "max", value: into(capacity, func(to *ConnLimit) *int { return &to.Max }),
 		doc: "How many prefixes nftables holds at a time. While it holds as many, connections of other prefixes are not limited. iptables " +

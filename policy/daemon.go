@@ -85,24 +85,23 @@ type TLS struct{ Cert, Key, ClientCA string }
 
 var daemonKeys = []key[Daemon]{
 	{name: "listen", value: into(word(text("^[^ ]+:[1-9][0-9]{0,4}$"), readListen), func(to *Daemon) *netip.AddrPort { return &to.Listen }),
-		doc: "An address and a port where the daemon answers what can be read: its API, metrics for Prometheus. Without `tls` it must be an " +
-			"address of this host alone.", examples: `"127.0.0.1:9810"`},
+		doc: "An address and a port for reading the API, the page and metrics. Without `tls` it must be a loopback address.", examples: `"127.0.0.1:9810"`},
 	{name: "sample", value: into(word(text("^1/[1-9][0-9]+$"), sampleTraffic), func(to *Daemon) *uint32 { return &to.Sample }),
-		doc: "The daemon gets one in so many of all packets that come to XDP, with what became of each: `top` then shows who is dropped, too. " +
-			"1/1000 suits most hosts. With `detect` this is the first share: it adapts to the rate, to about 1,500 samples a second. The most " +
-			"are 10,000 samples a second for each CPU. On nftables and iptables no samples are taken.", examples: `"1/1000"`},
+		doc: "The share of all packets at XDP that the daemon gets, each with its verdict: `top` then shows who is dropped, too. 1/1000 " +
+			"suits most hosts. With `detect` this is the first share: it adapts to about 1,500 samples a second. The most are 10,000 a " +
+			"second for each CPU.", examples: `"1/1000"`},
 	{name: "tls", value: custom(place.tls, object(tlsKeys)),
-		doc: "Certificates for `listen`. Clients need one that `client_ca` has signed. Files are named by absolute paths, and are read again " +
-			"when they change.",
+		doc: "Certificates for `listen`. Clients need one that `client_ca` has signed. Paths are absolute; files are read again when they " +
+			"change.",
 		examples: `{"cert": "/etc/floodwall/cert.pem", "key": "/etc/floodwall/key.pem", "client_ca": "/etc/floodwall/ca.pem"}`},
 	{name: "webhook", value: custom(place.webhook, object(webhookKeys)),
-		doc:      "A server that gets what the daemon does: warnings, bans, changes, attacks, as JSON by POST.",
+		doc:      "A server that gets warnings, bans, changes and attacks, as JSON by POST.",
 		examples: `{"url": "https://hooks.example/floodwall"}`},
 	{name: "crowdsec", value: custom(place.crowdSec, crowdSecSchema),
 		doc:      "The local API of a CrowdSec whose bans the daemon enters into a dynamic set.",
 		examples: `{"url": "http://127.0.0.1:8080", "key_file": "/etc/floodwall/crowdsec.key"}`},
 	{name: "suricata", value: custom(place.suricata, suricataSchema),
-		doc: "The eve.json of a Suricata whose alerts ban the sender of the packet: its absolute path.", examples: `"/var/log/suricata/eve.json"`},
+		doc: "The eve.json of a Suricata whose alerts ban senders.", examples: `"/var/log/suricata/eve.json"`},
 }
 
 // sampleTraffic parses the key sample of the daemon, 1/n: the daemon gets one packet in n. It returns n.

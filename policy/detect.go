@@ -34,20 +34,16 @@ const firstSample = 100
 
 var detectKeys = []key[Detect]{
 	{name: "baseline", value: into(word(text("^(learn|/.*)$"), readBaseline), func(to *Detect) *string { return &to.Baseline }),
-		doc: "Legitimate traffic, of which a suggested rule may match at most 0.1%. `learn` draws samples of what passes in quiet times. " +
-			"Otherwise the absolute path of a capture (pcap or pcapng).", examples: `"learn", "/etc/floodwall/good.pcapng"`,
+		doc: "Legitimate traffic, of which a suggested rule may match at most 0.1%: samples of what passes in quiet times (`learn`), or " +
+			"the absolute path of a capture (pcap or pcapng).", examples: `"learn", "/etc/floodwall/good.pcapng"`,
 		must: "write baseline: learn, or the path of a capture of legitimate traffic"},
 	{name: "auto", value: custom(place.autoRules, object(autoKeys)),
-		doc: "Has the daemon add a suggested rule by itself, as a temporary rule (`floodwall temporary`). The rule only counts at first. It " +
-			"drops when live samples show that it matches the attack and no more than `collateral` of the packets from senders that are no " +
-			"strangers. It goes when the attack is over, when it harms more than that, or when a person removes it; the kernel ends it in any " +
-			"case. A rule is added only when the baseline shows with 95% confidence that it stays within `collateral`: 0.1% takes 3,900 " +
-			"samples without a match. No rule matches SYNs, or what conversations with a service begin with. It needs target xdp, where " +
-			"samples are taken. `floodwall status` says what is lacking.", examples: `{"collateral": "0.1%", "for": "10m", "max": 3}`},
-	{name: "least", value: into(word(text("^[1-9][0-9]*/s$"), readLeast), func(to *Detect) *uint64 { return &to.Least }),
+		doc: "The daemon adds suggested rules by itself, as temporary rules, when samples and the baseline show that they spare legitimate " +
+			"traffic. Target xdp only, where samples are taken. `floodwall status` says what is lacking.", examples: `{"collateral": "0.1%", "for": "10m", "max": 3}`},
+	{name: "least", value: into(word(text("^[1-9][0-9]*/s$"), packetRate("1000/s")), func(to *Detect) *uint64 { return &to.Least }),
 		doc: "Packets a second below which nothing is an attack.", usual: `"1000/s"`, examples: `"20000/s"`},
 	{name: "quiet", value: into(word(text("^[0-9]+(ms|s|m|h)$"), readQuiet), func(to *Detect) *time.Duration { return &to.Quiet }),
-		doc: "After so much time with the usual number of packets an attack is over.", usual: `"30s"`, examples: `"2m"`},
+		doc: "The time with the usual number of packets after which an attack is over.", usual: `"30s"`, examples: `"2m"`},
 }
 
 var autoKeys = []key[Auto]{
@@ -116,15 +112,18 @@ func readBaseline(text string) (string, *flaw) {
 	return text, nil
 }
 
-func readLeast(text string) (uint64, *flaw) {
-	r, f := readRate(text)
-	if f == nil && (r.bits || r.per != time.Second) {
-		f = want("packets a second, as in 1000/s", text)
+// packetRate returns a parser of rates in packets per second. usual is the rate that holds without the key.
+func packetRate(usual string) func(text string) (uint64, *flaw) {
+	return func(text string) (uint64, *flaw) {
+		r, f := readRate(text)
+		if f == nil && (r.bits || r.per != time.Second) {
+			f = want("packets a second, as in "+usual, text)
+		}
+		if f != nil {
+			f.hintf("write %s, which is what holds without the key", usual)
+		}
+		return r.n, f
 	}
-	if f != nil {
-		f.hintf("write 1000/s, which is what holds without the key")
-	}
-	return r.n, f
 }
 
 func readQuiet(text string) (time.Duration, *flaw) {

@@ -12,7 +12,7 @@ import (
 const maxType = 65535
 
 var dnsTypeSchema = define("dnsType", rangesTo(maxType, enumOf(packet.DNSTypes)).
-	titled("DNS type by name, number or range"))
+	titled("DNS type").described("A type by name or number, or a range."))
 
 // dnsType parses a DNS type by its mnemonic or number, or a range of numbers.
 func dnsType(text string) ([]Range, *flaw) {

@@ -15,7 +15,11 @@ import (
 func dump(p *policy.Policy) string {
 	var b strings.Builder
 	for _, d := range p.Devices {
-		fmt.Fprintf(&b, "%s device %s\n", at(d.Pos), d.Name)
+		fmt.Fprintf(&b, "%s device %s", at(d.Pos), d.Name)
+		if d.XDP != nil {
+			fmt.Fprintf(&b, " xdp %+v", *d.XDP)
+		}
+		b.WriteString("\n")
 	}
 	fmt.Fprintf(&b, "%s default %s\n", at(p.DefaultPos), p.Default)
 	if p.Default == policy.Drop && !p.Replies {

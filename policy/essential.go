@@ -16,14 +16,13 @@ var EssentialNames = names(essentials)
 // essentials are the keys of essential. The value of each is read by oneEssential.
 var essentials = []key[Policy]{
 	{name: "neighbors", value: value[Policy]{schema: essentialSchema},
-		doc:      "Neighbor discovery of IPv6 with hop limit 255 and code 0, in no fragment. When left out: 1000/s per source, 20000/s in all.",
+		doc:      "Neighbor discovery of IPv6 with hop limit 255. When left out: 1000/s per source, 20000/s in all.",
 		examples: `"off"`},
 	{name: "routers", value: value[Policy]{schema: essentialSchema},
-		doc: "Router advertisements and redirects from link-local addresses with hop limit 255 and code 0, in no fragment. When left out: " +
-			"100/s per source, 1000/s in all.", examples: `"off"`},
+		doc: "Router advertisements and redirects from link-local addresses with hop limit 255. When left out: 100/s per source, 1000/s in " +
+			"all.", examples: `"off"`},
 	{name: "multicast", value: value[Policy]{schema: essentialSchema},
-		doc: "Who listens to which multicast group on the link: multicast listener discovery, and IGMP with TTL 1. When left out: 100/s per " +
-			"source, 1000/s in all.", examples: `"off"`},
+		doc: "Multicast listener discovery, and IGMP with TTL 1. When left out: 100/s per source, 1000/s in all.", examples: `"off"`},
 	{name: "icmp-errors", value: value[Policy]{schema: essentialSchema},
 		doc:      "ICMP destination unreachable, time exceeded and parameter problem. When left out: 1000/s per /24, 10000/s in all.",
 		examples: `{"limit": "5000/s"}`},
@@ -31,17 +30,17 @@ var essentials = []key[Policy]{
 		doc:      "ICMPv6 destination unreachable, packet too big, time exceeded and parameter problem. When left out: 1000/s per /48, 10000/s in all.",
 		examples: `{"limit": "5000/s"}`},
 	{name: "dhcp", value: value[Policy]{schema: essentialSchema},
-		doc: "Answers of DHCP servers and relays. Those that the host knows from its leases and default routes have a limit of their own. When " +
-			"left out: 20/s of the known ones, 20/s of all others.", examples: `{"limit": "5000/s"}`},
+		doc: "Answers of DHCP servers and relays, with a limit of their own for those that the host knows from its leases and default " +
+			"routes. When left out: 20/s of the known ones, 20/s of all others.", examples: `{"limit": "5000/s"}`},
 	{name: "dhcpv6", value: value[Policy]{schema: essentialSchema},
-		doc: "Answers of DHCPv6 servers and relays. Those from link-local addresses have a limit of their own. When left out: 100/s from " +
+		doc: "Answers of DHCPv6 servers and relays, with a limit of their own for link-local addresses. When left out: 100/s from " +
 			"link-local addresses, 20/s from all others.", examples: `{"limit": "5000/s"}`},
 	{name: "fragments", value: value[Policy]{schema: essentialSchema},
-		doc: "Later fragments of datagrams, which have no ports. The kernel delivers a datagram only when its first fragment, which has the " +
-			"ports, passes as well. When left out: for each family 1000/s per /24 or /48, 10000/s in all.", examples: `"off"`},
+		doc: "Later fragments, which have no ports. The kernel delivers a datagram only when its first fragment passes as well. When left " +
+			"out: for each family 1000/s per /24 or /48, 10000/s in all.", examples: `"off"`},
 	{name: "echo", value: value[Policy]{schema: essentialSchema},
-		doc: "Ping in: echo requests, and echo replies, which beside `replies: pass` come in by that already. `on` has limits for each family: " +
-			"100/s per /24 or /48, 1000/s in all. When left out: no such rule.", examples: `"on"`},
+		doc: "Echo requests, so that others can ping the host, and echo replies. `on` has limits for each family: 100/s per /24 or /48, " +
+			"1000/s in all. When left out: no such rule.", examples: `"on"`},
 }
 
 var essentialSchema = define("essential", anyOf(switchSchema, object(essentialKeys)).titled("`on`, `off` or `{limit}`"))

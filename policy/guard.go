@@ -56,8 +56,8 @@ var guardKeys = []key[Guard]{
 	{name: "type", value: custom(func(p place, _ *Guard, v *node) { scalarOf(p, "type", v, guardWords.parse) }, guardWords.schema()),
 		doc: "The kind of guard.", examples: `"dns"`, must: "write type: dns, the one guard that there is"},
 	{name: "limit", value: into(limitsOrOff, func(to *Guard) *[]Over { return &to.Limits }),
-		doc: "The rate of queries of unverified clients. Of queries above it every second one gets a truncated answer, and the others are " +
-			"dropped. When left out: 20/s per from, and 50/s per from/24/56.", examples: `{"rate": "100/s", "per": "from"}`},
+		doc: "The rate of queries of unverified clients. Above it every second query gets a truncated answer, and the others are dropped. " +
+			"When left out: 20/s per from, and 50/s per from/24/56.", examples: `{"rate": "100/s", "per": "from"}`},
 	{name: "total", value: into(totalRate, func(to *Guard) **Over { return &to.Total }),
 		doc: "The rate of queries of all unverified clients together.", usual: `"50000/s"`, examples: `"200000/s"`},
 	{name: "verified", value: into(limitsOrOff, func(to *Guard) *[]Over { return &to.Verified }),
@@ -69,8 +69,8 @@ var guardKeys = []key[Guard]{
 		doc:   "The rate of truncated answers to queries for `types`, and for names below flooded zones. Queries above it are dropped.",
 		usual: `"100000/s"`, examples: `"20000/s"`},
 	{name: "names", value: custom(place.zoneNames, totalRate.schema),
-		doc: "The rate of responses of one zone that say a name does not exist, or that fail. While it is exceeded, unverified clients get " +
-			"truncated answers for names below that zone which the resolver has not answered. Without a port of TCP: off.", usual: `"100/s"`,
+		doc: "The rate of responses of one zone that say a name does not exist, or that fail. Above it, unverified clients get truncated " +
+			"answers for names below that zone which the resolver has not answered. Off without a port of TCP.", usual: `"100/s"`,
 		examples: `"1000/s"`},
 	{name: "responses", value: custom(place.responses, anyOf(offSchema, limitSchema)),
 		doc:      "The rate of the resolver's responses by destination, in bits. Responses above it are dropped. When left out: 20mbit/s per to/24/56.",
@@ -211,9 +211,7 @@ func (p place) verify(to *Guard, v *node) {
 	}
 	to.Verify = scalarOf(p, "verify", v, func(text string) (time.Duration, *flaw) {
 		d, f := duration(text)
-		if f != nil && strings.HasPrefix(f.hint, "leave timeout out") {
-			f.hint = "write off where TCP is to verify nobody"
-		}
+		f.hintIfZero("write off where TCP is to verify nobody")
 		return d, f
 	})
 }

@@ -4,6 +4,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -12,32 +13,66 @@ import (
 	"github.com/floodwall/floodwall/policy/yamltree"
 )
 
+var deviceNameSchema = func() *schema {
+	s := bare(`^[^/:\s]+$`)
+	s.MaxLength = maxDevice
+	return define("device", s.titled("device name").described("The name of a network device.").withExamples(`"eth0"`))
+}()
+
 var devicesSchema = func() *schema {
-	name := bare(`^[^/:\s]+$`)
-	name.MaxLength = maxDevice
-	s := listOf(define("device", name.titled("device name").described("The name of a network device.").withExamples(`"eth0"`)))
+	s := listOf(anyOf(deviceNameSchema, define("deviceOptions", object(deviceKeys).titled("`{name, xdp}`"))))
 	s.AnyOf[1].UniqueItems = true
 	return s
 }()
 
-// devices parses the key devices.
+var deviceKeys = []key[Device]{
+	{name: "name", value: into(word(deviceNameSchema, readDevice), func(to *Device) *string { return &to.Name }),
+		doc: "The name of the device.", examples: `"eth1"`, must: "write name: eth1"},
+	{name: "xdp", value: custom(func(p place, to *Device, v *node) { to.XDP = p.xdp(v) }, xdpSchema),
+		doc: "When the program runs at XDP on this device. When left out: as `xdp` of the policy says.", examples: `"never"`},
+}
+
+// devices parses the key devices. A device is its name, or a mapping with its name and its settings.
 func (p place) devices(to *Policy, v *node) {
-	first := map[string]Pos{}
-	p.each("devices", v, func(w *node) {
-		if f := deviceFlaw(w.Text); f != nil {
-			p.flawed(w.Pos, "devices", listHint(f, "devices", w, v))
-			return
-		}
-		if _, twice := first[w.Text]; twice {
-			p.errorf(w.Pos, "devices names %s twice", wording.Quote(w.Text)).Hint = "remove one of them"
-			return
-		}
-		first[w.Text] = w.Pos
-		to.Devices = append(to.Devices, Device{w.Pos, w.Text})
-	})
+	if v.Kind != yamltree.List {
+		p.device(to, v, v)
+		return
+	}
+	if len(v.Items) == 0 {
+		p.each("devices", v, nil)
+	}
+	for _, n := range v.Items {
+		p.device(to, n, &node{Pos: v.Pos, Kind: yamltree.List, Items: []*node{n}})
+	}
+}
+
+// device parses one of the devices, n. list is a list with n alone, or n if the key has no list.
+func (p place) device(to *Policy, n, list *node) {
+	d := Device{Pos: n.Pos}
+	if n.Kind == yamltree.Mapping {
+		readKeys(p.in("devices"), "a device", n, deviceKeys, &d)
+	} else {
+		p.each("devices", list, func(w *node) {
+			f := deviceFlaw(w.Text)
+			if f != nil {
+				p.flawed(w.Pos, "devices", listHint(f, "devices", w, list))
+				return
+			}
+			d.Name = w.Text
+		})
+	}
+	switch {
+	case d.Name == "":
+	case slices.Contains(to.DeviceNames(), d.Name):
+		p.errorf(d.Pos, "devices names %s twice", wording.Quote(d.Name)).Hint = "remove one of them"
+	default:
+		to.Devices = append(to.Devices, d)
+	}
 }
 
 const maxDevice = 15 // IFNAMSIZ less the final zero
+
+func readDevice(name string) (string, *flaw) { return name, deviceFlaw(name) }
 
 // deviceFlaw returns the flaw of the name of a network device, nil if it is valid (kernel net/core/dev.c, dev_valid_name).
 func deviceFlaw(name string) *flaw {

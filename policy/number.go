@@ -105,6 +105,8 @@ func ParseDuration(text string) (time.Duration, error) {
 var durationSchema = define("duration", text("").titled("duration").described("A time in seconds, minutes, hours or days.").
 	withExamples(`"90s", "15m", "1h", "7d"`))
 
+const aboveZero = "a time above zero"
+
 // duration parses the format of time.ParseDuration with optional days in front: 90s, 1h30m, 7d, 1d12h.
 func duration(text string) (time.Duration, *flaw) {
 	bad := want("a time such as 90s, 15m, 1h or 7d", text)
@@ -131,7 +133,21 @@ func duration(text string) (time.Duration, *flaw) {
 		sum += d
 	}
 	if sum <= 0 || strings.Contains(rest, "-") {
-		return 0, want("a time above zero", text).hintf("leave timeout out for entries that hold until they are removed")
+		return 0, want(aboveZero, text)
 	}
 	return sum, nil
+}
+
+// entryTime parses the duration of entries of a set.
+func entryTime(text string) (time.Duration, *flaw) {
+	d, f := duration(text)
+	f.hintIfZero("leave timeout out for entries that hold until they are removed")
+	return d, f
+}
+
+// hintIfZero gives a flaw a hint if it is that of a duration of 0 or less. It does nothing if there is no flaw.
+func (f *flaw) hintIfZero(hint string) {
+	if f != nil && strings.HasPrefix(f.msg, "must be "+aboveZero) {
+		f.hint = hint
+	}
 }

@@ -23,11 +23,10 @@ type overForm struct {
 
 var overKeys = []key[overForm]{
 	{name: "rate", value: custom(place.rate, rateSchema),
-		doc: "Packets or bits in a second, minute, hour or day. Bits are those of the IP packet.", examples: `"1000/s", "10mbit/s"`,
+		doc: "Packets or bits in a time.", examples: `"1000/s", "10mbit/s"`,
 		must: "say what is too much, as in rate: 1000/s"},
 	{name: "per", value: custom(place.per, listUpTo(2, perSchema)),
-		doc: "One rate for each prefix of sources or destinations, or for each pair of them. The lengths of the IPv4 and the IPv6 prefix " +
-			"follow the word; without them they are 32 and 64. When left out: one rate for all packets.", examples: `"from/24/56"`},
+		doc: "One rate for each prefix of sources or destinations, or for each pair of them. When left out: one rate for all packets.", examples: `"from/24/56"`},
 	{name: "burst", value: into(word(anyOf(whole(1, nil), text("^[0-9]+([kmg]?bit)?$")), readBurst), func(to *overForm) *amount { return &to.burst }),
 		doc: "Packets or bits that may come at once. When left out: the rate of one second, at least 5 packets or 120kbit; `start` of `syn` " +
 			"has more.", examples: `200`},
@@ -39,10 +38,10 @@ var overKeys = []key[overForm]{
 
 var (
 	limitSchema = define("limit", object(overKeys).titled("limit"))
-	ratesSchema = define("rates", listUpTo(maxLayers, limitSchema).titled("limit or list of limits").described(
+	ratesSchema = define("rates", listUpTo(maxLayers, limitSchema).titled("limit …").described(
 		"Rates. A packet is charged to those of a list in their order, until it exceeds one.").withExamples(`{"rate": "1000/s", "per": "from"}`))
 	overSchema = anyOf(limitSchema, connLimitSchema, listUpTo(maxLayers, limitSchema).AnyOf[1], listUpTo(1, connLimitSchema).AnyOf[1]).
-			titled("limit or list of limits")
+			titled("limit …")
 )
 
 // ruleOverKeys are the keys of a limit of a rule. A rule can also limit a number of connections, which the hint mentions.

@@ -35,7 +35,7 @@ func Source(file string) ([]byte, error) {
 		remedy := ""
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			remedy = "name the file of your policy; `floodwall init FILE` writes a first one"
+			remedy = "name the file of your policy; `floodwall on` or `floodwall init FILE` writes a first one"
 		case errors.Is(err, syscall.EISDIR):
 			remedy = "name the file, not its directory"
 		}
@@ -143,58 +143,56 @@ func (p place) flawed(at Pos, key string, f *flaw) {
 // topKeys are the keys of a policy.
 var topKeys = []key[Policy]{
 	{name: "devices", value: custom(place.devices, devicesSchema),
-		doc: "The network devices where packets from outside arrive.", examples: `"eth0"`,
+		doc: "The network devices where packets from outside arrive.", examples: `"eth0", ["eth0", {"name": "eth1", "xdp": "never"}]`,
 		must: "name the devices that packets come in from: devices: [eth0]"},
 	{name: "default", value: custom(place.byDefault, verdictWords.schema()),
 		doc: "The verdict for a packet that no rule and no service decided.", usual: `"pass"`, examples: `"drop"`},
 	{name: "replies", value: into(repliesWords.form(), func(to *Policy) *bool { return &to.Replies }),
-		doc: "Whether packets pass that answer a packet which left through a device of the policy. Such an answer does not fail the checks " +
-			"`bogon-source` and `reflector-source` either. When left out: `pass` beside `default: drop`, else `drop`.", examples: `"drop"`},
+		doc: "Whether packets pass that answer a packet which left through a device of the policy. They do not fail `bogon-source` and " +
+			"`reflector-source` either. When left out: `pass` beside `default: drop`, else `drop`.", examples: `"drop"`},
 	{name: "checks", value: custom(place.checks, anyOf(profileWords.schema(), checksSchema)),
-		doc: "Sanity tests that drop broken packets before any rule: a profile, or single checks that change a profile.", usual: `"standard"`,
+		doc: "Checks that drop broken packets before any rule: a profile, or single checks that change one.", usual: `"standard"`,
 		examples: `"strict", {"profile": "standard", "own-source": "on"}`},
 	{name: "sets", value: custom(place.sets, setsSchema),
-		doc:      "Named sets of addresses, and of domain names. Rules and services refer to a set as `$NAME`.",
+		doc:      "Sets of addresses, and of domain names. Rules and services name a set as `$NAME`.",
 		examples: `{"office": ["203.0.113.0/24"]}`},
 	{name: "rules", value: custom(place.rules, entriesSchema("rule", ruleKeys)),
-		doc:      "The rules, in order. The first rule that matches decides.",
+		doc:      "The rules, in order.",
 		examples: `[{"name": "listed", "from": "198.51.100.0/24", "then": "drop"}]`},
 	{name: "services", value: custom(place.services, entriesSchema("service", serviceKeys)),
-		doc: "The ports that the host serves. Services come after the rules.", examples: `[{"name": "web", "port": ["tcp/80", "tcp/443"]}]`},
+		doc: "The ports that the host serves.", examples: `[{"name": "web", "port": ["tcp/80", "tcp/443"]}]`},
 	{name: "never", value: custom(place.spared, listOf(endSchema)),
 		doc: "Addresses that no limit, program, fleet, fetched list, FlowSpec route or temporary rule may ban or drop. A `$SET` must have a " +
 			"fixed content.", examples: `["$office"]`},
 	{name: "essential", value: custom(place.essential, object(essentials).titled("mapping")),
-		doc: "Changes the rules that `default: drop` adds by itself for traffic that no host can do without: `off` removes a rule, `limit` " +
-			"replaces its limits, `on` has its usual limits.", examples: `{"icmp-errors": {"limit": "5000/s"}}`},
+		doc: "Changes the rules that `default: drop` adds for traffic that no host can do without: `off` removes a rule, `limit` replaces " +
+			"its limits, `on` has its usual limits.", examples: `{"icmp-errors": {"limit": "5000/s"}}`},
 	{name: "untracked", value: custom(place.untracked, listOf(untrackedSchema)),
-		doc: "Traffic that connection tracking never sees, in addition to services with `track: false`. `loopback` is the traffic of the host " +
-			"with itself, `multicast` all to a multicast address, `broadcast` all to a broadcast address of IPv4, and `all` everything. Match " +
-			"keys name the packets of one direction, and those of the other direction are exempted, too: `{from: $trusted}` is all from and " +
-			"to these addresses, `{port: tcp/179}` all from and to port 179. A set in it must have a fixed content.",
+		doc: "Traffic that connection tracking never sees, beside services with `track: false`. `loopback` is the traffic of the host with " +
+			"itself, `multicast` and `broadcast` all to such an address, `all` everything. Match keys exempt the other direction, too: " +
+			"`{from: $trusted}` is all from and to these addresses, `{port: tcp/179}` all from and to port 179. A set in it must have a fixed " +
+			"content.",
 		examples: `"loopback", ["multicast", {"proto": "ospf"}, {"from": "192.0.2.2", "port": "tcp/179"}], "all"`},
 	{name: "boot", value: into(bootWords.form(), func(to *Policy) *bool { return &to.BootClosed }),
-		doc: "The behavior at boot when no policy that `apply --boot` saved can be loaded, and of devices that appear later until their policy " +
-			"is in force. `open` drops nothing. `closed` passes essential packets, answers to the host's own connections, and SSH from where " +
-			"the policy passes it. When left out: `closed` with `default: drop`, otherwise `open`.", examples: `"closed"`},
+		doc: "What holds at boot when no saved policy can be loaded, and at devices that appear later until their policy is in force. " +
+			"`open` drops nothing. `closed` passes essential packets, answers to the host's own connections, and SSH from where the " +
+			"policy passes it. When left out: `closed` with `default: drop`, otherwise `open`.", examples: `"closed"`},
 	{name: "daemon", value: custom(place.daemon, object(daemonKeys)),
-		doc:      "What `floodwall daemon` does while this policy runs. Without the daemon it does nothing, and `apply` says so.",
+		doc:      "What `floodwall daemon` does while this policy runs.",
 		examples: `{"listen": "127.0.0.1:9810"}`},
 	{name: "detect", value: custom(place.detect, object(detectKeys)),
-		doc: "Has `floodwall daemon` look for attacks while this policy runs: it says when one begins and ends, names its kind, suggests " +
-			"rules, and writes a report (`floodwall attacks`). It changes nothing without `auto`. Unless `daemon` says otherwise, it takes " +
-			"samples, of one in 100 packets at first.", examples: `{"baseline": "learn"}`},
+		doc: "`floodwall daemon` looks for attacks, and suggests rules (`floodwall attacks`). It changes nothing without `auto`. Unless " +
+			"`daemon` says otherwise, it takes samples, of one in 100 packets at first.", examples: `{"baseline": "learn"}`},
 	{name: "upstream", value: custom(place.upstream, object(upstreamKeys)),
-		doc: "The routers upstream that `floodwall-bgp` has BGP sessions with, and what may be announced to them to have them drop an attack. " +
-			"Nothing is announced unless `live` is true.",
+		doc:      "The routers with which `floodwall-bgp` speaks BGP, and what may be announced to them so that they drop an attack.",
 		examples: `{"as": 64500, "router_id": "192.0.2.1", "announce": "192.0.2.0/24", "peers": [{"address": "192.0.2.254", "as": 64501}]}`},
 	{name: "placement", value: into(placementForm, func(to *Policy) *Placement { return &to.Placement }),
-		doc: "The stage where a rule runs. `auto` chooses the stage with the least measured cost. `earliest` takes the first possible stage. " +
-			"The name of a stage means: not before that stage. Placement changes no verdict.", usual: `"auto"`, examples: `"earliest"`},
-	{name: "xdp", value: custom(place.xdp, xdpSchema),
-		doc: "When the program of target xdp runs at XDP, and not at tc. `auto` and `always`: if the device can do so. `flooded`: while a flood lasts. " +
-			"Otherwise it runs at tc, where it takes no offload from the device. `floodwall daemon` moves it; without the daemon it stays at " +
-			"XDP. `never`: at tc. A mode that `apply --mode` asks for comes first.", usual: `"auto"`, examples: `"flooded", {"when": "flooded", "calm": "1m"}`},
+		doc: "The stage where a rule runs: `auto` the one with the least measured cost, `earliest` the first possible one, the name of a " +
+			"stage not before it. Placement changes no verdict.", usual: `"auto"`, examples: `"earliest"`},
+	{name: "xdp", value: custom(place.policyXDP, xdpSchema),
+		doc: "When the program of target xdp runs at XDP, and not at tc, where it takes no offload from the device: `always`, only while a " +
+			"flood lasts (`flooded`), or `never`. `auto`: `flooded` on devices whose traffic XDP costs offloads, else `always`. `apply " +
+			"--mode` comes first. A device of `devices` can have an `xdp` of its own.", usual: `"auto"`, examples: `"flooded", {"when": "flooded", "calm": "1m"}`},
 }
 
 func (r *reader) top(p place, doc *node, to *Policy) {

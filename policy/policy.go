@@ -71,6 +71,7 @@ type Pos = yamltree.Pos
 type Device struct {
 	Pos  Pos
 	Name string
+	XDP  *XDP // when the program runs at XDP; nil: as the policy says
 }
 
 // Verdict is the decision of a rule or of the default about a packet.

@@ -12,9 +12,8 @@ import (
 const portForm = "a number from 0 to 65535, a range or a service, as in 443, tcp/443, udp/1000-2000 or https"
 
 var ports = list(define("ports", anyOf(whole(0, 65535), text("^((tcp|udp)/)?([0-9]+(-[0-9]+)?|[A-Za-z][A-Za-z0-9-]*)$")).
-	titled("port or range, with or without `tcp/` or `udp/`").described("A port, a range, or a service by the name that `/etc/services` has for it, such "+
-	"as `ssh` or `https`. `tcp/` or `udp/` before it names the protocol. A name means its usual ports: `dns` is tcp/53 and udp/53, `https` is "+
-	"tcp/443, `quic` is udp/443.").withExamples(`"tcp/443", "udp/53", "tcp/8000-8999", 22, "ssh"`)), port)
+	titled("port").described("A port, a range, or a name of `/etc/services`, for TCP and UDP unless `tcp/` or `udp/` stands before it. A name means its "+
+	"usual ports: `dns` is tcp/53 and udp/53, `https` is tcp/443, `quic` is udp/443.").withExamples(`"tcp/443", "udp/53", "tcp/8000-8999", 22, "ssh"`)), port)
 
 // port parses one alternative of port or sport.
 func port(text string) ([]Port, *flaw) {

@@ -44,7 +44,7 @@ var rateTimes = map[string]time.Duration{
 var bitUnits = map[string]uint64{"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 var rateSchema = define("rate", text("^[0-9]+([kmg]?bit)?/(s|min|h|day)$").
-	titled("rate").described("Packets or bits in a time: 1000/s, 30/min, 10/h, 5/day, 10mbit/s. Bits count the IP packet.").
+	titled("rate").described("Packets or bits in a second, minute (`min`), hour (`h`) or `day`. Bits count the IP packet.").
 	withExamples(`"1000/s", "30/min", "10mbit/s"`))
 
 // readRate parses N/TIME, or N and a unit of bits /TIME.

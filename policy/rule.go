@@ -16,22 +16,22 @@ var matchKeys = []key[Match]{
 	{name: "from", value: into(ends, func(to *Match) *[]Addr { return &to.From }),
 		doc: "The source address.", examples: `"$office", ["192.0.2.0/24", "2001:db8::/32"], "local"`},
 	{name: "to", value: into(ends, func(to *Match) *[]Addr { return &to.To }),
-		doc: "The destination address. `local` is all addresses of this host.", examples: `"192.0.2.1", "local"`},
+		doc: "The destination address.", examples: `"192.0.2.1", "local"`},
 	{name: "proto", value: into(list(protocolSchema, proto), func(to *Match) *[]uint8 { return &to.Proto }),
 		doc: "The protocol. In IPv6 it is the header after the extension headers.", examples: `"udp", ["tcp", "gre"]`},
 	{name: "port", value: into(ports, func(to *Match) *[]Port { return &to.Port }),
-		doc: "The destination port. Without `tcp/` or `udp/` it means both. It matches no other protocol: SCTP, DCCP and UDP-Lite have ports, " +
-			"too, but only `proto` matches these.", examples: `"tcp/443", ["udp/53", "tcp/8000-8999"]`},
+		doc: "The destination port. It matches no other protocol than TCP and UDP: SCTP, DCCP and UDP-Lite have ports, too, but only " +
+			"`proto` matches these.", examples: `"tcp/443", ["udp/53", "tcp/8000-8999"]`},
 	{name: "sport", value: into(ports, func(to *Match) *[]Port { return &to.SPort }),
 		doc: "The source port.", examples: `["udp/53", "udp/123"]`},
 	{name: "family", value: into(list(familySchema, familyWords.parse), func(to *Match) *[]uint32 { return &to.Family }),
 		doc: "The address family.", examples: `"ipv6"`},
 	{name: "flags", value: custom(place.flagsKey, listOf(flagsSchema)),
-		doc: "TCP flags. `syn/fin,syn,rst,ack`: of the flags after the slash exactly those before it are set. Without a slash the named flags " +
-			"are set, whatever the others are. Quote the text within `[]` and `{}`.",
+		doc: "TCP flags. `syn/fin,syn,rst,ack`: of the flags after the slash exactly those before it are set. Without a slash the named " +
+			"flags are set, whatever the others are.",
 		examples: `"syn/fin,syn,rst,ack", "none/fin,syn,rst,ack", "ece"`},
 	{name: "icmp", value: into(list(icmpSchema, icmp), func(to *Match) *[]ICMP { return &to.ICMP }),
-		doc:      "ICMP and ICMPv6 messages, by name or as `icmp/TYPE[/CODE]` or `icmpv6/TYPE[/CODE]`. A name that both families have means both.",
+		doc:      "ICMP and ICMPv6 messages. A name that both families have means both.",
 		examples: `"echo-request", "icmp/3/4"`},
 	{name: "length", value: into(list(lengthSchema, numbers(65535)), func(to *Match) *[]Range { return &to.Length }),
 		doc: "The length of the IP packet in bytes, header included.", examples: `"0-63"`},
@@ -40,12 +40,11 @@ var matchKeys = []key[Match]{
 	{name: "dscp", value: into(list(codePointSchema, dscp), func(to *Match) *[]Range { return &to.DSCP }),
 		doc: "The differentiated services code point.", examples: `"ef"`},
 	{name: "mss", value: into(list(segmentSizeSchema, mss), func(to *Match) *[]Range { return &to.MSS }),
-		doc: "The maximum segment size that a TCP segment with SYN announces: the first MSS option of 4 bytes. `none` is a segment with SYN " +
-			"and without this option. Segments without SYN, and all other packets, never match. Of two options the first counts on every " +
-			"target, as netfilter sees no other, while Linux takes the last. nftables and iptables also find an option behind the one that " +
-			"ends the options, and behind the end that IP states for the packet.", examples: `"0-535", "none"`},
+		doc: "The maximum segment size that a TCP segment with SYN announces: the first MSS option of 4 bytes (Linux takes the last). " +
+			"`none` is a segment with SYN and without this option. Other packets never match. nftables and iptables also find an option " +
+			"behind the end of the options or of the packet.", examples: `"0-535", "none"`},
 	{name: "fragment", value: into(list(fragmentSchema, fragmentWords.parse), func(to *Match) *[]uint32 { return &to.Fragment }),
-		doc:      "`none` is a whole packet, `first` the first fragment, `later` any other fragment, which has no ports. `true` is `first` and `later`.",
+		doc:      "`none` is a whole packet, `first` the first fragment, `later` any other, which has no ports. `true` is `first` and `later`.",
 		examples: `"later"`},
 	{name: "vlan", value: into(list(vlanSchema, vlan), func(to *Match) *[]Range { return &to.VLAN }),
 		doc: "The VLAN of the outermost tag. `none` is a frame without a tag, `any` a frame with one.", examples: `100, "none"`},
@@ -56,7 +55,7 @@ var matchKeys = []key[Match]{
 		doc:      "A DNS message over UDP, to port 53 unless the rule names ports.",
 		examples: `"query", {"type": ["ANY", "TXT"]}, {"name": "evil.example"}`},
 	{name: "state", value: into(list(stateSchema, readState), func(to *Match) *[]uint32 { return &to.State }),
-		doc:      "The state that connection tracking has for the packet. The rule runs in netfilter, and connection tracking must be on.",
+		doc:      "The packet's state in connection tracking, which must be on.",
 		examples: `["established", "related"]`},
 }
 
@@ -64,25 +63,25 @@ var matchKeys = []key[Match]{
 var ruleKeys = slices.Concat(
 	[]key[Rule]{
 		{name: "name", value: custom(func(place, *Rule, *node) {}, nameSchema),
-			doc: "The name in counters and messages. When left out: `rule-N`, by the rule's position.", examples: `"listed"`},
+			doc: "The name in counters and messages. When left out: `rule-N`, by position.", examples: `"listed"`},
 	},
 	inMatch(matchKeys),
 	[]key[Rule]{
 		{name: "over", value: custom(place.ruleOver, overSchema),
-			doc: "Matches what exceeds a rate, or what begins a connection too many. A packet is charged to the rates of a list in their order, " +
-				"until it exceeds one. A number of connections is the only limit of its rule.",
+			doc: "Matches packets above a rate, or the first packet of a connection too many. A packet is charged to the rates of a list in " +
+				"their order, until it exceeds one. A number of connections stands alone.",
 			examples: `{"rate": "1000/s", "per": "from"}, {"rate": "10mbit/s", "per": "from"}, {"rate": "50/s", "per": "from", "ban": "10m"}, {"connections": 20, "per": "from/32"}`},
 		{name: "not", value: custom(place.not, matchSchema),
 			doc: "Keys of which none may match.", examples: `{"from": "$office"}`},
 		{name: "then", value: into(word(thenWords.schema(), then), func(to *Rule) *Verdict { return &to.Then }),
-			doc: "The verdict. `reject` answers with a TCP reset or an ICMP error. `truncate` answers a DNS query with an empty response that " +
-				"sends the client to TCP.", examples: `"drop", "reject", "truncate"`, must: "say what happens to the packets: then: drop"},
+			doc: "`reject` answers with a TCP reset or an ICMP error. `truncate` answers a DNS query with an empty response that sends the " +
+				"client to TCP.", examples: `"drop", "reject", "truncate"`, must: "say what happens to the packets: then: drop"},
 		{name: "slip", value: into(word(anyOf(whole(1, nil), text(positive)), slip), func(to *Rule) *uint32 { return &to.Slip }),
 			doc: "With `truncate`: answer one query in this number, and drop the others. When left out: all are answered.", examples: `2`},
 		{name: "sample", value: into(word(text("^1/[1-9][0-9]*$").titled("`1/N`"), sample), func(to *Rule) *uint32 { return &to.Sample }),
-			doc: "Hand one in this number of the rule's packets to `floodwall capture`.", examples: `"1/100"`},
+			doc: "The share of the rule's packets for `floodwall capture`.", examples: `"1/100"`},
 		{name: "observe", value: into(yesOrNo, func(to *Rule) *bool { return &to.Observe }),
-			doc: "Count the packets that match, and go on with the next rule.", usual: `false`, examples: `true`},
+			doc: "Only count, and go on with the next rule.", usual: `false`, examples: `true`},
 		{name: "placement", value: into(placementForm, func(to *Rule) *Placement { return &to.Placement }),
 			doc: "The placement of this rule, in place of the policy's.", examples: `"raw"`},
 	},
@@ -172,8 +171,8 @@ var serviceKeys = []key[Service]{
 		doc: "Protects a TCP service from floods of SYNs and ACKs with SYN cookies. `protect` sends cookies while there are too many SYNs, " +
 			"`always` for every SYN.", usual: `"off"`, examples: `"protect", {"mode": "router", "start": "5000/s"}`},
 	{name: "udp", value: custom(place.udp, udpSchema),
-		doc: "Protects a UDP service from floods, also from forged sources. Nothing is dropped while there is no flood. During one, clients " +
-			"that the service has answered for a while pass first, and all others within `limit` and `total`.", usual: `"off"`,
+		doc: "Protects a UDP service from floods, also from forged sources. During a flood, clients that the service has answered for a " +
+			"while pass first, and all others within `limit` and `total`.", usual: `"off"`,
 		examples: `"protect", {"start": "20000/s", "limit": {"rate": "100/s", "per": "from/24/56"}}`},
 }
 

@@ -93,11 +93,11 @@ var synKeys = []key[Syn]{
 	{name: "when", value: into(word(synWhen.schema(), synTime), func(to *Syn) *bool { return &to.Always }),
 		doc: "`auto`: cookies are sent from `start` until `stop`. `always`: every SYN gets one.", usual: `"auto"`, examples: `"always"`},
 	{name: "mode", value: into(synModes.form(), func(to *Syn) *SynMode { return &to.Mode }),
-		doc: "`host`: the service is on this host. `router`: this host forwards to it. `auto`: router when no socket listens on the port here " +
-			"and this host forwards, otherwise host.", usual: `"auto"`, examples: `"host", "router"`},
+		doc: "`host`: the service is on this host. `router`: this host forwards to it. `auto`: router when no socket listens on the port " +
+			"here and this host forwards.", usual: `"auto"`, examples: `"host", "router"`},
 	{name: "start", value: into(rateOfSYNs, func(to *Syn) **Over { return &to.Start }),
-		doc: "The rate of SYNs that nobody completes, above which cookies start. Without a `burst`, the SYNs of four seconds may wait before " +
-			"that, but no more than 2,000 or those of one second.", usual: `"1000/s"`, examples: `"5000/s"`},
+		doc: "The rate of SYNs that nobody completes above which cookies start. Without a `burst`, the SYNs of four seconds may wait " +
+			"before that, at most 2,000 or those of one second.", usual: `"1000/s"`, examples: `"5000/s"`},
 	{name: "stop", value: into(rateOfSYNs, func(to *Syn) **Over { return &to.Stop }),
 		doc: "The rate of SYNs that nobody completes, below which cookies stop. When left out: half of `start`.", examples: `"2000/s"`},
 	{name: "limit", value: custom(place.synLimits, limitsOrOff.schema),

@@ -13,11 +13,7 @@ import (
 func (p place) hysteresis(s *Syn, v *node) {
 	start, stop := v.Get("start"), v.Get("stop")
 	if s.Always {
-		for _, e := range []*pair{v.Entry("start"), v.Entry("stop")} {
-			if e != nil {
-				p.errorf(e.Pos, "%s says nothing with when: always", e.Key).Hint = "remove it, or write when: auto"
-			}
-		}
+		p.saysNothing(v, "when: always", "remove it, or write when: auto", "start", "stop")
 		return
 	}
 	if start != nil && stop == nil {
@@ -31,6 +27,15 @@ func (p place) hysteresis(s *Syn, v *node) {
 	if stop != nil && !below(s.Stop, s.Start) {
 		p.errorf(stop.Pos, "stop must be below start, %s", rateText(s.Start)).Hint =
 			"cookies begin above start, and end when there is less than stop: write " + rateText(half(*s.Start))
+	}
+}
+
+// saysNothing reports those keys of v that have no effect beside another key.
+func (p place) saysNothing(v *node, beside, remedy string, keys ...string) {
+	for _, key := range keys {
+		if e := v.Entry(key); e != nil {
+			p.errorf(e.Pos, "%s says nothing with %s", e.Key, beside).Hint = remedy
+		}
 	}
 }
 

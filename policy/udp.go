@@ -85,27 +85,25 @@ func udpKind(text string) (packet.Datagrams, *flaw) {
 
 var udpKeys = []key[UDP]{
 	{name: "protect", value: into(word(udpKinds.schema(), udpKind), func(to *UDP) *packet.Datagrams { return &to.Protect }),
-		doc: "The protocol of the service. `generic`: any; only known clients pass first. `wireguard` and `quic`: clients that send an index " +
-			"or connection ID which the service has issued pass, too. `a2s`: during a flood, XDP answers queries of server lists (Source " +
-			"games), first with a challenge, then with the service's latest answer. `raknet`: during a flood, XDP answers the first request " +
-			"of a client (Minecraft Bedrock) with a cookie; who sends the cookie back connects, and is known at once. Other packets are " +
-			"treated as with `generic`.", usual: `"generic"`, examples: `"quic"`},
+		doc: "The protocol of the service. `generic`: any; only known clients pass first. During a flood, `wireguard` and `quic` also pass " +
+			"clients that send an index or connection ID which the service has issued; with `a2s`, XDP answers queries of server lists " +
+			"(Source games), first with a challenge, then with the service's latest answer; with `raknet` (Minecraft Bedrock), XDP " +
+			"answers a client's first request with a cookie, and a client that sends it back is known at once.", usual: `"generic"`, examples: `"quic"`},
 	{name: "start", value: into(rateOfDatagrams, func(to *UDP) *Over { return &to.Start }),
-		doc: "The rate of packets of clients that are not known, above which a flood starts. Nothing is dropped below it, so give it what the " +
-			"service can bear. When left out: 15000/s with `wireguard` and `quic`, else 5000/s.", examples: `"20000/s"`},
+		doc: "The rate of packets of unknown clients above which a flood starts. Nothing is dropped below it, so give it what the service " +
+			"can bear. When left out: 15000/s with `wireguard` and `quic`, else 5000/s.", examples: `"20000/s"`},
 	{name: "stop", value: into(rateOfDatagrams, func(to *UDP) *Over { return &to.Stop }),
-		doc: "The rate of packets of clients that are not known, below which a flood ends. When left out: half of `start`.", examples: `"2000/s"`},
+		doc: "The rate of packets of unknown clients below which a flood ends. When left out: half of `start`.", examples: `"2000/s"`},
 	{name: "known", value: custom(place.udpKnown, rateOfDatagrams.schema),
-		doc: "The rate of all known clients of one address (IPv6: /64), and of all packets together that pass by an identifier. One packet in " +
-			"16 is counted, so it is at least 100/s, and 512 packets may come at once. A client above it is no longer known during a flood. " +
-			"When left out: 2000/s with `generic`, `a2s` and `raknet`, else 20000/s.", examples: `"10000/s"`},
+		doc: "The rate, at least 100/s, of all known clients of one address (IPv6: /64), and of all packets together that pass by an " +
+			"identifier. A client above it is no longer known during a flood. When left out: 2000/s with `generic`, `a2s` and `raknet`, " +
+			"else 20000/s.", examples: `"10000/s"`},
 	{name: "limit", value: custom(place.udpLimits, limitsOrOff.schema),
-		doc: "The rate by source prefix, during a flood, of clients that are not known. Packets above it are dropped. When left out: 50/s per " +
+		doc: "The rate of unknown clients by source prefix during a flood. Packets above it are dropped. When left out: 50/s per " +
 			"from/24/56.", examples: `"off"`},
 	{name: "total", value: custom(place.udpTotal, totalRate.schema),
-		doc: "The rate of all clients that are not known, during a flood. Packets above it are dropped. Half of the burst is for clients that " +
-			"send again what was refused, which forged sources seldom do. When left out: 7500/s with `wireguard` " +
-			"and `quic`, else 2000/s, or `stop` if that is less.", examples: `"500/s"`},
+		doc: "The rate of all unknown clients during a flood. Packets above it are dropped. Half of the burst is for clients that send " +
+			"again what was refused. When left out: 7500/s with `wireguard` and `quic`, else 2000/s, or `stop` if that is less.", examples: `"500/s"`},
 	{name: "observe", value: into(yesOrNo, func(to *UDP) *bool { return &to.Observe }),
 		doc: "Count what would be dropped, and drop nothing.", usual: `false`, examples: `true`},
 }

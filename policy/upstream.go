@@ -136,18 +136,16 @@ var upstreamKeys = []key[Upstream]{
 		doc: "The BGP identifier of this host, as an IPv4 address.", examples: `"192.0.2.1"`,
 		must: "write an IPv4 address of this host, as in router_id: 192.0.2.1"},
 	{name: "announce", value: into(list(ownPrefixSchema, readOwn), func(to *Upstream) *[]netip.Prefix { return &to.Announce }),
-		doc:      "Your own prefixes. Announcements are for destinations within them and nothing else. At most 256.",
+		doc:      "Your own prefixes, at most 256: announcements are for destinations within them only.",
 		examples: `["192.0.2.0/24", "2001:db8:1::/48"]`, must: "name your own prefixes, as in announce: [192.0.2.0/24]"},
 	{name: "live", value: into(yesOrNo, func(to *Upstream) *bool { return &to.Live }),
-		doc: "With `true`, announcements go out. Otherwise this is a dry run: sessions are made, and nothing is announced.", usual: `false`,
+		doc: "`false` is a dry run: sessions are made, and nothing is announced.", usual: `false`,
 		examples: `true`},
 	{name: "auto", value: into(word(enum(append(stepWords.schema().Enum, false)...), stepWords.parse), func(to *Upstream) *Step { return &to.Auto }),
-		doc: "How far `floodwall daemon` goes by itself while packets are lost before this host can drop them. `flowspec` announces the " +
-			"packets of an attack that `detect` sees. `rtbh` also gives up the attacked address when that does not help. Otherwise people " +
-			"announce.", usual: `"off"`, examples: `"flowspec"`},
+		doc: "What `floodwall daemon` announces by itself while packets are lost before this host can drop them: `flowspec` the packets of " +
+			"an attack that `detect` sees, `rtbh` also the attacked address when that does not help.", usual: `"off"`, examples: `"flowspec"`},
 	{name: "line", value: into(word(text("^[1-9][0-9]*[mg]bit/s$"), readLine), func(to *Upstream) *uint64 { return &to.Line }),
-		doc: "The capacity of the line in one direction. With `auto`, a line is full at 90% of it. Without it, only packets that the device " +
-			"loses count.", examples: `"10gbit/s"`},
+		doc: "The capacity of the line in one direction. With `auto`, a line is full at 90% of it.", examples: `"10gbit/s"`},
 	{name: "hold", value: into(timeWithin(time.Second, 24*time.Hour), func(to *Upstream) *time.Duration { return &to.Hold }),
 		doc: "An announcement stays for so long at least, up to 24h.", usual: `"2m"`, examples: `"5m"`},
 	{name: "for", value: into(timeWithin(time.Second, 24*time.Hour), func(to *Upstream) *time.Duration { return &to.For }),
@@ -158,13 +156,12 @@ var upstreamKeys = []key[Upstream]{
 		doc: "The routers, at most 16.", examples: `[{"address": "192.0.2.254", "as": 64501, "password_file": "/etc/floodwall/bgp.key"}]`,
 		must: "name a router, as in peers: [{address: 192.0.2.254, as: 64501}]"},
 	{name: "receive", value: custom(place.receive, object(receiveKeys)),
-		doc: "FlowSpec routes of the routers are obeyed: what they ask to drop is dropped, before the rules of the policy, for destinations " +
-			"inside `announce` and from no source under `never`. When left out no route is obeyed.", examples: `{"max": 16}`},
+		doc: "Obey FlowSpec routes of the routers that ask to drop packets to destinations inside `announce`.", examples: `{"max": 16}`},
 }
 
 var receiveKeys = []key[Receive]{
 	{name: "max", value: into(word(whole(1, maxReceived), readMostReceived), func(to *Receive) *int { return &to.Max }),
-		doc: "The routes come to so many rules at a time at most, up to 32. A route takes one or more.", usual: `16`, examples: `8`},
+		doc: "The most rules that the routes become.", usual: `16`, examples: `8`},
 	{name: "from", value: into(list(text(""), readRouter), func(to *Receive) *[]netip.Addr { return &to.From }),
 		doc: "The routers whose routes are obeyed. When left out, all under `peers`.", examples: `"192.0.2.254"`},
 }
@@ -173,7 +170,7 @@ var rtbhKeys = []key[RTBH]{
 	{name: "community", value: into(list(text(""), readCommunity), func(to *RTBH) *[]uint32 { return &to.Communities }),
 		doc: "Communities by which the router knows it. NO_EXPORT is added.", usual: `"65535:666"`, examples: `["64501:666", "65535:666"]`},
 	{name: "next_hop", value: custom(place.nextHop, listUpTo(2, text(""))),
-		doc:      "The next hop of such routes, one address a family. When left out it is the address of this host in the session.",
+		doc:      "The next hop of such routes, one address a family, by default this host's address in the session.",
 		examples: `["192.0.2.1", "100::1"]`},
 }
 
@@ -183,24 +180,24 @@ var peerKeys = []key[Peer]{
 	{name: "as", value: into(asNumber, func(to *Peer) *uint32 { return &to.AS }),
 		doc: "The number of its network.", examples: `64501`, must: "write the number of the router's network, as in as: 64501"},
 	{name: "local", value: into(peerAddress, func(to *Peer) *netip.Addr { return &to.Local }),
-		doc: "The address of this host that it has as its neighbor. When left out the kernel chooses.", examples: `"192.0.2.1"`},
+		doc: "The address of this host that it has as its neighbor.", examples: `"192.0.2.1"`},
 	{name: "local_as", value: into(asNumber, func(to *Peer) *uint32 { return &to.LocalAS }),
 		doc: "The number of this host's network in this session alone.", examples: `64502`},
 	{name: "password_file", value: into(absolutePath, func(to *Peer) *string { return &to.Password }),
 		doc:      "A file with the password of the session (TCP MD5 signatures, RFC 2385), by its absolute path. Only root may read it.",
 		examples: `"/etc/floodwall/bgp.key"`},
 	{name: "ttl_security", value: into(word(whole(1, 254), readHops), func(to *Peer) *uint8 { return &to.Hops }),
-		doc: "TTL security (RFC 5082): packets of the session that come from more hops away are dropped. 1 is a router on the same link. The " +
-			"router must be set up for it, too.", examples: `1`},
+		doc: "TTL security (RFC 5082): packets of the session from more hops away are dropped. 1 is a router on the same link. The router " +
+			"needs it, too.", examples: `1`},
 	{name: "graceful_restart", value: into(word(anyOf(text(""), enum(false)), readRestart), func(to *Peer) *time.Duration { return &to.Restart }),
-		doc:   "The router keeps announcements for so long when the session is lost, up to 4095s (RFC 4724). `off`: it drops them at once.",
+		doc:   "How long the router keeps announcements when the session is lost, up to 4095s (RFC 4724). `off`: it drops them at once.",
 		usual: `"2m"`, examples: `"1m", "off"`},
 	{name: "hold_time", value: into(timeWithin(3*time.Second, 65535*time.Second), func(to *Peer) *time.Duration { return &to.HoldTime }),
-		doc: "The session ends when nothing came for so long, 3s to 65535s.", usual: `"90s"`, examples: `"30s"`},
+		doc: "The session ends after this time without a message, 3s to 65535s.", usual: `"90s"`, examples: `"30s"`},
 	{name: "families", value: into(list(routeFamilySchema, routeFamilies.parse), func(to *Peer) *[]Family { return &to.Families }),
 		doc: "Address families of the session. When left out, all that it has a next hop for.", examples: `["ipv4", "ipv4-flowspec"]`},
 	{name: "max", value: into(word(whole(1, maxAnnounced), readMost), func(to *Peer) *int { return &to.Max }),
-		doc: "The router gets so many announcements at the same time at most, up to 1000.", usual: `10`, examples: `20`},
+		doc: "The most announcements for the router at a time.", usual: `10`, examples: `20`},
 }
 
 // upstream parses the key upstream.

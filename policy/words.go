@@ -47,7 +47,7 @@ func ParseProtocol(text string) (uint8, error) {
 }
 
 var protocolSchema = define("protocol", anyOf(whole(0, 255), text(digits), enumOf(protoNumber)).
-	titled("protocol name or number 0 to 255"))
+	titled("protocol").described("A protocol by name or number, 0 to 255."))
 
 func proto(text string) ([]uint8, *flaw) {
 	if n, ok := protoNumber[text]; ok {

@@ -20,9 +20,9 @@ type XDPTime string
 
 // The times.
 const (
-	XDPAuto    XDPTime = "auto" // always, if the device can do so
-	XDPAlways  XDPTime = "always"
-	XDPFlooded XDPTime = "flooded" // during a flood, if the daemon runs; otherwise at tc
+	XDPAuto    XDPTime = "auto"    // flooded if XDP costs the device's traffic and the daemon runs; otherwise always
+	XDPAlways  XDPTime = "always"  // if the device can do so
+	XDPFlooded XDPTime = "flooded" // during a flood, and always without the daemon
 	XDPNever   XDPTime = "never"   // at tc
 )
 
@@ -33,21 +33,50 @@ var xdpSchema = define("xdp", anyOf(xdpWords.schema(), object(xdpKeys)).titled("
 var xdpKeys = []key[XDP]{
 	{name: "when", value: into(word(xdpWords.schema(), xdpWords.parse), func(to *XDP) *XDPTime { return &to.When }),
 		doc: "`auto`, `always`, `flooded` or `never`.", examples: `"flooded"`, must: "write when: flooded"},
-	{name: "start", value: into(word(text("^[1-9][0-9]*/s$"), readLeast), func(to *XDP) *uint64 { return &to.Start }),
+	{name: "start", value: into(word(text("^[1-9][0-9]*/s$"), packetRate("20000/s")), func(to *XDP) *uint64 { return &to.Start }),
 		doc: "The rate of dropped and answered packets from which the program runs at XDP.", usual: `"20000/s"`, examples: `"100000/s"`},
 	{name: "calm", value: into(word(text("^[0-9]+(ms|s|m|h)$"), readQuiet), func(to *XDP) *time.Duration { return &to.Calm }),
-		doc: "The program returns to tc when the rate has been below half of `start` for this time.", usual: `"10m"`, examples: `"1m"`},
+		doc: "The program returns to tc when the rate was below half of `start` for this time.", usual: `"10m"`, examples: `"1m"`},
 }
 
-// xdp parses the key xdp.
-func (p place) xdp(to *Policy, v *node) {
-	x := defaults(v.Pos, xdpKeys)
+// policyXDP parses the key xdp of the policy.
+func (p place) policyXDP(to *Policy, v *node) {
+	if x := p.xdp(v); *x != usualXDP() {
+		to.XDP = x
+	}
+}
+
+// xdp parses the key xdp of the policy or of a device.
+func (p place) xdp(v *node) *XDP {
+	x := usualXDP()
 	if v.Kind == yamltree.Word {
 		x.When = scalarOf(p, "xdp", v, xdpWords.parse)
 	} else {
-		readKeys(p.in("xdp"), "it", v, xdpKeys, &x)
+		p = p.in("xdp")
+		readKeys(p, "it", v, xdpKeys, &x)
+		if x.When == XDPAlways || x.When == XDPNever {
+			p.saysNothing(v, "when: "+string(x.When), "remove it, or write when: flooded", "start", "calm")
+		}
 	}
-	if x.When != XDPAuto {
-		to.XDP = &x
+	return &x
+}
+
+// usualXDP returns the setting of a policy without the key.
+func usualXDP() XDP {
+	x := defaults(Pos{}, xdpKeys)
+	x.When = XDPAuto
+	return x
+}
+
+// XDPOf returns when the program runs at XDP on a device: the device's own setting, or that of the policy.
+func (p *Policy) XDPOf(device string) XDP {
+	for _, d := range p.Devices {
+		if d.Name == device && d.XDP != nil {
+			return *d.XDP
+		}
 	}
+	if p.XDP != nil {
+		return *p.XDP
+	}
+	return usualXDP()
 }
