@@ -11,11 +11,11 @@
 #include "kernel.h"
 #include "verifier.h"
 
-/* enum tcx_action_base of linux/bpf.h. The headers of some systems do not have it. */
-enum {
-	TCX_NEXT = -1, /* the next program decides, as if this one were not attached */
-	TCX_DROP = 2,
-};
+/* Of enum tcx_action_base of linux/bpf.h. Headers of Linux before 6.6, as of Debian 12, do not have it. These are macros, because
+ * those may have the names of enumerators.
+ */
+#define TCX_NEXT (-1) /* the next program decides, as if this one were not attached */
+#define TCX_DROP 2
 
 /* Values of tc_index, which nothing else uses. The programs of all hooks know the packets of this program by it. */
 enum {

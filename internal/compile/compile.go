@@ -10,7 +10,7 @@ import (
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 
-// Output is what a policy is compiled to, in readable form.
+// Output is the result of a compilation in readable form.
 type Output struct {
 	Plan    *plan.Plan
 	Form    xdp.Form         // of the XDP program

@@ -48,32 +48,37 @@ func (h Hook) load() *ebpf.CollectionSpec {
 	return spec
 }
 
-// objectTC is the C part compiled for tc, in the format of gzip.
-//
-//go:embed floodwalltc.o.gz
-var objectTC []byte
+// The C part, compiled for XDP and for tc, in the format of gzip.
+var (
+	//go:embed floodwall_bpfel.o.gz
+	objectXDP []byte
+
+	//go:embed floodwalltc_bpfel.o.gz
+	objectTC []byte
+)
 
 // An embedded object is parsed once, because that takes some 20 ms.
 var (
-	compiledXDP = sync.OnceValue(func() *ebpf.CollectionSpec { return parsed(loadFloodwall()) })
-	compiledTC  = sync.OnceValue(func() *ebpf.CollectionSpec { return parsed(loadTC()) })
+	compiledXDP = sync.OnceValue(func() *ebpf.CollectionSpec { return parsed(objectXDP) })
+	compiledTC  = sync.OnceValue(func() *ebpf.CollectionSpec { return parsed(objectTC) })
 )
 
-func loadTC() (*ebpf.CollectionSpec, error) {
-	unzipped, err := gzip.NewReader(bytes.NewReader(objectTC))
-	if err != nil {
-		return nil, err
-	}
-	object, err := io.ReadAll(unzipped)
-	if err != nil {
-		return nil, err
-	}
-	return ebpf.LoadCollectionSpecFromReader(bytes.NewReader(object))
-}
-
-func parsed(spec *ebpf.CollectionSpec, err error) *ebpf.CollectionSpec {
+func parsed(object []byte) *ebpf.CollectionSpec {
+	spec, err := parse(object)
 	if err != nil {
 		panic(fmt.Sprintf("embedded program: %v", err))
 	}
 	return spec
+}
+
+func parse(object []byte) (*ebpf.CollectionSpec, error) {
+	unzipped, err := gzip.NewReader(bytes.NewReader(object))
+	if err != nil {
+		return nil, err
+	}
+	elf, err := io.ReadAll(unzipped)
+	if err != nil {
+		return nil, err
+	}
+	return ebpf.LoadCollectionSpecFromReader(bytes.NewReader(elf))
 }

@@ -246,6 +246,11 @@ func (im *Image) entry(h Hook) asm.Instructions {
 // kernel linearizes each frame. Linear removes the programs Egress and Ingress, which are the same in both modes.
 func Linear(spec *ebpf.CollectionSpec) {
 	spec.Programs[Program].Flags &^= unix.BPF_F_XDP_HAS_FRAGS
+	Alone(spec)
+}
+
+// Alone removes the programs Egress and Ingress from a spec.
+func Alone(spec *ebpf.CollectionSpec) {
 	delete(spec.Programs, Egress)
 	delete(spec.Programs, Ingress)
 }

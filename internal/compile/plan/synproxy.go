@@ -208,14 +208,14 @@ func ElsewhereNotes(p *ir.Program) (notes []string) {
 func fallbackNote(t Target, p *ir.Protection, lost []string) string {
 	note := fmt.Sprintf("service %q: %s has no XDP: ", p.Service, t)
 	if p.Router {
-		note += "the kernel's SYNPROXY alone answers its SYNs, each of them, which takes several times the processor time"
+		note += "the kernel's SYNPROXY alone answers all SYNs, at several times the processor time"
 		note += keyedNote(p)
 		if t == TargetIptables {
 			note += windowsNote
 		}
 	} else {
-		note += "the kernel itself answers its SYNs, with cookies (net.ipv4.tcp_syncookies) when its queue is full; connections " +
-			"that begin so lose options unless they have timestamps, and ACKs of no connection cost what they do anyway"
+		note += "the kernel itself answers its SYNs, with cookies (net.ipv4.tcp_syncookies) when its queue is full: these connections " +
+			"lose options unless they have timestamps"
 	}
 	for _, why := range lost {
 		note += "; one of its limits is left out: " + why

@@ -64,6 +64,10 @@ func TestToldIdentifiers(t *testing.T) {
 	const a, b, six = "udp 198.51.100.7:4000 > 192.0.2.1:7000", "udp 203.0.113.9:555 > 192.0.2.1:7000", "udp [2001:db8::7]:4000 > [2001:db8::1]:7000"
 	id, other := []byte{1, 2, 3, 4, 5, 6, 7, 8}, []byte{1, 2, 3, 4, 5, 6, 7, 9}
 	long := bytes.Repeat([]byte{7}, 20)
+	programs := map[string]flooded{}
+	for _, protocol := range []string{"wireguard", "quic"} {
+		programs[protocol] = loadFlooded(t, "{protect: "+protocol+", total: off}")
+	}
 	for _, c := range []struct {
 		name, protocol string
 		told           []byte // the payload that the service sends to a; nil: none
@@ -115,7 +119,10 @@ func TestToldIdentifiers(t *testing.T) {
 		{"a Retry", "quic", nil, 0, a, quicLong(3, id, other, 1200), "stray"},
 	} {
 		t.Run(c.protocol+"/"+c.name, func(t *testing.T) {
-			f := loadFlooded(t, "{protect: "+c.protocol+", total: off}")
+			f := programs[c.protocol]
+			f.forget(t)
+			f.forgetLimits(t)
+			f.forgetState(t)
 			f.state(t, uint64(image.Monotonic())+uint64(time.Hour), 0)
 			if c.told != nil {
 				f.leave(t, left(t, a, c.told))

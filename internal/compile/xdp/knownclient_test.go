@@ -54,9 +54,11 @@ func (f flooded) restate(t *testing.T, state uint64) {
 		t.Fatal(err)
 	}
 	defer release()
-	for words := memory[image.ReplyFlows]; len(words) > 0; words = words[8:] {
-		if word := binary.NativeEndian.Uint64(words); word != 0 {
-			binary.NativeEndian.PutUint64(words, word&^(15<<16)|state<<16)
+	for page := range usedPages(memory[image.ReplyFlows]) {
+		for words := page; len(words) > 0; words = words[8:] {
+			if word := binary.NativeEndian.Uint64(words); word != 0 {
+				binary.NativeEndian.PutUint64(words, word&^(15<<16)|state<<16)
+			}
 		}
 	}
 }

@@ -3,9 +3,12 @@
 package xdp_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -221,10 +224,24 @@ func (p talker) age(t *testing.T, units uint64) {
 		t.Fatal(err)
 	}
 	defer release()
-	words := memory[image.ReplyFlows]
-	for at := 0; at < len(words); at += 8 {
-		if seen := binary.LittleEndian.Uint16(words[at:]); binary.LittleEndian.Uint64(words[at:]) != 0 {
-			binary.LittleEndian.PutUint16(words[at:], seen-uint16(units))
+	for page := range usedPages(memory[image.ReplyFlows]) {
+		for at := 0; at < len(page); at += 8 {
+			if seen := binary.LittleEndian.Uint16(page[at:]); binary.LittleEndian.Uint64(page[at:]) != 0 {
+				binary.LittleEndian.PutUint16(page[at:], seen-uint16(units))
+			}
+		}
+	}
+}
+
+// usedPages returns the pages of a map that are not empty. Few pages of the table of flows are used in a test, and a page is compared in a fraction of
+// the time that a loop over its words takes.
+func usedPages(memory []byte) iter.Seq[[]byte] {
+	var empty [4096]byte
+	return func(yield func([]byte) bool) {
+		for page := range slices.Chunk(memory, len(empty)) {
+			if !bytes.Equal(page, empty[:len(page)]) && !yield(page) {
+				return
+			}
 		}
 	}
 }

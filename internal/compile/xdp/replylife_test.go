@@ -128,6 +128,9 @@ func (p talker) forget(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	clear(memory[image.ReplyFlows])
-	clear(memory[image.ReplyFilter][image.ReplySecretsSize:])
+	for _, m := range [][]byte{memory[image.ReplyFlows], memory[image.ReplyFilter][image.ReplySecretsSize:]} {
+		for page := range usedPages(m) {
+			clear(page)
+		}
+	}
 }
