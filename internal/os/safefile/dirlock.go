@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // This file has a lock for processes that change a directory. The locked file is the directory itself, so no lock file remains when the directory is
-// removed.
+// removed. Whoever can read a directory can take this lock: LockBeside is for directories that all users can read.
 
 package safefile
 
@@ -9,11 +9,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // ErrTaken is returned if the context ended while another process had the lock.
@@ -49,6 +53,50 @@ func Lock(ctx context.Context, dir string, prepare func() error) (unlock func(),
 	}
 }
 
+// LockBeside locks a file by a hidden lock file beside it, which only its owner can open: flock(2) needs no right but to open, so other users could hold
+// a lock of the file or of its directory for ever. unlock removes the lock file. That of a killed process stays, and the next call takes it. A process
+// that can create no file in the directory cannot replace the file either: it gets no lock, and no error.
+func LockBeside(ctx context.Context, file string) (unlock func(), err error) {
+	name := filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".lock")
+	release, err := Lock(ctx, name, func() error { return createLock(name) })
+	if errors.Is(err, errUnwritable) {
+		return func() {}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		os.Remove(name) // before the release: a process that waits sees that the file is gone, and creates one
+		release()
+	}, nil
+}
+
+// errUnwritable is the error that this process can create no file in a directory.
+var errUnwritable = errors.New("this process cannot write the directory")
+
+// createLock creates a lock file. It returns an error if another user has created it.
+func createLock(name string) error {
+	f, err := os.OpenFile(name, os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
+		if _, gone := os.Lstat(name); errors.Is(gone, fs.ErrNotExist) {
+			return errUnwritable
+		}
+	}
+	remedy := "remove it when no other command edits files in its directory"
+	if err != nil {
+		return wording.WithHint(fmt.Errorf("lock file: %w", err), remedy)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if cause := Key(name).Breach(info); cause != "" {
+		return wording.Hinted(fmt.Sprintf("the lock file %s %s", name, cause), remedy)
+	}
+	return nil
+}
+
 // takeTurn waits until no other goroutine of this process waits in the kernel. It returns nil if the context is done before that.
 func takeTurn(ctx context.Context, dir string) (leave func()) {
 	turn, _ := turns.LoadOrStore(dir, make(chan struct{}, 1))
@@ -67,7 +115,7 @@ func takeTurn(ctx context.Context, dir string) (leave func()) {
 	}
 }
 
-// try waits for the lock of an existing directory.
+// try waits for the lock of an existing directory or file.
 func try(ctx context.Context, dir string) (release func(), err error) {
 	f, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // TestLock takes a lock twice. The second call must fail if the context ends before the lock is released. It must succeed if the lock is released in
@@ -138,5 +141,72 @@ func TestGivesUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	unlock()
+}
+
+// TestLockBeside holds locks of a file and of its directory, as a user can who only reads them. LockBeside must not wait for these. It must wait for
+// another LockBeside, take the lock file of a killed process, and leave no lock file.
+func TestLockBeside(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "policy.yaml")
+	name := filepath.Join(dir, ".policy.yaml.lock")
+	must(t, os.WriteFile(file, nil, 0o644))
+	for _, path := range []string{dir, file} {
+		f, err := os.Open(path)
+		must(t, err)
+		defer f.Close()
+		must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	}
+	must(t, os.WriteFile(name, nil, 0o600)) // of a killed process
+	unlock, err := LockBeside(t.Context(), file)
+	must(t, err)
+	if info, err := os.Lstat(name); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the lock file: %v, %v", info, err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 3*again)
+	defer cancel()
+	if _, err := LockBeside(short, file); !errors.Is(err, ErrTaken) {
+		t.Errorf("a lock that another has: %v, want %v", err, ErrTaken)
+	}
+	other, err := LockBeside(t.Context(), filepath.Join(dir, "other.yaml"))
+	must(t, err)
+	other()
+	time.AfterFunc(2*again, unlock)
+	second, err := LockBeside(t.Context(), file)
+	must(t, err)
+	second()
+	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
+		t.Errorf("left in the directory: %q, %v", left, err)
+	}
+}
+
+// TestLockBesideForeign finds lock files that other users can open, or that lead elsewhere. They must be rejected with a remedy.
+func TestLockBesideForeign(t *testing.T) {
+	testutil.RequireRoot(t)
+	for cause, make := range map[string]func(name string) error{
+		"can be read by others: its mode is 0644": func(name string) error { return os.WriteFile(name, nil, 0o644) },
+		"belongs to user 65534, not to root":      func(name string) error { return errors.Join(os.WriteFile(name, nil, 0o600), os.Chown(name, 65534, -1)) },
+		"lock file: open ":                        func(name string) error { return os.Symlink("/etc/passwd", name) },
+	} {
+		dir := t.TempDir()
+		must(t, make(filepath.Join(dir, ".policy.yaml.lock")))
+		_, err := LockBeside(t.Context(), filepath.Join(dir, "policy.yaml"))
+		var hinted interface{ Hint() string }
+		if err == nil || !strings.Contains(err.Error(), cause) || !errors.As(err, &hinted) {
+			t.Errorf("%s: %v", cause, err)
+		}
+	}
+}
+
+// TestLockBesideUnwritable locks a file in a directory where no file can be created. No lock is needed there.
+func TestLockBesideUnwritable(t *testing.T) {
+	if !testutil.Inside(t) {
+		return
+	}
+	dir := t.TempDir()
+	must(t, unix.Mount("none", dir, "tmpfs", unix.MS_RDONLY, ""))
+	defer unix.Unmount(dir, 0)
+	unlock, err := LockBeside(t.Context(), filepath.Join(dir, "policy.yaml"))
+	must(t, err)
 	unlock()
 }

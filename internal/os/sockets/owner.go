@@ -5,6 +5,8 @@ package sockets
 import (
 	"encoding/binary"
 	"net/netip"
+	"path/filepath"
+	"strconv"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -31,10 +33,34 @@ func (e *exact) Serialize() []byte {
 // Owner returns the user ID of the owner of the local socket of a TCP connection. known is false if the socket is not in the thread's network
 // namespace, or if the program has closed the socket. The kernel looks up only this connection. No privileges are needed.
 func Owner(local, remote netip.AddrPort) (uid uint32, known bool) {
+	m := connection(local, remote)
+	if m == nil {
+		return 0, false
+	}
+	return binary.NativeEndian.Uint32(m[64:]), true
+}
+
+// Holder returns a process that has the local socket of a TCP connection open, 0 if it may not be inspected. known is as for Owner.
+func Holder(local, remote netip.AddrPort) (pid int, known bool) {
+	m := connection(local, remote)
+	if m == nil {
+		return 0, false
+	}
+	inode := binary.NativeEndian.Uint32(m[68:])
+	each("[0-9]*", func(process string, of uint32) {
+		if of == inode {
+			pid, _ = strconv.Atoi(filepath.Base(process))
+		}
+	})
+	return pid, true
+}
+
+// connection returns the kernel's message about the local socket of a TCP connection, nil if there is none.
+func connection(local, remote netip.AddrPort) []byte {
 	local = netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
 	remote = netip.AddrPortFrom(remote.Addr().Unmap(), remote.Port())
 	if local.Addr().Is4() != remote.Addr().Is4() {
-		return 0, false
+		return nil
 	}
 	family := uint8(unix.AF_INET6)
 	if local.Addr().Is4() {
@@ -44,9 +70,12 @@ func Owner(local, remote netip.AddrPort) (uid uint32, known bool) {
 	r.AddData(&exact{request{family, unix.IPPROTO_TCP, 0, ^uint32(0)}, local, remote})
 	messages, err := r.Execute(unix.NETLINK_INET_DIAG, 0)
 	if err != nil || len(messages) != 1 || len(messages[0]) < MessageSize {
-		return 0, false
+		return nil
 	}
 	m := messages[0]
 	listens, closed := m[1] == tcpListen, binary.NativeEndian.Uint32(m[68:]) == 0 // the kernel may report root as the owner of a socket without an inode
-	return binary.NativeEndian.Uint32(m[64:]), !listens && !closed
+	if listens || closed {
+		return nil
+	}
+	return m
 }

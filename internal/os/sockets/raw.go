@@ -3,10 +3,10 @@
 package sockets
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -19,30 +19,38 @@ import (
 // and 255 only send.
 var noService = []uint8{0, unix.IPPROTO_ICMP, unix.IPPROTO_TCP, unix.IPPROTO_UDP, unix.IPPROTO_ICMPV6, unix.IPPROTO_RAW}
 
-// RawProtocols returns the IANA numbers of protocols, such as VRRP and OSPF, for which this network namespace has raw sockets that receive from other
-// hosts. It reads /proc/net/raw and raw6. These files have the protocol in the place of the local port.
+// RawProtocols returns the IANA numbers of protocols without TCP or UDP ports, such as VRRP, OSPF and SCTP, for which this network namespace has
+// sockets that receive from other hosts. It reads /proc/net/raw and raw6, which have the protocol in the place of the local port, and sctp/eps.
 func RawProtocols() (list []uint8, err error) {
-	for _, name := range []string{"raw", "raw6"} {
-		file, err := os.Open(ProcFile(name))
-		if errors.Is(err, fs.ErrNotExist) { // the host has no IPv6
+	for name, read := range map[string]func(line string) (uint8, bool){"raw": rawProtocol, "raw6": rawProtocol, "sctp/eps": sctpListener} {
+		text, err := os.ReadFile(ProcFile(name))
+		if errors.Is(err, fs.ErrNotExist) { // the host has no IPv6, or no SCTP
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("raw sockets: %w", err)
 		}
-		lines := bufio.NewScanner(file)
-		for lines.Scan() {
-			if n, ok := rawProtocol(lines.Text()); ok && !slices.Contains(list, n) {
+		for line := range strings.Lines(string(text)) {
+			if n, ok := read(line); ok && !slices.Contains(list, n) {
 				list = append(list, n)
 			}
-		}
-		file.Close()
-		if err := lines.Err(); err != nil {
-			return nil, fmt.Errorf("raw sockets: %w", err)
 		}
 	}
 	slices.Sort(list)
 	return list, nil
+}
+
+// sctpListener returns the protocol SCTP for a line of /proc/net/sctp/eps of a socket that listens for other hosts. The columns are
+// ENDPT, SOCK, STY, SST (the state), HBKT, LPORT, UID, INODE and LADDRS (sctp_eps_seq_show of net/sctp/proc.c).
+func sctpListener(line string) (uint8, bool) {
+	words := strings.Fields(line)
+	if len(words) < 9 || words[3] != strconv.Itoa(tcpListen) {
+		return 0, false
+	}
+	return unix.IPPROTO_SCTP, slices.ContainsFunc(words[8:], func(w string) bool {
+		a, err := netip.ParseAddr(w)
+		return err == nil && !a.IsLoopback()
+	})
 }
 
 // rawProtocol returns the protocol in a line of /proc/net/raw. It returns false if the socket does not indicate a service.
