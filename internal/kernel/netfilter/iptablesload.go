@@ -190,7 +190,7 @@ func (x *Iptables) SetReturn(ctx context.Context, name, old string, trial time.D
 		err = x.hold(ctx, name, (trial - overlap).Truncate(time.Second), iptablesReturn)
 	}
 	if err != nil {
-		return fmt.Errorf("%s in place of %s: %w", name, old, err)
+		return fmt.Errorf("replacing %[2]s by %[1]s: %[3]w", name, old, err)
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func (x *Iptables) SetReturn(ctx context.Context, name, old string, trial time.D
 func (x *Iptables) SetAside(ctx context.Context, name, old string) error {
 	for _, f := range x.families {
 		if err := x.swap(ctx, guardSet(name, iptablesReturn, f), guardSet(name, iptablesSuperseded, f)); err != nil {
-			return fmt.Errorf("%s in place of %s: %w", name, old, err)
+			return fmt.Errorf("replacing %[2]s by %[1]s: %[3]w", name, old, err)
 		}
 	}
 	return nil

@@ -128,7 +128,7 @@ func (n *Nft) SetReturn(ctx context.Context, table, old string, trial time.Durat
 		err = n.script(ctx, append(lines, enter(old, supersededSet, trial-overlap, tagged))...)
 	}
 	if err != nil {
-		return fmt.Errorf("table %s in place of %s: %w", table, old, err)
+		return fmt.Errorf("replacing table %[2]s by %[1]s: %[3]w", table, old, err)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (n *Nft) SetAside(ctx context.Context, table, old string) error {
 		err = n.script(ctx, lines...)
 	}
 	if err != nil {
-		return fmt.Errorf("table %s in place of %s: %w", table, old, err)
+		return fmt.Errorf("replacing table %[2]s by %[1]s: %[3]w", table, old, err)
 	}
 	return nil
 }

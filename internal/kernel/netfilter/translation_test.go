@@ -44,8 +44,45 @@ func TestReadTranslations(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}
+	devices := readTranslations("nat", ListedByIptables("ip", "-A PREROUTING -i lan0 -p udp --dport 53 -j REDIRECT\n-A PREROUTING ! -i br0 -d 192.0.2.1/32 -j DNAT --to-destination 10.0.0.5\n"))
+	devices = append(devices, readTranslations("ip nat", ListedByNft("table ip nat {\n\tchain pre {\n\t\ttype nat hook prerouting priority -100; policy accept;\n"+
+		"\t\tiifname \"lan0\" udp dport 53 redirect to :5300\n\t\tiifname != \"br0\" ip daddr 192.0.2.1 dnat to 10.0.0.5\n\t}\n}\n"))...)
+	got := ""
+	for _, x := range devices {
+		got += fmt.Sprint([]any{x.In, x.For, x.Open}) + " "
+	}
+	if want := "[lan0 invalid Prefix false] [ 192.0.2.1/32 true] "; got != want+want {
+		t.Errorf("devices, destinations and rules without ports: %s", got)
+	}
 	v6 := Translation{To: []string{"[fd09::2]:80"}}
 	if v6.Port() != 80 || slices.Contains(v6.To, "") {
 		t.Errorf("port of %v: %d, want 80", v6.To, v6.Port())
+	}
+}
+
+// TestReadVirtualServices reads /proc/net/ip_vs of a balancer with services of both IP versions, one for all ports, one for a mark, and one of SCTP, which
+// has no ports in a policy.
+func TestReadVirtualServices(t *testing.T) {
+	t.Parallel()
+	got := ""
+	for _, x := range readVirtualServices(`IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port Scheduler Flags
+  -> RemoteAddress:Port Forward Weight ActiveConn InActConn
+TCP  C0000264:0050 wrr
+  -> 0A090002:0050      Masq    1      0          0
+  -> 0A090003:1F90      Masq    1      0          0
+UDP  [2001:0db8:0000:0000:0000:0000:0000:0064]:0035 rr ops
+  -> [fd09:0000:0000:0000:0000:0000:0000:0002]:0035      Route   1      0          0
+TCP  C0000265:0000 wlc persistent 300
+FWM  00000001 rr
+SCTP C0000264:0B59 rr
+`) {
+		got += fmt.Sprint([]any{x.Proto, x.Ports, x.For, x.To, x.Open, x.Rule}) + "\n"
+	}
+	want := "[6 [{80 80}] 192.0.2.100/32 [10.9.0.2:80 10.9.0.3:8080] false TCP 192.0.2.100:80]\n[17 [{53 53}] 2001:db8::64/128 [[fd09::2]:53] false UDP [2001:db8::64]:53]\n" +
+		"[6 [] 192.0.2.101/32 [] true TCP 192.0.2.101:0]\n[0 [] invalid Prefix [] true FWM 00000001]\n" +
+		"[132 [] 192.0.2.100/32 [] true SCTP 192.0.2.100:2905]\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

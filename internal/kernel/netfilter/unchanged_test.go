@@ -13,7 +13,7 @@ import (
 // bell is a script that runs before a tool and writes a line for each call.
 const bell = "#!/bin/sh\necho >>DIR/calls\nexec REAL \"$@\"\n"
 
-// count installs a bell in front of each tool. It returns a function that returns the number of calls since count was called.
+// count replaces each tool by a script that logs the call and runs the tool. The returned function returns the number of calls since then.
 func (b *bench) count() func() int {
 	b.Helper()
 	dir := b.TempDir()

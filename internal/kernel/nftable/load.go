@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 // Name is the name of a table, with its family.
@@ -33,11 +33,9 @@ func Load(ctx context.Context, script string, devices []string, names ...Name) (
 }
 
 func load(ctx context.Context, script string, devices []string, names []Name) (tables []*Table, err error) {
-	ns, err := netns.New()
-	if err != nil {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return nil, fmt.Errorf("making a network namespace: %w", err)
 	}
-	defer ns.Close()
 	for i, device := range devices {
 		if _, err := netlink.LinkByName(device); err == nil { // lo
 			continue
