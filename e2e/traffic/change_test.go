@@ -164,7 +164,8 @@ func TestSwitch(t *testing.T) {
 	}
 }
 
-// TestMovesByFlood moves the program between tc and XDP, as at the begin and the end of floods, while connections continue and new ones start.
+// TestMovesByFlood moves the program between tc and XDP, as at the begin and the end of floods, while connections continue and new ones start. In
+// between, processes that move it are killed at random moments.
 func TestMovesByFlood(t *testing.T) {
 	synInScene(t, "host", 1, 1500, func(s *synScene) {
 		if features.TCX() != nil {
@@ -172,24 +173,44 @@ func TestMovesByFlood(t *testing.T) {
 		}
 		s.echo()
 		s.protect(always, "xdp: flooded\n")
-		l := s.newLoad(testutil.Scaled(4, 10), testutil.Scaled(4, 10))
+		l, r := s.newLoad(testutil.Scaled(4, 10), testutil.Scaled(4, 10)), testutil.Random(t)
 		for i := range testutil.Scaled(20, 1000) {
+			flood := i%2 == 1
 			l.during("move %d", i)
-			s.move(i%2 == 1)
+			if n := s.move(flood); n != len(s.devices) {
+				s.Fatalf("move %d moves %d of the devices %v", i, n, s.devices)
+			}
+			if i%4 == 3 {
+				after := time.Duration(r.Int64N(int64(400 * time.Millisecond)))
+				l.during("move %d, which was killed after %v", i, after)
+				s.killChild(fmt.Sprint(moves, !flood), after)
+				l.while(20 * time.Millisecond)
+				s.move(flood)
+			}
 			l.while(50 * time.Millisecond)
 		}
+		for _, flood := range []bool{true, false} { // at least one of these moves changes the mode, and so ends what a killed process has left
+			s.move(flood)
+		}
 		l.end()
+		if left, err := filepath.Glob(s.Dir + "/generation-*/*mark*"); err != nil || left != nil {
+			t.Errorf("the last move leaves %v (error %v)", left, err)
+		}
 	})
 }
 
-// move moves the program to XDP or to tc.
-func (s *synScene) move(flood bool) {
+// move moves the program to XDP or to tc. It returns the number of the devices that it has moved.
+func (s *synScene) move(flood bool) (n int) {
 	s.Helper()
-	var moved []control.RepairedDevice
-	err := s.protects.Do(func() (err error) { moved, err = s.MoveByFlood(s.ctx, flood); return err })
-	if err != nil || len(moved) != len(s.devices) {
-		s.Fatalf("moved %+v of the devices %v (error %v)", moved, s.devices, err)
+	err := s.protects.Do(func() error {
+		moved, _, err := s.MoveByFlood(s.ctx, "", func(policy.XDP) (bool, bool) { return flood, true })
+		n = len(moved)
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
 	}
+	return n
 }
 
 // ageKeys makes the keys of the cookies as old as the machine. An apply makes new keys, and keys last for minutes, so without this no rotation would
@@ -224,8 +245,12 @@ func (s *synScene) rotate() (rotated bool) {
 	return rotated
 }
 
-// childVar is the environment variable with the directory and the policy that a child process of this test applies.
-const childVar = "FLOODWALL_TEST_APPLY"
+// childVar is the environment variable with the directory and the policy that a child process of this test applies. With moves and a truth value in
+// place of the policy, the child moves the program, to XDP if the value is true.
+const (
+	childVar = "FLOODWALL_TEST_APPLY"
+	moves    = "moves "
+)
 
 // TestChild is not a test. It is the code of a child process that other tests start and kill.
 func TestChild(t *testing.T) {
@@ -233,12 +258,20 @@ func TestChild(t *testing.T) {
 	if !found {
 		return
 	}
-	p, err := policy.Parse("policy.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
+	in := control.Instance{Dir: dir}
+	do := func() error {
+		_, _, err := in.MoveByFlood(t.Context(), "", func(policy.XDP) (bool, bool) { return text == moves+"true", true })
+		return err
+	}
+	if !strings.HasPrefix(text, moves) {
+		p, err := policy.Parse("policy.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		do = func() error { _, err := in.Apply(t.Context(), p, control.ApplyOptions{}); return err }
 	}
 	fmt.Println("ready")
-	if _, err := (control.Instance{Dir: dir}).Apply(t.Context(), p, control.ApplyOptions{}); err != nil {
+	if err := do(); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("done")
@@ -251,12 +284,12 @@ func kills() int { return testutil.Scaled(2, 200) }
 // killApplies starts child processes that apply policies, and kills them at random moments.
 func (s *synScene) killApplies(l *load, r *rand.Rand) {
 	s.Helper()
-	takes := s.killApply(always, 0)
+	takes := s.killChild(s.source(always), 0)
 	for i := range kills() {
 		syn := []string{idle, always, early}[r.IntN(3)]
 		after := time.Duration(r.Int64N(int64(takes)))
 		l.during("kill %d, of an apply of %s after %v of %v", i, syn, after, takes)
-		s.killApply(syn, after)
+		s.killChild(s.source(syn), after)
 		l.while(50 * time.Millisecond)
 	}
 	l.during("the apply after the kills")
@@ -264,12 +297,12 @@ func (s *synScene) killApplies(l *load, r *rand.Rand) {
 	l.while(100 * time.Millisecond)
 }
 
-// killApply starts a child process that applies a policy, and kills it after some time. If after is 0, it kills the process when the apply is done.
-// It returns the time from the start of the apply to the kill.
-func (s *synScene) killApply(syn string, after time.Duration) time.Duration {
+// killChild starts a child process that applies a policy or moves the program, and kills it after some time. If after is 0, it kills the process when
+// that is done. It returns the time from the start of the apply or the move to the kill.
+func (s *synScene) killChild(text string, after time.Duration) time.Duration {
 	s.Helper()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestChild$", "-test.timeout=60s")
-	cmd.Env = append(os.Environ(), childVar+"="+s.Dir+"\n"+s.source(syn))
+	cmd.Env = append(os.Environ(), childVar+"="+s.Dir+"\n"+text)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = s.protects.Do(cmd.Start)

@@ -232,13 +232,16 @@ func (h *fleetHost) Block(ctx context.Context, bans []node.Ban) (map[netip.Prefi
 		list = append(list, is)
 	}
 	fill, err := h.fleet.in.Block(ctx, h.set, list)
-	refused := map[netip.Prefix]error{}
-	for _, i := range fill.Kept {
-		refused[list[i].Prefix] = node.ErrKept
-	}
 	var some ban.Refusals
-	if !errors.As(err, &some) {
-		return refused, err
+	if err != nil && !errors.As(err, &some) {
+		return nil, err
+	}
+	refused := map[netip.Prefix]error{}
+	for _, b := range list {
+		refused[b.Prefix] = node.ErrKept
+	}
+	for _, i := range fill.Changed {
+		delete(refused, list[i].Prefix)
 	}
 	for _, r := range some {
 		refused[list[r.Index].Prefix] = r.Err
@@ -252,14 +255,14 @@ func (h *fleetHost) Unblock(ctx context.Context, prefixes []netip.Prefix, all bo
 	if all {
 		of = ban.Owner{}
 	}
-	_, err := h.fleet.in.UnblockOf(ctx, h.set, of, prefixes)
+	fill, err := h.fleet.in.UnblockOf(ctx, h.set, of, prefixes)
 	var not ban.Refusals
 	if err != nil && !errors.As(err, &not) {
 		return nil, err
 	}
-	were := slices.Clone(prefixes)
-	for i := len(not) - 1; i >= 0; i-- {
-		were = slices.Delete(were, not[i].Index, not[i].Index+1)
+	var were []netip.Prefix
+	for _, i := range fill.Changed {
+		were = append(were, prefixes[i])
 	}
 	return were, nil
 }

@@ -220,7 +220,7 @@ func (w *watcher) refreshLocal(ctx context.Context) {
 	}
 }
 
-// finishTrial removes what is left of a trial, and reports whether there was nothing to do.
+// finishTrial removes the remains of a trial. It reports whether there was nothing to do.
 func (w *watcher) finishTrial(ctx context.Context) (calm bool) {
 	number, err := w.in.FinishTrial(ctx)
 	if number > 0 || err != nil {

@@ -40,7 +40,7 @@ func TestDevice(t *testing.T) {
 	}{
 		{"native", func(*device) {}, (*device).native, "ok xdp-native:"},
 		{"a veth", func(d *device) { d.kind, d.driver = "veth", "veth" }, (*device).native,
-			"note xdp-native: `--mode tc` costs nothing of it, nor does `xdp: flooded` in the policy while there is no flood"},
+			"note xdp-native: `--mode tc` costs nothing of it, and with `floodwall daemon` the program is at XDP only in a flood (`xdp: auto`)"},
 		{"no XDP", func(d *device) { d.xdp = 0 }, (*device).native,
 			"note xdp-native: a device whose driver has XDP; until then mode tc, which `--mode auto` chooses"},
 		{"a bridge", func(d *device) { d.xdp, d.kind, d.below = 0, "bridge", []string{"eth1", "eth2"} }, (*device).native,

@@ -94,8 +94,36 @@ func managers(ctx context.Context, h *host) (found []Finding) {
 	return append(found, nftablesService(h, units, ours), persistentRules(h, units, ours), savedFiles(h))
 }
 
+// Managers returns the names of the managers that have rules in the kernel.
+func Managers(ctx context.Context) (names []string, err error) {
+	rules, err := newHost(ctx, Options{}, nil).rules()
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range known {
+		if len(m.signs(rules, nil)) > 0 {
+			names = append(names, m.id)
+		}
+	}
+	return names, nil
+}
+
 func (m manager) judge(r *ruleset, units map[string]unit) Finding {
 	f := Finding{ID: "manager-" + m.id, Severity: Note, Cost: m.does}
+	signs := m.signs(r, units)
+	if len(signs) == 0 {
+		f.Evidence = "no sign of " + m.id
+		return f.healthy()
+	}
+	f.Evidence = strings.Join(slices.Sorted(maps.Keys(signs)), ", ") + " (from the ruleset and systemd)"
+	if len(m.lines) > 0 {
+		return f.policy(m.lines...)
+	}
+	return f.advice(m.advice)
+}
+
+// signs returns the evidence that the manager works on this host.
+func (m manager) signs(r *ruleset, units map[string]unit) map[string]bool {
 	signs := map[string]bool{}
 	for _, c := range r.chains {
 		switch {
@@ -110,15 +138,7 @@ func (m manager) judge(r *ruleset, units map[string]unit) Finding {
 			signs["unit "+name+" runs"] = true
 		}
 	}
-	if len(signs) == 0 {
-		f.Evidence = "no sign of " + m.id
-		return f.healthy()
-	}
-	f.Evidence = strings.Join(slices.Sorted(maps.Keys(signs)), ", ") + " (from the ruleset and systemd)"
-	if len(m.lines) > 0 {
-		return f.policy(m.lines...)
-	}
-	return f.advice(m.advice)
+	return signs
 }
 
 // ownName is the start of the names of Floodwall's objects in netfilter.

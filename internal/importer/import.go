@@ -44,7 +44,7 @@ type Drops struct {
 	Input  int `json:"input"`  // all drops: the sum of the other fields
 	Policy int `json:"policy"` // drops that rules of the policy cover, completely or in part
 	Lost   int `json:"lost"`   // drops that only Lost names
-	Aside  int `json:"aside"`  // drops of other packets, or that no packet reaches: Notes names each
+	Aside  int `json:"aside"`  // rules that drop other packets, or that no packet reaches; Notes names each
 }
 
 // LostRules returns the number of input rules that have no equivalent, or only a partial one.

@@ -162,3 +162,12 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// nlriOf returns the NLRI of a flow specification, including its length.
+func nlriOf(f Flow) []byte {
+	body := f.body()
+	if len(body) < longLength {
+		return append([]byte{byte(len(body))}, body...)
+	}
+	return append([]byte{0xf0 | byte(len(body)>>8), byte(len(body))}, body...)
+}

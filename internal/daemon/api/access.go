@@ -16,7 +16,7 @@ type Access int
 const (
 	Read    Access = iota // the running policy, and its counters
 	Packets               // as Read, and also the content of packets
-	Change                // changes of what runs
+	Change                // changes of the running policy
 )
 
 // Origin is the socket or kind of address from which a request arrives.

@@ -114,7 +114,7 @@ func TestVectors(t *testing.T) {
 			t.Fatalf("%s: %v", line, err)
 		}
 		frame := spec.Frame()
-		s := suggest.NewSample(frame, len(frame))
+		s := suggest.NewSample(sample.Sample{Frame: frame, Length: len(frame)})
 		if got := vectorOf(&s); got != want {
 			t.Errorf("%s: %s, want %s", line, got, want)
 		}
@@ -247,7 +247,7 @@ func TestUsualKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		frame := spec.Frame()
-		c.see(sample.Sample{Time: begin, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"}, nil, false)
+		c.see(&seen{Sample: suggest.NewSample(sample.Sample{Time: begin, Device: "fw0", Length: len(frame), Frame: frame, Verdict: "pass"})}, false)
 	}
 	c.report.Active = 10
 	c.usual = map[string]float64{"ACK flood": 1}

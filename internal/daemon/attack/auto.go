@@ -65,8 +65,7 @@ type automatic struct {
 type measured struct {
 	manifest.Temporary
 	*suggest.Signature
-	dropsIt bool      // the rule drops; otherwise it observes
-	since   time.Time // start of the measurement in the present state (dropsIt)
+	since   time.Time // start of the measurement in the present state: it observes, or it drops
 	put     time.Time // when the kernel was last changed for this rule
 	matched time.Time // when a sample last matched it
 
@@ -127,7 +126,7 @@ func (a *automatic) see(s *seen) {
 		return
 	}
 	for _, r := range a.rules {
-		if s.at.Before(r.since) {
+		if s.Time.Before(r.since) {
 			continue
 		}
 		if s.standing == replied { // a reply to this host passes before temporary rules are evaluated
@@ -135,7 +134,7 @@ func (a *automatic) see(s *seen) {
 		}
 		matches := r.Has(&s.Sample)
 		if matches {
-			r.matched = s.at
+			r.matched = s.Time
 		}
 		r.live.add(matches, s.standing >= known)
 	}
@@ -199,7 +198,7 @@ func (a *automatic) propose(rules []suggest.Rule, c conditions, now time.Time) {
 			Name: fmt.Sprintf("%s-%d", Automatic, a.number), Owner: Automatic, Began: now.UTC(), Why: why,
 		}}
 		r.Last(now, c.bounds.For)
-		if r.acts(c.proven(s.Signature)); r.dropsIt {
+		if c.proven(s.Signature) {
 			r.did(now, Drops, why)
 		} else {
 			r.did(now, Observes, why)
@@ -208,14 +207,14 @@ func (a *automatic) propose(rules []suggest.Rule, c conditions, now time.Time) {
 	}
 }
 
-// acts makes a rule drop if drops is true, and observe otherwise.
-func (r *measured) acts(drops bool) {
-	r.Set(r.As(r.Name, !drops))
-	r.dropsIt = drops
-}
+// drops reports whether the rule drops. Otherwise it observes.
+func (r *measured) drops() bool { return !r.Value.Observe }
 
 // did records a step. The step is reported when the change is in the kernel.
 func (r *measured) did(now time.Time, did, why string) {
+	if did != Extended {
+		r.Set(r.As(r.Name, did == Observes))
+	}
 	r.step = &Step{now.UTC(), r.Name, did, r.Rule, why}
 	r.Why, r.since, r.live, r.put = why, now, tally{}, now
 }
@@ -230,7 +229,7 @@ func (a *automatic) adopt(list []manifest.Temporary, now time.Time) {
 		a.number++
 		t.Value = signature.As(t.Name, observes)
 		a.inKernel = append(a.inKernel, t)
-		a.rules = append(a.rules, &measured{Temporary: t, Signature: signature, dropsIt: !observes, since: now})
+		a.rules = append(a.rules, &measured{Temporary: t, Signature: signature, since: now})
 	}
 }
 
@@ -240,7 +239,7 @@ func (a *automatic) review(now, read time.Time, bounds policy.Auto, there map[st
 	left := a.rules[:0]
 	for _, r := range a.rules {
 		r.Temporary = r.By(now)
-		verdict, why := r.live.judge(r.dropsIt, now.Sub(r.since), bounds.Collateral)
+		verdict, why := r.live.judge(r.drops(), now.Sub(r.since), bounds.Collateral)
 		if cuts := open.cuts(r.Signature); cuts != "" {
 			verdict, why = goes, cuts
 		}
@@ -250,7 +249,7 @@ func (a *automatic) review(now, read time.Time, bounds policy.Auto, there map[st
 		switch {
 		case !now.Before(r.Until):
 			verdict, why = goes, "its time is over"
-		case r.dropsIt && r.step == nil && r.put.Before(read) && !there[r.Name]:
+		case r.drops() && r.step == nil && r.put.Before(read) && !there[r.Name]:
 			verdict, why = goes, "somebody has removed it"
 			a.rejected[r.Tests()] = true
 		case verdict == goes:
@@ -261,10 +260,9 @@ func (a *automatic) review(now, read time.Time, bounds policy.Auto, there map[st
 			a.gone = append(a.gone, Step{now.UTC(), r.Name, Removed, r.Rule, why})
 			continue
 		case verdict == promoted:
-			r.acts(true)
 			r.Last(now, bounds.For)
 			r.did(now, Drops, why)
-		case r.dropsIt && r.Until.Sub(now) < min(extendBefore, bounds.For/2) && r.live.samples >= leastLive && float64(r.live.matched) >= leastMatched*float64(r.live.samples):
+		case r.drops() && r.Until.Sub(now) < min(extendBefore, bounds.For/2) && r.live.samples >= leastLive && float64(r.live.matched) >= leastMatched*float64(r.live.samples):
 			r.Last(now, bounds.For)
 			r.did(now, Extended, fmt.Sprintf("it still matches %d of %d samples", r.live.matched, r.live.samples))
 		}
@@ -379,7 +377,7 @@ func (w *Watcher) mine() (list []manifest.Temporary) {
 func (w *Watcher) putAutomatic(ctx context.Context, a *automatic) error {
 	var list []manifest.Temporary
 	for _, r := range a.rules {
-		if r.dropsIt {
+		if r.drops() {
 			list = append(list, r.Temporary)
 		}
 	}

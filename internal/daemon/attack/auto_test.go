@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/floodwall/floodwall/internal/compile/image"
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -26,7 +27,7 @@ func sampleOf(t *testing.T, text string) suggest.Sample {
 		t.Fatal(err)
 	}
 	frame := spec.Frame()
-	return suggest.NewSample(frame, len(frame))
+	return suggest.NewSample(sample.Sample{Frame: frame, Length: len(frame)})
 }
 
 // autoTest contains automatic rules, with a baseline of clients and with a simulated clock. The kernel's clock does not advance with that clock, so
@@ -99,7 +100,8 @@ func (a *autoTest) second(there map[string]bool, packets ...string) (did []strin
 		if a.known[s.Sender()] {
 			from = known
 		}
-		a.see(&seen{Sample: s, at: a.now, standing: from})
+		s.Time = a.now
+		a.see(&seen{Sample: s, standing: from})
 	}
 	a.now = a.now.Add(time.Second)
 	if there == nil {
@@ -212,7 +214,7 @@ func TestAutomaticRestart(t *testing.T) {
 			next := newAutoTest(t)
 			next.now = before.now
 			next.adopt([]manifest.Temporary{before.rules[0].Temporary}, next.now)
-			if len(next.rules) != 1 || next.rules[0].dropsIt != tt.drops || next.rules[0].step != nil {
+			if len(next.rules) != 1 || next.rules[0].drops() != tt.drops || next.rules[0].step != nil {
 				t.Fatalf("taken up: %+v", next.rules)
 			}
 			var did []string

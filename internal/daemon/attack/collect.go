@@ -11,7 +11,6 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
-	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/internal/sources/geo"
 )
 
@@ -54,25 +53,21 @@ func (c *collecting) count(t *operate.Top, end time.Time) {
 	c.seconds += t.Seconds
 }
 
-// see adds a sample and the facts about its sender. In a calm second the sample only shows the harm of automatic rules, because it is no part of the
+// see adds a sample, and counts it for the automatic rules. In a calm second it only counts it for the rules, because the sample is no part of the
 // attack.
-func (c *collecting) see(p sample.Sample, of *seen, calm bool) {
-	if of != nil {
-		c.auto.see(of)
+func (c *collecting) see(s *seen, calm bool) {
+	c.auto.see(s)
+	if !calm {
+		c.views.Add(&s.Sample)
+		c.add(&s.Sample)
 	}
-	if calm {
-		return
-	}
-	var s suggest.Sample
-	if of != nil {
-		s = of.Sample
-		c.views.AddRead(p, &s)
-	} else if s = c.views.Add(p); s.Kind != packet.IP {
-		return
-	}
+}
+
+// add adds a sample of the attack.
+func (c *collecting) add(s *suggest.Sample) {
 	c.samples++
-	c.vectors[vectorOf(&s)]++
-	c.captured = draw(c.captured, p, c.samples, mostCaptured)
+	c.vectors[vectorOf(s)]++
+	c.captured = draw(c.captured, s.Sample, c.samples, mostCaptured)
 }
 
 // joined is a load that is part of the attack.
@@ -149,10 +144,8 @@ func (c *collecting) resume(before []sample.Sample) {
 	c.searched = time.Now()
 	c.report.Note = "the daemon was started again during the attack: sources are of the time since"
 	for _, p := range before {
-		s := suggest.NewSample(p.Frame, p.Length)
-		c.samples++
-		c.vectors[vectorOf(&s)]++
-		c.captured = draw(c.captured, p, c.samples, mostCaptured)
+		s := suggest.NewSample(p)
+		c.add(&s)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -136,12 +136,11 @@ func isAnswer(s *suggest.Sample) bool {
 // seen is a packet that arrived within the last windowTime.
 type seen struct {
 	suggest.Sample
-	at       time.Time
-	passed   bool
-	packets  float64 // packets that the sample stands for
 	standing standing
 	place    *load // the service that the packet went to, or traffic.other
 }
+
+func (s *seen) passed() bool { return s.Verdict == ir.Pass.String() }
 
 // Limits of the window.
 const (
@@ -162,7 +161,7 @@ func (w *window) add(s seen) {
 
 // since returns the packets from a time on.
 func (w *window) since(at time.Time) []seen {
-	i, _ := slices.BinarySearchFunc(w.list, at, func(s seen, at time.Time) int { return s.at.Compare(at) })
+	i, _ := slices.BinarySearchFunc(w.list, at, func(s seen, at time.Time) int { return s.Time.Compare(at) })
 	return w.list[i:]
 }
 
@@ -178,7 +177,7 @@ func (w *window) covers(now time.Time, span time.Duration) time.Duration {
 	if len(w.list) < mostSeen/2 {
 		return span
 	}
-	return min(span, max(tenth, now.Sub(w.list[0].at)))
+	return min(span, max(tenth, now.Sub(w.list[0].Time)))
 }
 
 // passing returns the samples that passed within a time span up to now.
@@ -186,7 +185,7 @@ func (w *window) passing(now time.Time, span time.Duration) []suggest.Sample {
 	var list []*seen
 	recent := w.since(now.Add(-span))
 	for i := range recent {
-		if s := &recent[i]; s.passed {
+		if s := &recent[i]; s.passed() {
 			list = append(list, s)
 		}
 	}
@@ -239,12 +238,4 @@ func (o *sockets) has(s *suggest.Sample) bool {
 	from := netip.AddrPortFrom(s.Src, uint16(s.Value[packet.SPort]))
 	to := netip.AddrPortFrom(s.Dst, uint16(s.Value[packet.DPort]))
 	return o.list[datapath.Connection{Client: from, Server: to}] || o.list[datapath.Connection{Client: to, Server: from}]
-}
-
-// standsFor returns how many packets a sample stands for.
-func standsFor(s *sample.Sample, oneIn uint32) float64 {
-	if s.Stands > 0 {
-		return s.Stands
-	}
-	return float64(max(1, oneIn)) * float64(1+s.Joined)
 }

@@ -103,8 +103,11 @@ func (r *Report) facts(p *page) {
 		{"Usual", fmt.Sprintf("%s packets/s; more than %s %s is an attack", wording.Rate(r.Usual), wording.Rate(r.Bound), r.Place())},
 		{"Dropped", amounts(r.Dropped)}, {"Passed", amounts(r.Passed) + ", legitimate ones included"},
 		{"Policy", fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, " "))},
+		{"Mode", r.PlacesText(when)},
 	} {
-		p.add(`<tr><th scope="row">%s</th><td>%s</td></tr>`, row[0], row[1])
+		if row[1] != "" {
+			p.add(`<tr><th scope="row">%s</th><td>%s</td></tr>`, row[0], row[1])
+		}
 	}
 	p.add("</table>")
 	r.judged(p)

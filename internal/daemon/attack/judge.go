@@ -88,9 +88,9 @@ func (t *traffic) asked(l *load, now time.Time) float64 {
 		if l != t.total && s.place != l {
 			continue
 		}
-		all += s.packets
+		all += s.Stands
 		if s.standing == asked {
-			asks += s.packets
+			asks += s.Stands
 		}
 	}
 	return asks / max(1, all)

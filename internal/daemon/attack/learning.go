@@ -152,5 +152,5 @@ func (w *Watcher) explain() {
 
 // drops reports whether an automatic rule drops.
 func (c *collecting) drops() bool {
-	return c.auto != nil && slices.ContainsFunc(c.auto.rules, func(r *measured) bool { return r.dropsIt })
+	return c.auto != nil && slices.ContainsFunc(c.auto.rules, func(r *measured) bool { return r.drops() })
 }

@@ -30,7 +30,7 @@ func (a *automatic) withoutReplaced(rules []*measured, now time.Time) []*measure
 	by := map[string]string{}
 	for _, r := range rules {
 		for _, name := range r.replaces {
-			if r.dropsIt {
+			if r.drops() {
 				by[name] = r.Name
 			}
 		}

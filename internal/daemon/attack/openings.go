@@ -26,14 +26,14 @@ const (
 )
 
 // arrives records a packet of a sender without a conversation.
-func (o *openings) arrives(from end, p *sample.Sample) {
+func (o *openings) arrives(from end, p sample.Sample) {
 	if o.from.IsZero() {
 		o.from = p.Time
 	}
 	if at, ok := o.waiting.get(from); ok && p.Time.Sub(at.Time) < answerWithin {
 		return // only the first packet counts
 	}
-	o.waiting.put(from, *p, p.Time)
+	o.waiting.put(from, p, p.Time)
 }
 
 // answers records an answer to a sender. The waiting first packet of that sender becomes an opening.
@@ -58,7 +58,7 @@ func (o *openings) take() []sample.Sample {
 func samplesOf(packets []sample.Sample) []suggest.Sample {
 	list := make([]suggest.Sample, len(packets))
 	for i, s := range packets {
-		list[i] = suggest.NewSample(s.Frame, s.Length)
+		list[i] = suggest.NewSample(s)
 	}
 	return list
 }

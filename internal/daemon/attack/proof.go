@@ -67,9 +67,9 @@ const (
 )
 
 // leaves records a SYN-ACK.
-func (h *handshakes) leaves(s *suggest.Sample, at time.Time) {
+func (h *handshakes) leaves(s *suggest.Sample) {
 	if f := s.Value[packet.Flags]; f != packet.FlagsNone && f&(syn|ack) == syn|ack && len(s.L4) >= tcpHeader {
-		h.put(left(s), binary.BigEndian.Uint32(s.L4[tcpSequence:])+1, at)
+		h.put(left(s), binary.BigEndian.Uint32(s.L4[tcpSequence:])+1, s.Time)
 	}
 }
 
@@ -112,14 +112,14 @@ type questions struct {
 }
 
 // leaves records a question.
-func (q *questions) leaves(s *suggest.Sample, at time.Time, packets float64) {
-	f := left(s)
+func (q *questions) leaves(s *suggest.Sample) {
+	f, at := left(s), s.Time
 	q.put(f, struct{}{}, at)
 	n := 0
 	for n < len(q.list) && (len(q.list)-n >= mostSeen || at.Sub(q.list[n].at) > windowTime) {
 		n++
 	}
-	q.list = append(q.list[n:], question{at, f.other, packets})
+	q.list = append(q.list[n:], question{at, f.other, s.Stands})
 }
 
 // answered reports whether a packet comes from an address and port that this host has asked.
@@ -153,9 +153,9 @@ func (t *traffic) unseen(now time.Time) float64 {
 	for i := range list {
 		if s := &list[i]; s.place == t.other {
 			from := port(s.Value[packet.SPort])
-			came[from] += s.packets
+			came[from] += s.Stands
 			if s.standing >= replied {
-				known[from] += s.packets
+				known[from] += s.Stands
 			}
 		}
 	}

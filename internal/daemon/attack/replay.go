@@ -135,8 +135,7 @@ type replayer struct {
 type ruleOfReplay struct {
 	manifest.Temporary
 	*suggest.Signature
-	from  time.Time
-	drops bool
+	from time.Time
 }
 
 func newReplayer(r *Replay, out *Replayed) *replayer {
@@ -178,7 +177,7 @@ func (p *replayer) put(_ context.Context, change func([]manifest.Temporary) ([]m
 			return err
 		}
 		t.Ends = 0
-		p.inForce = append(p.inForce, ruleOfReplay{t, s, p.now.Add(ReplayDelay), !t.Value.Observe})
+		p.inForce = append(p.inForce, ruleOfReplay{t, s, p.now.Add(ReplayDelay)})
 		p.status.Rules = append(p.status.Rules, control.RuleStatus{Name: t.Name, Temporary: &t})
 	}
 	return nil
@@ -246,7 +245,7 @@ func (p *replayer) endless() {
 
 // packet plays an incoming or outgoing packet.
 func (p *replayer) packet(f *sample.Sample) {
-	s := suggest.NewSample(f.Frame, f.Length)
+	s := suggest.NewSample(*f)
 	if s.Kind != packet.IP {
 		return
 	}
@@ -265,7 +264,7 @@ func (p *replayer) packet(f *sample.Sample) {
 	}
 	one := operate.Amount{Packets: 1, Bytes: uint64(f.Length)}
 	_, reply := p.inside.get(arrived(&s))
-	if !reply && slices.ContainsFunc(p.inForce, func(r ruleOfReplay) bool { return r.drops && !p.now.Before(r.from) && r.Has(&s) }) {
+	if !reply && slices.ContainsFunc(p.inForce, func(r ruleOfReplay) bool { return !p.now.Before(r.from) && r.Has(&s) }) {
 		out.Verdict = ir.Drop.String()
 		p.dropped.Add(one)
 	} else {

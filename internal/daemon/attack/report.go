@@ -11,6 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -26,6 +27,8 @@ type Report struct {
 	Generation int        `json:"generation"`
 	Target     string     `json:"target"`
 	Devices    []string   `json:"devices"`
+
+	Places []control.DeviceStatus `json:"places,omitempty"` // where the program of each device ran at the start, and after each change of its mode
 
 	Usual   float64        `json:"usual"` // packets a second of the whole host in quiet times
 	Bound   float64        `json:"bound"` // the bound that the first part exceeded
@@ -189,6 +192,7 @@ func (r *Report) Headline() string {
 func (r *Report) add(t *operate.Top, end time.Time) {
 	r.Active += t.Seconds
 	r.Last = end.UTC()
+	r.place(t.Places)
 	for _, now := range t.Reasons {
 		switch more := (Reason{now.Name, now.Verdict, now.Stage, amount(now.Rate, t.Seconds)}); {
 		case now.Observe:
@@ -202,6 +206,40 @@ func (r *Report) add(t *operate.Top, end time.Time) {
 	r.Dropped.Add(amount(t.Dropped, t.Seconds))
 	all := operate.Rate{Packets: t.Passed.Packets + t.Dropped.Packets, Bits: t.Passed.Bits + t.Dropped.Bits}
 	r.Peak = operate.Rate{Packets: max(r.Peak.Packets, all.Packets), Bits: max(r.Peak.Bits, all.Bits)}
+}
+
+// place adds the devices whose mode has changed.
+func (r *Report) place(now []control.DeviceStatus) {
+	for _, d := range now {
+		last := -1
+		for i := range r.Places {
+			if r.Places[i].Name == d.Name {
+				last = i
+			}
+		}
+		if last < 0 || r.Places[last].Mode != d.Mode {
+			r.Places = append(r.Places, d)
+		}
+	}
+}
+
+// movedBefore is how long before the begin of an attack the program may have moved because of it: a flood moves the program after a tenth of a second,
+// and the daemon looks for attacks once a second.
+const movedBefore = 2 * time.Second
+
+// PlacesText returns where the program of each device ran, and when this changed, as text. clock returns the text of a time.
+func (r *Report) PlacesText(clock func(time.Time) string) string {
+	var texts []string
+	for _, d := range r.Places {
+		switch {
+		case d.Mode == "":
+		case d.Since.After(r.Started.Add(-movedBefore)):
+			texts = append(texts, fmt.Sprintf("%s %s from %s", d.Name, d.Mode, clock(*d.Since)))
+		default:
+			texts = append(texts, d.Name+" "+d.Mode)
+		}
+	}
+	return strings.Join(texts, ", ")
 }
 
 // addTo adds the packets of a reason to a list. It returns the list, sorted with the most frequent reason first.

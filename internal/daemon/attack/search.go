@@ -49,8 +49,8 @@ func (c *collecting) due(now time.Time, auto bool) bool {
 func (c *collecting) passesTooMuch(list []seen, span time.Duration) bool {
 	passes := map[*load]float64{}
 	for i := range list {
-		if list[i].passed {
-			passes[list[i].place] += list[i].packets / span.Seconds()
+		if list[i].passed() {
+			passes[list[i].place] += list[i].Stands / span.Seconds()
 		}
 	}
 	all := 0.0
@@ -173,11 +173,11 @@ func (w *Watcher) helps(rules []suggest.Rule, j *joined) bool {
 	list := w.traffic.window.since(w.at.Add(-searchSpan))
 	for i := range list {
 		s := &list[i]
-		if !s.passed || s.place != j.load && j.load != w.traffic.total {
+		if !s.passed() || s.place != j.load && j.load != w.traffic.total {
 			continue
 		}
 		all++
-		passes += s.packets / w.traffic.window.covers(w.at, searchSpan).Seconds()
+		passes += s.Stands / w.traffic.window.covers(w.at, searchSpan).Seconds()
 		if slices.ContainsFunc(rules, func(r suggest.Rule) bool { return r.Has(&s.Sample) }) {
 			matched++
 		}
@@ -187,7 +187,7 @@ func (w *Watcher) helps(rules []suggest.Rule, j *joined) bool {
 
 // justDropped reports whether a rule began to drop so recently that the window still has packets from before.
 func (c *collecting) justDropped(now time.Time) bool {
-	return slices.ContainsFunc(c.auto.rules, func(r *measured) bool { return r.dropsIt && now.Sub(r.put) < searchSpan })
+	return slices.ContainsFunc(c.auto.rules, func(r *measured) bool { return r.drops() && now.Sub(r.put) < searchSpan })
 }
 
 // synPort returns the destination port of most SYNs to a load. ok is false unless most packets are SYNs and most SYNs go to this port.

@@ -54,7 +54,7 @@ func (t *traffic) bySender(now time.Time) map[*load]*sending {
 				of[l] = &sending{counts: map[netip.Addr]int{}}
 			}
 			of[l].counts[s.Sender()]++
-			of[l].packets += s.packets
+			of[l].packets += s.Stands
 		}
 	}
 	for l := range of {

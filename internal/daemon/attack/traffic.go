@@ -10,7 +10,6 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -103,32 +102,34 @@ func (t *traffic) place(s *suggest.Sample) *load {
 
 // sample processes a sample. For an incoming packet it returns the parsed sample, which is valid until the next call. It returns nil for an outgoing
 // packet, and for a packet that is not IP.
-func (t *traffic) sample(p *sample.Sample, oneIn uint32) *seen {
-	s := suggest.NewSample(p.Frame, p.Length)
+func (t *traffic) sample(p sample.Sample, oneIn uint32) *seen {
+	s := suggest.NewSample(p)
 	if s.Kind != packet.IP {
 		return nil
 	}
-	packets, now := standsFor(p, oneIn), p.Time
-	switch p.Verdict {
+	if s.Stands == 0 {
+		s.Stands = float64(max(1, oneIn)) * float64(1+s.Joined)
+	}
+	switch s.Verdict {
 	case sample.Forwarded: // the same packet was sampled on arrival, and the answers to it have the same form
-		t.forwarded = now
+		t.forwarded = s.Time
 		return nil
 	case sample.Leaves:
-		t.leaves(&s, packets, now)
+		t.leaves(&s)
 		return nil
 	}
-	e := seen{Sample: s, at: now, passed: p.Verdict == ir.Pass.String(), packets: packets, place: t.place(&s), standing: t.standing(&s, now, packets)}
+	e := seen{Sample: s, place: t.place(&s), standing: t.standing(&s)}
 	t.window.add(e)
 	for _, l := range []*load{e.place, t.total} {
-		l.arrives(now, packets, e.standing)
+		l.arrives(s.Time, s.Stands, e.standing)
 	}
-	if e.standing <= asked && e.passed && (s.Value[packet.Proto] == packet.ProtoUDP || isEcho(&s, false)) {
+	if e.standing <= asked && e.passed() && (s.Value[packet.Proto] == packet.ProtoUDP || isEcho(&s, false)) {
 		if from := (end{s.Sender(), here(&s, false)}); !t.conversations.partner(from) {
-			t.openings.arrives(from, p)
+			t.openings.arrives(from, s.Sample)
 		}
 	}
-	if e.place != t.other && p.Reason != "" && e.place.name == port(s.Value[packet.DPort]).String() && e.passed && p.Reason != "default" {
-		e.place.name = p.Reason // the policy's service or rule that passes the packet
+	if e.place != t.other && s.Reason != "" && e.place.name == port(s.Value[packet.DPort]).String() && e.passed() && s.Reason != "default" {
+		e.place.name = s.Reason // the policy's service or rule that passes the packet
 	}
 	return &t.window.list[len(t.window.list)-1]
 }
@@ -144,15 +145,16 @@ func (t *traffic) blind(now time.Time) bool {
 }
 
 // leaves processes an outgoing packet.
-func (t *traffic) leaves(s *suggest.Sample, packets float64, now time.Time) {
+func (t *traffic) leaves(s *suggest.Sample) {
+	packets, now := s.Stands, s.Time
 	t.saw = now
-	t.handshakes.leaves(s, now)
+	t.handshakes.leaves(s)
 	from := here(s, true)
 	to := end{suggest.HostOf(s.Dst), from}
 	_, waits := t.openings.waiting.get(to)
 	switch partner := t.conversations.partner(to); {
 	case t.asks(s) && !waits && !partner:
-		t.questions.leaves(s, now, packets)
+		t.questions.leaves(s)
 	case from == echoPort: // the kernel answers every echo request: an answer proves nothing before the sender continues
 		t.begins(to, partner, now, packets)
 		return
@@ -182,13 +184,13 @@ func (t *traffic) begins(to end, partner bool, now time.Time, packets float64) {
 }
 
 // standing returns how well the sender of an incoming packet is known.
-func (t *traffic) standing(s *suggest.Sample, now time.Time, packets float64) standing {
+func (t *traffic) standing(s *suggest.Sample) standing {
 	from := s.Sender()
 	to := end{from, here(s, false)}
 	if t.handshakes.completed(s) {
-		t.conversations.completes(to, now)
+		t.conversations.completes(to, s.Time)
 	}
-	answered, back := t.conversations.arrives(to, now, packets)
+	answered, back := t.conversations.arrives(to, s.Time, s.Stands)
 	switch {
 	case t.sockets.has(s):
 		return open
@@ -284,7 +286,7 @@ func (t *traffic) recognize(now time.Time) {
 		}
 		s.standing = open
 		for _, l := range []*load{s.place, t.total} {
-			l.vouch(l.tenthOf(s.at), s.packets, open)
+			l.vouch(l.tenthOf(s.Time), s.Stands, open)
 		}
 	}
 }
@@ -346,7 +348,7 @@ func (t *traffic) answeredShare(of *suggest.Signature, now time.Time) float64 {
 	list := t.window.since(now.Add(-searchSpan))
 	for i := range list {
 		s := &list[i]
-		if !s.passed || !of.Has(&s.Sample) {
+		if !s.passed() || !of.Has(&s.Sample) {
 			continue
 		}
 		if _, ok := answered[s.place]; !ok {
@@ -355,8 +357,8 @@ func (t *traffic) answeredShare(of *suggest.Signature, now time.Time) float64 {
 				answered[s.place] = *f.Answered
 			}
 		}
-		all += s.packets
-		got += s.packets * answered[s.place]
+		all += s.Stands
+		got += s.Stands * answered[s.place]
 	}
 	return got / max(1, all)
 }

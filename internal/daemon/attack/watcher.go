@@ -167,13 +167,13 @@ func (w *Watcher) take(ctx context.Context, f *sample.Follower, until time.Time)
 
 // sample processes a sample.
 func (w *Watcher) sample(s sample.Sample) {
-	seen := w.traffic.sample(&s, w.oneIn)
+	seen := w.traffic.sample(s, w.oneIn)
 	switch {
-	case s.Verdict == sample.Leaves, s.Verdict == sample.Forwarded:
+	case seen == nil:
 	case w.now != nil:
-		w.now.see(s, seen, w.now.calm())
+		w.now.see(seen, w.now.calm())
 	case len(w.recent) < mostPassed:
-		w.recent = append(w.recent, s)
+		w.recent = append(w.recent, seen.Sample.Sample)
 	}
 }
 
@@ -374,7 +374,7 @@ func (w *Watcher) attack(l *load, bound float64) {
 	}, w.databases)
 	for i := range w.recent {
 		if w.recent[i].Time.After(started) {
-			c.see(w.recent[i], nil, false)
+			c.see(&seen{Sample: suggest.NewSample(w.recent[i])}, false)
 		}
 	}
 	if good, err := w.good(); err == nil {

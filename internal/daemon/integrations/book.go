@@ -146,7 +146,7 @@ func readDecision(d decision, now time.Time) (e entry, why, example string) {
 
 // Reasons why a set cannot ban the target of a decision.
 var (
-	errAddress = errors.New("with an address that is none")
+	errAddress = errors.New("with an invalid address")
 	errRange   = errors.New("with a range that is none")
 	errScope   = errors.New("of another scope than ip and range")
 )

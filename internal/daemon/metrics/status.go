@@ -34,6 +34,8 @@ var (
 	displaced  = NewCounter("floodwall_reply_flows_displaced_total", "Flows that were forgotten, or not noted, for lack of space.")
 	udpFlood   = NewGauge("floodwall_udp_flood", "1 while a protected UDP service drops what exceeds its limits.", "service")
 	udpClients = NewGauge("floodwall_udp_clients", "Clients of protected UDP services, known and new.", "state")
+	deviceMode = NewGauge("floodwall_device_mode", "1 for the mode in which the program runs on a device, 0 for the others.", "device", "mode")
+	modeSince  = NewGauge("floodwall_device_mode_timestamp_seconds", "When a device got the mode in which its program runs.", "device")
 	generation = NewGauge("floodwall_policy_generation", "Number of the policy that runs, 0 when none does.")
 	inForce    = NewGauge("floodwall_policy_in_force", "1 while the kernel has the whole policy, 0 while a part is missing or nothing runs.")
 )
@@ -42,7 +44,7 @@ var (
 func Running(status func(context.Context) (*control.Status, error)) Part {
 	return Part{
 		Families: []*Family{packets, rulePackets, ruleBytes, checkPackets, setEntries, setCapacity, prefixes, space, evictions, cookies,
-			active, flows, flowSpace, displaced, udpFlood, udpClients, generation, inForce},
+			active, flows, flowSpace, displaced, udpFlood, udpClients, deviceMode, modeSince, generation, inForce},
 		Read: func(ctx context.Context, add Add) error {
 			s, err := status(ctx)
 			if errors.Is(err, datapath.ErrNotLoaded) {
@@ -61,6 +63,7 @@ func Running(status func(context.Context) (*control.Status, error)) Part {
 				add(displaced, float64(r.Displaced+r.Refused))
 			}
 			addUDP(s.UDP, add)
+			addModes(s.Devices, add)
 			add(generation, float64(s.Generation))
 			add(inForce, truth(len(s.Open) == 0))
 			return nil
@@ -122,6 +125,18 @@ func addUDP(u *control.UDPStatus, add Add) {
 	}
 	add(udpClients, float64(u.Known), "known")
 	add(udpClients, float64(u.New), "new")
+}
+
+func addModes(devices []control.DeviceStatus, add Add) {
+	for _, d := range devices {
+		if d.Since == nil { // the policy runs in netfilter, which has no modes
+			continue
+		}
+		for _, mode := range []datapath.Mode{datapath.Native, datapath.Generic, datapath.TC} {
+			add(deviceMode, truth(d.Mode == string(mode)), d.Name, string(mode))
+		}
+		add(modeSince, float64(d.Since.UnixMilli())/1000, d.Name)
+	}
 }
 
 func addTables(s *control.Status, add Add) {

@@ -302,7 +302,7 @@ func (e *EntriesError) Unwrap() []error { return e.Errs }
 
 // changed converts the result of a change to a Changed.
 func changed(fill control.Fill, err error) (Changed, error) {
-	c := Changed{Set: fill.Set, Changed: fill.Changed, Entries: fill.Entries, Capacity: fill.Capacity}
+	c := Changed{Set: fill.Set, Changed: len(fill.Changed), Entries: fill.Entries, Capacity: fill.Capacity}
 	var refused ban.Refusals
 	if err != nil && !errors.As(err, &refused) {
 		return Changed{}, err

@@ -90,7 +90,7 @@ func (h Host) Status(ctx context.Context) (*control.Status, error) {
 		return nil, err
 	}
 	if s.Openings != nil {
-		s.Ports = h.listens.Ports(ctx, s.Openings)
+		s.Ports = h.listens.Ports(ctx, s.Openings, deviceNames(s))
 	}
 	return s, nil
 }

@@ -28,7 +28,7 @@ import (
 // UsualPolicy is the file of the policy when no policy runs and the user names none.
 const UsualPolicy = "/etc/floodwall/policy.yaml"
 
-// PolicyFile is the file of a policy, which a command edits. Until Close no other command edits a file in its directory.
+// PolicyFile is the file of a policy, which a command edits. Until Close no other command edits it.
 type PolicyFile struct {
 	Name    string // as it was named, for messages; list files are relative to its directory
 	Path    string // absolute, and without symbolic links
@@ -56,7 +56,7 @@ func OpenPolicyFile(ctx context.Context, file string) (*PolicyFile, error) {
 	limited, cancel := context.WithTimeout(ctx, editWait)
 	defer cancel()
 	f := &PolicyFile{Name: file, Path: path}
-	f.unlock, err = safefile.Lock(limited, filepath.Dir(path), func() error { return nil })
+	f.unlock, err = safefile.LockBeside(limited, path)
 	if errors.Is(err, safefile.ErrTaken) && ctx.Err() == nil {
 		err = wording.Hinted(file+": another command edits it", "wait until that is done, and any trial with it")
 	}

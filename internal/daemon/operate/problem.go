@@ -67,7 +67,7 @@ func hint(err error) string {
 	case errors.Is(err, datapath.ErrNotLoaded) && datapath.StateHidden():
 		return "no BPF file system is mounted here, as under `ip netns exec NS`, which hides what runs: use `nsenter --net=/run/netns/NS` in its place"
 	case errors.Is(err, datapath.ErrNotLoaded):
-		return "`floodwall apply POLICY` loads a policy; an instance in another place is named with --bpffs"
+		return "`floodwall on` turns it on, and `floodwall apply POLICY` loads a policy of yours; an instance in another place is named with --bpffs"
 	case errors.Is(err, lists.ErrNoFeed):
 		return "`floodwall feeds` lists those that there are"
 	case errors.Is(err, unix.ENOSPC):

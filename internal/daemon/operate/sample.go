@@ -32,7 +32,7 @@ func (s *Source) sample(ctx context.Context, r samples, devices []string, most i
 	}
 	begin, stands := time.Now(), 0.0
 	err := draw(ctx, r, most, span, func(p sample.Sample) {
-		sample := suggest.NewSample(p.Frame, p.Length)
+		sample := suggest.NewSample(p)
 		switch {
 		case sample.Kind != packet.IP || s.Looked == most:
 			return

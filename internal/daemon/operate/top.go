@@ -23,6 +23,7 @@ type Top struct {
 	Generation int                      `json:"generation"`
 	Target     string                   `json:"target"`
 	Devices    []string                 `json:"devices"`
+	Places     []control.DeviceStatus   `json:"places"` // where the program of each device runs at the end of this time
 	Seconds    float64                  `json:"seconds"`
 	Passed     Rate                     `json:"passed"`
 	Dropped    Rate                     `json:"dropped"`
@@ -160,7 +161,10 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (*Views, *Sample
 		return view, nil, ctx.Err()
 	}
 	s := &Samples{OneIn: w.reader.OneIn()}
-	n, err := take(ctx, w.reader, span, func(p sample.Sample) { view.Add(p) })
+	n, err := take(ctx, w.reader, span, func(p sample.Sample) {
+		s := suggest.NewSample(p)
+		view.Add(&s)
+	})
 	if err != nil {
 		return view, nil, err
 	}
@@ -176,7 +180,7 @@ func (w *Watch) sample(ctx context.Context, span time.Duration) (*Views, *Sample
 // Between returns the decisions of the policy between two readings of its counters, without samples.
 func Between(before, after *control.Status) *Top {
 	t := &Top{
-		Policy: after.Policy, Generation: after.Generation, Target: string(after.Target), Devices: deviceNames(after),
+		Policy: after.Policy, Generation: after.Generation, Target: string(after.Target), Devices: deviceNames(after), Places: after.Devices,
 		Seconds: after.Read.Sub(before.Read).Seconds(), ReplyFlows: after.ReplyFlows, UDP: after.UDP,
 		Reasons: []ReasonRate{},
 	}

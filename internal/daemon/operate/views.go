@@ -58,21 +58,14 @@ func (h Host) Databases(ctx context.Context) geo.Databases {
 	return h.finder.Open(files)
 }
 
-// Add counts a sample, unless it is not IP. It returns the parsed sample.
-func (v *Views) Add(p sample.Sample) suggest.Sample {
-	s := suggest.NewSample(p.Frame, p.Length)
-	v.AddRead(p, &s)
-	return s
-}
-
-// AddRead counts a sample that is already parsed, unless it is not IP.
-func (v *Views) AddRead(p sample.Sample, s *suggest.Sample) {
+// Add counts a sample, unless it is not IP.
+func (v *Views) Add(s *suggest.Sample) {
 	if s.Kind != packet.IP {
 		return
 	}
-	v.stands += p.Stands
+	v.stands += s.Stands
 	counted := []*view{&v.all}
-	if dropped(p.Verdict) {
+	if dropped(s.Verdict) {
 		counted = append(counted, &v.dropped)
 	}
 	country, asn := v.origin(s.Src)
@@ -85,8 +78,8 @@ func (v *Views) AddRead(p sample.Sample, s *suggest.Sample) {
 			to.asns.Add(asn)
 		}
 	}
-	if p.Verdict != "" {
-		v.verdicts[p.Verdict]++
+	if s.Verdict != "" {
+		v.verdicts[s.Verdict]++
 	}
 }
 

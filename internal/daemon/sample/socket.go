@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 
-	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/text/wording"
@@ -51,23 +50,19 @@ func (s *socket) begin() error {
 	return nil
 }
 
+// Offsets at which a filter finds a random number and the type of the packet: SKF_AD_OFF + SKF_AD_RANDOM and SKF_AD_PKTTYPE of linux/filter.h.
+const ancillaryRandom, ancillaryType = 1<<32 - 0x1000 + 56, 1<<32 - 0x1000 + 4
+
 // filter sets the filter of the socket. The filter accepts arriving packets whose random number is not greater than `most`.
 func (s *socket) filter(most uint32) error {
-	const outgoing = 4 // PACKET_OUTGOING of linux/if_packet.h
-	code, err := bpf.Assemble([]bpf.Instruction{
-		bpf.LoadExtension{Num: bpf.ExtRand},
-		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: most, SkipTrue: 3},
-		bpf.LoadExtension{Num: bpf.ExtType},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: outgoing, SkipTrue: 1},
-		bpf.RetConstant{Val: 1 << 18}, // the whole frame: a truncated one would hide its length
-		bpf.RetConstant{Val: 0},
-	})
-	if err != nil {
-		return fmt.Errorf("packet socket: its filter: %w", err)
-	}
-	list := make([]unix.SockFilter, len(code))
-	for i, c := range code {
-		list[i] = unix.SockFilter{Code: c.Op, Jt: c.Jt, Jf: c.Jf, K: c.K}
+	const load, equal, above, end = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_JMP | unix.BPF_JEQ, unix.BPF_JMP | unix.BPF_JGT, unix.BPF_RET
+	list := []unix.SockFilter{
+		{Code: load, K: ancillaryRandom},
+		{Code: above, K: most, Jt: 3},
+		{Code: load, K: ancillaryType},
+		{Code: equal, K: unix.PACKET_OUTGOING, Jt: 1},
+		{Code: end, K: 1 << 18}, // the whole frame: a truncated one would hide its length
+		{Code: end, K: 0},
 	}
 	program := unix.SockFprog{Len: uint16(len(list)), Filter: &list[0]}
 	if err := unix.SetsockoptSockFprog(s.fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &program); err != nil {

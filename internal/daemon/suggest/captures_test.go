@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/test/suggesttest"
@@ -26,7 +27,7 @@ func TestCaptures(t *testing.T) {
 	for _, a := range suggesttest.Attacks(t, "../../..", r) {
 		var first, attack []suggest.Sample
 		for _, p := range a.Packets {
-			s := suggest.NewSample(p.Frame, p.Length)
+			s := suggest.NewSample(p)
 			if p.Time.Sub(a.Packets[0].Time) <= 5*time.Second && len(first) < suggest.MostAttack {
 				first = append(first, s)
 			}
@@ -72,7 +73,7 @@ func check(t *testing.T, err error) {
 
 func samples(frames [][]byte) (list []suggest.Sample) {
 	for _, frame := range frames {
-		list = append(list, suggest.NewSample(frame, len(frame)))
+		list = append(list, suggest.NewSample(sample.Sample{Frame: frame, Length: len(frame)}))
 	}
 	return list
 }

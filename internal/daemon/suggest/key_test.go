@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -25,7 +26,7 @@ func TestKeys(t *testing.T) {
 	for range 3000 {
 		spec := packet.RandomSpec(r, hints)
 		frame := spec.Frame()
-		if s := NewSample(frame, len(frame)); s.Kind == packet.IP && s.Failed == 0 { // packets that fail a check never reach the rules
+		if s := NewSample(sample.Sample{Frame: frame, Length: len(frame)}); s.Kind == packet.IP && s.Failed == 0 { // packets that fail a check never reach the rules
 			samples = append(samples, s)
 		}
 	}
@@ -87,7 +88,7 @@ func TestSampleKeeps(t *testing.T) {
 	for range 5000 {
 		frame := packet.Random(r, packet.Hints{Names: []string{"evil.example"}})
 		frame = append(frame, make([]byte, r.IntN(2)*r.IntN(60_000))...)
-		want, got := packet.Decode(frame), NewSample(frame, len(frame))
+		want, got := packet.Decode(frame), NewSample(sample.Sample{Frame: frame, Length: len(frame)})
 		if got.Value != want.Value || got.Src != want.Src || got.Failed != want.Failed || got.Query.Name() != want.Query.Name() {
 			t.Fatalf("%x: %+v, want %+v", frame[:min(len(frame), 200)], got.Packet, want)
 		}

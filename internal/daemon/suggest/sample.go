@@ -13,8 +13,9 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// Sample is a captured packet, which may be truncated.
+// Sample is a sampled packet with its decoded content. The packet may be truncated.
 type Sample struct {
+	sample.Sample
 	packet.Packet
 	seen int    // number of captured bytes of L4
 	name string // the name in a DNS query
@@ -25,20 +26,23 @@ const (
 	keptFrame = 1280       // bytes of a frame that are kept; a policy can test at most the first 1,040 bytes of a payload
 )
 
-// NewSample decodes a frame that had length bytes on the wire. It replaces bytes that were not captured by zeros, so that a truncated frame does not
-// look malformed.
-func NewSample(frame []byte, length int) Sample {
-	captured := len(frame)
-	if length = min(length, maxFrame); captured < length {
+// NewSample decodes the frame of a sample. It replaces bytes that were not captured by zeros, so that a truncated frame does not look malformed. The
+// result has a copy of the first keptFrame bytes of the frame.
+func NewSample(from sample.Sample) Sample {
+	frame, captured := from.Frame, len(from.Frame)
+	if length := min(from.Length, maxFrame); captured < length {
 		frame = append(make([]byte, 0, length), frame...)[:length]
 	}
 	frame = frame[:len(frame):len(frame)]
-	s := Sample{Packet: packet.Decode(frame)}
+	s := Sample{Sample: from, Packet: packet.Decode(frame)}
 	if isQuery(&s) {
 		s.name = s.Query.Name()
 	}
 	before := len(frame) - cap(s.L4) // the capacity of each part reaches to the end of the frame
 	kept := bytes.Clone(frame[:min(len(frame), keptFrame)])
+	if s.Frame = kept; captured < len(kept) {
+		s.Frame = bytes.Clone(from.Frame) // without the zeros, for samples that are kept without their decoded content
+	}
 	s.L4, s.Payload, s.Query = moved(s.L4, frame, kept), moved(s.Payload, frame, kept), s.Query.Clone()
 	s.seen = max(0, min(len(s.L4), captured-before))
 	return s
@@ -93,7 +97,7 @@ func ReadFile(name string, most int, span time.Duration) (samples []Sample, took
 		if p.Time.After(last) {
 			last = p.Time
 		}
-		s := NewSample(p.Frame, p.Length)
+		s := NewSample(p)
 		if s.Kind != packet.IP {
 			continue
 		}

@@ -5,6 +5,7 @@ package suggest_test
 import (
 	"math/rand/v2"
 
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/test/suggesttest"
 )
@@ -25,5 +26,5 @@ func packets(n int, line func() string) []suggest.Sample {
 
 func sampleOf(line string) suggest.Sample {
 	frame := suggesttest.Frame(line)
-	return suggest.NewSample(frame, len(frame))
+	return suggest.NewSample(sample.Sample{Frame: frame, Length: len(frame)})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/daemon/suggest"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
@@ -136,7 +137,7 @@ func TestHostile(t *testing.T) {
 		for range n {
 			frame := packet.Random(r, hints)
 			kept := len(frame) - r.IntN(2)*r.IntN(len(frame))
-			if s := suggest.NewSample(frame[:kept], len(frame)); s.Kind == packet.IP {
+			if s := suggest.NewSample(sample.Sample{Frame: frame[:kept], Length: len(frame)}); s.Kind == packet.IP {
 				list = append(list, s)
 			}
 		}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package upstream decides what to announce to the routers upstream. In: the running policy, requests of people (`floodwall-bgp announce`), and the
-// harm of an attack. Out: the wanted announcements, for `floodwall-bgp` (internal/bgp/wire). The package does not speak BGP: bgp/speaker does.
+// harm of an attack. Out: the wanted announcements, for `floodwall-bgp` (internal/bgp/wire). The package does not speak BGP: cmd/floodwall-bgp does.
 //
 // book.go stores the announcements, with their owners and ends. tell.go sends them to the process. ladder.go makes announcements automatically.
 //

@@ -71,8 +71,7 @@ func (r Refusals) Error() string {
 
 // Outcome is the result of a Block or Unblock.
 type Outcome struct {
-	Changed int
-	Kept    []int          // indices of the bans that left the existing entry of their prefix unchanged
+	Changed []int          // indices of the entries that were added, changed or removed
 	New     map[Origin]int // number of prefixes that had no entry before, by the origin of the ban
 	Refused Refusals       // the entries that were refused
 }

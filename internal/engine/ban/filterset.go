@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/floodwall/floodwall/internal/engine/manifest"
@@ -36,34 +37,26 @@ func (s *filterSet) Block(ctx context.Context, bans []Ban) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	space := newFilterSpace(s.entry.Max, held)
-	var fits, kept []int
-	var refused Refusals
-	for i, b := range bans {
-		switch space.take(b, s.entry.Timeout) {
-		case spaceTaken:
-			fits = append(fits, i)
-		case spaceKept:
-			kept = append(kept, i)
-		case spaceNone:
-			refused = append(refused, Refusal{i, fullError(s.entry, b.Prefix.Masked())})
-		}
-	}
-	overlaps, after, err := s.replace(ctx, bans, fits, space)
+	space := newFilterSpace(s.entry, held)
+	o := edit(len(bans), func(i int) error { return space.take(bans[i]) })
+	o.New = space.fresh
+	overlaps, after, err := s.replace(ctx, bans, o.Changed, space)
 	if err != nil {
 		return Outcome{}, err
 	}
-	for _, i := range fits {
-		if with, ok := overlaps[bans[i].Prefix.Masked()]; ok {
-			refused = append(refused, Refusal{i, s.overlapping(bans[i].Prefix.Masked(), with)})
+	o.Changed = slices.DeleteFunc(o.Changed, func(i int) bool {
+		with, ok := overlaps[bans[i].Prefix.Masked()]
+		if ok {
+			o.Refused = append(o.Refused, Refusal{i, s.overlapping(bans[i].Prefix.Masked(), with)})
 			space.fresh[bans[i].origin()]--
 			after = after[:max(len(after)-1, 0)] // the refused ban needs no space, so one entry less must be removed
 		}
-	}
+		return ok
+	})
 	if err := s.remove(ctx, after); err != nil {
 		return Outcome{}, err
 	}
-	return Outcome{len(bans) - len(refused) - len(kept), kept, space.fresh, refused}, nil
+	return o, nil
 }
 
 // replace adds the bans with the indices in which. It returns the entries that the caller must then remove to make space for these bans. The kernel's
@@ -90,9 +83,8 @@ func (s *filterSet) replace(ctx context.Context, bans []Ban, which []int, space 
 func (s *filterSet) insert(ctx context.Context, bans []Ban, which []int, anew map[netip.Prefix]bool) (map[netip.Prefix]netip.Prefix, error) {
 	grouped := map[string][]netfilter.Element{}
 	for _, i := range which {
-		b := bans[i]
-		e := netfilter.Element{Prefix: b.Prefix.Masked(), Comment: b.Text(), Anew: anew[b.Prefix.Masked()]}
-		e.Timeout = min(b.length(), forever)
+		e := elementOf(bans[i])
+		e.Anew = anew[e.Prefix]
 		name := s.names.Of(e.Prefix)
 		grouped[name] = append(grouped[name], e)
 	}
@@ -122,21 +114,20 @@ func (s *filterSet) Unblock(ctx context.Context, prefixes []netip.Prefix, of Own
 	if err != nil {
 		return Outcome{}, err
 	}
-	var refused Refusals
 	var gone []netip.Prefix
-	for i, p := range prefixes {
-		p = p.Masked()
+	o := edit(len(prefixes), func(i int) error {
+		p := prefixes[i].Masked()
 		switch b, there := has[p]; {
 		case !there:
-			refused = append(refused, Refusal{i, notBlocked(s.entry, p, dynamicsetWithin(has, p))})
+			return notBlocked(s.entry, p, dynamicsetWithin(has, p))
 		case !of.Owns(b):
-			refused = append(refused, Refusal{i, othersEntry(b)})
-		default:
-			delete(has, p)
-			gone = append(gone, p)
+			return othersEntry(b)
 		}
-	}
-	return Outcome{Changed: len(gone), Refused: refused}, s.remove(ctx, gone)
+		delete(has, p)
+		gone = append(gone, p)
+		return nil
+	})
+	return o, s.remove(ctx, gone)
 }
 
 func dynamicsetWithin(has map[netip.Prefix]Ban, p netip.Prefix) bool {
@@ -156,6 +147,11 @@ func (s *filterSet) held(ctx context.Context) (map[netip.Prefix]Ban, error) {
 		has[e.Prefix] = elementAs(e, s.entry.Name)
 	}
 	return has, err
+}
+
+// elementOf converts a ban to an element of netfilter.
+func elementOf(b Ban) netfilter.Element {
+	return netfilter.Element{Prefix: b.Prefix.Masked(), Timeout: min(b.length(), forever), Comment: b.Text()}
 }
 
 // elementAs converts an element of netfilter to an entry of a set.

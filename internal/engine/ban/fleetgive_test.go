@@ -21,9 +21,9 @@ func (s *memorySet) block(bans []Ban) {
 	for p, b := range s.has {
 		held = append(held, netfilter.Element{Prefix: p, Comment: b.Text(), Timeout: b.length()})
 	}
-	space := newFilterSpace(64, held)
+	space := newFilterSpace(manifest.Set{Max: 64}, held)
 	for _, b := range bans {
-		space.take(b, 0)
+		_ = space.take(b) // a refused ban stays outside
 	}
 	s.has = space.has
 }

@@ -57,7 +57,7 @@ func Restore(ctx context.Context, in Sets, log *Log, spares func(netip.Prefix) b
 			return err
 		}
 		o, err := s.Block(ctx, bans)
-		n += o.Changed
+		n += len(o.Changed)
 		return err
 	})
 	return n, err

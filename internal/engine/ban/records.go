@@ -10,40 +10,21 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 )
 
-// BlockedRecords returns records of the entries that a Block has added or changed. It returns no record for a refused ban, or for a ban that left the
-// existing entry unchanged: such a record would override the record of the existing entry.
-func BlockedRecords(e manifest.Set, bans []Ban, o Outcome) []Record {
-	not := map[int]bool{}
-	ranges := map[int]bool{}
-	for _, r := range o.Refused {
-		not[r.Index] = true
-		ranges[bans[r.Index].Range] = bans[r.Index].Range != 0
-	}
-	for _, i := range o.Kept {
-		not[i] = true
-	}
+// BlockedRecords returns records of the entries that a Block has added or changed. It returns no record for a ban that left the existing entry
+// unchanged: such a record would override the record of the existing entry.
+func BlockedRecords(e manifest.Set, bans []Ban, o Outcome) (list []Record) {
 	now := time.Now()
-	var list []Record
-	for i, b := range bans {
-		if not[i] || ranges[b.Range] {
-			continue
-		}
-		list = append(list, Record{Ban: b.entry(e.Name, e.Timeout), Start: now})
+	for _, i := range o.Changed {
+		list = append(list, Record{Ban: bans[i].entry(e.Name, e.Timeout), Start: now})
 	}
 	return list
 }
 
 // UnblockedRecords returns records of the entries that an Unblock has removed.
-func UnblockedRecords(e manifest.Set, prefixes []netip.Prefix, o Outcome) []Record {
-	not := map[int]bool{}
-	for _, r := range o.Refused {
-		not[r.Index] = true
-	}
-	var list []Record
-	for i, p := range prefixes {
-		if !not[i] {
-			list = append(list, Record{Ban: Ban{Set: e.Name, Prefix: p.Masked()}, Start: time.Now(), Gone: true})
-		}
+func UnblockedRecords(e manifest.Set, prefixes []netip.Prefix, o Outcome) (list []Record) {
+	now := time.Now()
+	for _, i := range o.Changed {
+		list = append(list, Record{Ban: Ban{Set: e.Name, Prefix: prefixes[i].Masked()}, Start: now, Gone: true})
 	}
 	return list
 }

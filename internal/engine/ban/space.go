@@ -7,15 +7,15 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"time"
 
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
 // filterSpace decides which bans a set in netfilter has space for. Bans of programs take at most three quarters of the space. When space is needed,
 // entries of programs are evicted: first entries of the fleet, then the entries that end soonest, as in addrs.DynamicSet.
 type filterSpace struct {
-	most    int
+	set     manifest.Set
 	has     map[netip.Prefix]Ban
 	yields  []netip.Prefix        // existing entries of programs; the last in the list is evicted first
 	count   int                   // number of entries of programs
@@ -25,15 +25,8 @@ type filterSpace struct {
 	fresh   map[Origin]int        // number of prefixes that had no entry, by the origin of the ban
 }
 
-// The results of take.
-const (
-	spaceTaken = iota
-	spaceNone
-	spaceKept // the existing entry stays as it is
-)
-
-func newFilterSpace(most int, held []netfilter.Element) *filterSpace {
-	r := &filterSpace{most: most, has: make(map[netip.Prefix]Ban, len(held)), fresh: map[Origin]int{}, taken: map[netip.Prefix]bool{}, anew: map[netip.Prefix]bool{}}
+func newFilterSpace(set manifest.Set, held []netfilter.Element) *filterSpace {
+	r := &filterSpace{set: set, has: make(map[netip.Prefix]Ban, len(held)), fresh: map[Origin]int{}, taken: map[netip.Prefix]bool{}, anew: map[netip.Prefix]bool{}}
 	for _, e := range held {
 		b := elementAs(e, "")
 		r.has[e.Prefix] = b
@@ -48,16 +41,16 @@ func newFilterSpace(most int, held []netfilter.Element) *filterSpace {
 	return r
 }
 
-// take decides whether a ban is added, and returns spaceTaken, spaceNone or spaceKept. timeout is the timeout of the set.
-func (r *filterSpace) take(b Ban, timeout time.Duration) int {
+// take adds a ban. It returns errKept if the existing entry of the prefix stays as it is, and a SetError if there is no space.
+func (r *filterSpace) take(b Ban) error {
 	p, origin := b.Prefix.Masked(), b.origin()
 	was, there := r.has[p]
 	yields := origin != Manual
 	switch {
-	case there && !b.changes(was, timeout):
-		return spaceKept
+	case there && !b.changes(was, r.set.Timeout):
+		return errKept
 	case !there && r.full(yields) && (origin == Fleet || !r.evictOne()): // bans of the fleet evict nothing
-		return spaceNone
+		return fullError(r.set, p)
 	}
 	if there && was.Origin != Manual && !isKept(was.Text(), b.Text()) {
 		r.anew[p] = true // an existing element cannot change its comment, which has the origin
@@ -66,8 +59,8 @@ func (r *filterSpace) take(b Ban, timeout time.Duration) int {
 	if !there {
 		r.fresh[origin]++
 	}
-	r.has[p], r.taken[p] = b.entry("", timeout), true
-	return spaceTaken
+	r.has[p], r.taken[p] = b.entry("", r.set.Timeout), true
+	return nil
 }
 
 func countYields(yields bool) int {
@@ -78,7 +71,7 @@ func countYields(yields bool) int {
 }
 
 func (r *filterSpace) full(yields bool) bool {
-	return len(r.has) >= r.most || yields && r.count >= r.most-r.most/4
+	return len(r.has) >= r.set.Max || yields && r.count >= r.set.Max-r.set.Max/4
 }
 
 // evictOne evicts the next entry of a program. It returns false if no such entry from before this batch is left.
@@ -139,8 +132,7 @@ func Elements(p *netfilter.Ruleset, kept map[string][]Ban) map[string][]netfilte
 	out := map[string][]netfilter.Element{}
 	for name, set := range p.Sets {
 		for _, b := range kept[name] {
-			e := netfilter.Element{Prefix: b.Prefix, Timeout: min(b.length(), forever), Comment: b.Text()}
-			out[set.Of(b.Prefix)] = append(out[set.Of(b.Prefix)], e)
+			out[set.Of(b.Prefix)] = append(out[set.Of(b.Prefix)], elementOf(b))
 		}
 	}
 	return out

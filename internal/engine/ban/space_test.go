@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 )
 
@@ -18,10 +19,10 @@ func TestBatchSparesItself(t *testing.T) {
 	for i := range byte(3) { // as many entries as programs may have; entry 0 ends first
 		held = append(held, netfilter.Element{Prefix: at(i), Timeout: time.Duration(i+1) * time.Minute, Comment: "crowdsec: scan"})
 	}
-	s := newFilterSpace(4, held)
+	s := newFilterSpace(manifest.Set{Max: 4, Timeout: time.Hour}, held)
 	for _, i := range []byte{0, 3} {
-		if got := s.take(Ban{Prefix: at(i), Until: After(time.Hour), Why: "scan", Origin: CrowdSec}, time.Hour); got != spaceTaken {
-			t.Fatalf("%s: %d", at(i), got)
+		if err := s.take(Ban{Prefix: at(i), Until: After(time.Hour), Why: "scan", Origin: CrowdSec}); err != nil {
+			t.Fatalf("%s: %v", at(i), err)
 		}
 	}
 	if len(s.evicted) != 1 || s.evicted[0] != at(1) {

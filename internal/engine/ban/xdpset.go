@@ -69,17 +69,14 @@ func (s *xdpSet) Unblock(_ context.Context, prefixes []netip.Prefix, of Owner) (
 // errKept means that a ban does not change the existing entry of its prefix.
 var errKept = errors.New("the entry stays as it is")
 
-// edit calls do for each index below n, and counts the changes. It lists the refused entries, and the entries for which do returns errKept. For a
-// refused range it lists only the first piece.
+// edit calls do for each index below n, and lists the changed and the refused entries. For a refused range it lists only the first piece.
 func edit(n int, do func(i int) error) (o Outcome) {
 	for i := range n {
 		err := do(i)
 		switch {
 		case err == nil:
-			o.Changed++
-		case errors.Is(err, errKept):
-			o.Kept = append(o.Kept, i)
-		case !errors.Is(err, errOfRange):
+			o.Changed = append(o.Changed, i)
+		case !errors.Is(err, errKept) && !errors.Is(err, errOfRange):
 			o.Refused = append(o.Refused, Refusal{i, err})
 		}
 	}

@@ -37,7 +37,7 @@ func TestOwnersOfManyReasons(t *testing.T) {
 		}
 		prefixes, bans = append(prefixes, p), append(bans, b)
 	}
-	if o, err := NewXDPSet(d.Sets[0], e).Block(t.Context(), bans); err != nil || o.Changed != n {
+	if o, err := NewXDPSet(d.Sets[0], e).Block(t.Context(), bans); err != nil || len(o.Changed) != n {
 		t.Fatalf("%+v, %v", o, err)
 	}
 	other := addrs.NewDynamicMemory(e.Max)
@@ -70,7 +70,7 @@ func TestOwnersOfManyReasons(t *testing.T) {
 		}
 		for i, b := range bans {
 			if b.Origin == Fail2ban {
-				if o, err := s.Unblock(t.Context(), prefixes[i:i+1], Owner{Fail2ban, b.Why}); err != nil || o.Changed != 1 {
+				if o, err := s.Unblock(t.Context(), prefixes[i:i+1], Owner{Fail2ban, b.Why}); err != nil || len(o.Changed) != 1 {
 					t.Fatalf("unblocking %s for its reason: %+v, %v", prefixes[i], o, err)
 				}
 			}
@@ -85,8 +85,8 @@ func TestOwnersOfManyReasons(t *testing.T) {
 					own = append(own, prefixes[i])
 				}
 			}
-			if o, err := s.Unblock(t.Context(), own, Owner{Origin: origin}); err != nil || o.Changed != len(own) {
-				t.Errorf("unblocking for %s: %d of %d, %v", origin, o.Changed, len(own), err)
+			if o, err := s.Unblock(t.Context(), own, Owner{Origin: origin}); err != nil || len(o.Changed) != len(own) {
+				t.Errorf("unblocking for %s: %d of %d, %v", origin, len(o.Changed), len(own), err)
 			}
 		}
 	}

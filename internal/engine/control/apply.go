@@ -30,6 +30,17 @@ type Instance struct {
 	Feeds feed.Store                      // the store of the last good copies of fetched lists; zero: none, and the sets of these lists are empty
 	Asked *periodic.Answer[RunningPolicy] // caches the last answer of RunningPolicy for all parts of a daemon; nil: no cache
 	Marks *periodic.Marks                 // tell a daemon whether the running policy has changed; nil: unknown
+
+	only string // the ID of the only policy that may be changed; "": any
+}
+
+// ErrOther says that another policy runs than the one that was to be changed.
+var ErrOther = errors.New("another command has applied another policy")
+
+// Only returns the instance for changes of the policy with an ID, which is Applied.Boot. If another policy runs, the changes return ErrOther.
+func (in Instance) Only(id string) Instance {
+	in.only = id
+	return in
 }
 
 // lockWait is the time that a command waits for another command that changes the state. An apply takes more than ten seconds on a slow machine or
@@ -69,6 +80,7 @@ type Applied struct {
 	Bans       int                `json:"bans"`                     // entries of dynamic sets that were carried over
 	Confirm    float64            `json:"confirm_within,omitempty"` // seconds until the previous policy returns
 	Returns    int                `json:"returns_to,omitempty"`     // the generation that returns if the trial is not confirmed; 0: none
+	Boot       string             `json:"-"`                        // as in ApplyOptions: identifies this policy
 	Notes      []string           `json:"notes,omitempty"`
 	Seconds    float64            `json:"seconds"` // from reading the policy's text to enforcing it
 }

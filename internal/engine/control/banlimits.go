@@ -103,7 +103,7 @@ func (in Instance) RunningPolicy(ctx context.Context) (RunningPolicy, error) {
 		m := l.Generations[0].Manifest
 		w = RunningPolicy{
 			Key: m.Key, File: m.File, Lists: len(m.Live) > 0, Legacy: m.RulesetOf(netfilter.KindIptables) != nil,
-			Allowlist: slices.Concat(m.Never, m.Operators), Temporary: m.Temporary, MovesByFlood: m.MovesByFlood(),
+			Allowlist: slices.Concat(m.Never, m.Operators), Temporary: m.Temporary, MovesByFlood: len(m.Floods()) > 0,
 		}
 		if m.Daemon != nil {
 			w.Daemon = *m.Daemon
@@ -135,7 +135,7 @@ func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	if m.Daemon != nil {
 		waits = append(waits, m.Daemon.Waits())
 	}
-	if m.MovesByFlood() {
+	if slices.ContainsFunc(m.Devices, func(d string) bool { return m.MovesByFlood(d) && !m.Home(d).Auto }) {
 		waits = append(waits, "`xdp: flooded` has no effect")
 	}
 	if waits == nil || in.HasDaemon() {

@@ -16,12 +16,11 @@ import (
 
 // Fill says how full a set is after a change.
 type Fill struct {
-	Set      string `json:"set"`
-	Changed  int    `json:"changed"`
-	Entries  int    `json:"entries"`
-	Capacity int    `json:"capacity"`
-	Kept     []int  `json:"-"` // indices of the bans that left the existing entry of their prefix unchanged
-	Unsaved  error  `json:"-"` // why the change does not survive a reboot, nil if it does
+	Set      string
+	Changed  []int // indices of the entries that were added, changed or removed
+	Entries  int
+	Capacity int
+	Unsaved  error // why the change does not survive a reboot, nil if it does
 }
 
 // Warning returns a warning if the set is nearly full, else "". It returns "" for a zero Fill, which accompanies an error.
@@ -34,8 +33,8 @@ func (f Fill) Warning() string {
 }
 
 // Block adds bans to a dynamic set. The name "" stands for the only set, or for the set named bans. All added bans are in force when Block returns.
-// The error Refusals lists the refused bans; for a refused range it lists only the first piece. Fill.Changed counts only bans that added or changed
-// an entry.
+// The error Refusals lists the refused bans; for a refused range it lists only the first piece. Fill.Changed lists only bans that added or
+// changed an entry.
 func (in Instance) Block(ctx context.Context, set string, bans []ban.Ban) (Fill, error) {
 	return in.changeSet(ctx, set, setChange{
 		func(s ban.Set) (ban.Outcome, error) { return s.Block(ctx, bans) },
@@ -104,7 +103,7 @@ func changeIn(ctx context.Context, l *generation.Live, g *generation.Generation,
 			return fill, first, err
 		}
 		if i == 0 {
-			fill.Changed, fill.Kept, first = o.Changed, o.Kept, o
+			fill.Changed, first = o.Changed, o
 			if fill.Entries, err = s.Count(ctx); err != nil {
 				return fill, first, err
 			}

@@ -74,9 +74,13 @@ func newBareHost(t *testing.T) *host {
 	return h
 }
 
-// try applies a policy to the device fw0.
+// try applies a policy to the device fw0. Without the key checks in the text, the policy has no checks: the verifier spends up to half of its time on
+// them, and most of these tests do not depend on them.
 func (h *host) try(text string, o control.ApplyOptions) (*control.Applied, error) {
 	h.Helper()
+	if !strings.Contains(text, "checks:") {
+		text += "\nchecks: off\n"
+	}
 	p, err := policy.Parse("policy.yaml", []byte("devices: [fw0]\n"+text))
 	if err != nil {
 		h.Fatal(err)
@@ -311,7 +315,7 @@ func TestRefusals(t *testing.T) {
 		bans = append(bans, ban.Ban{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{172, byte(i), 0, 0}), 17)})
 	}
 	fill, err := h.Block(t.Context(), "bans", bans)
-	if diff := cmp.Diff(control.Fill{Set: "bans", Changed: 10, Entries: 10, Capacity: 10}, fill); diff != "" {
+	if diff := cmp.Diff(control.Fill{Set: "bans", Changed: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, Entries: 10, Capacity: 10}, fill); diff != "" {
 		t.Errorf("fill (-want +got):\n%s", diff)
 	}
 	var refused ban.Refusals
@@ -326,7 +330,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
 	fill, err = h.Unblock(t.Context(), "bans", []netip.Prefix{bans[0].Prefix, bans[10].Prefix})
-	if !errors.As(err, &refused) || len(refused) != 1 || refused[0].Index != 1 || fill.Changed != 1 {
+	if !errors.As(err, &refused) || len(refused) != 1 || refused[0].Index != 1 || len(fill.Changed) != 1 {
 		t.Errorf("unblocking one of two: %+v, %v", fill, err)
 	}
 	var set *ban.SetError

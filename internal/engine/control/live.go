@@ -51,6 +51,9 @@ func (in Instance) change(ctx context.Context, fn func(*transaction) error) erro
 		if err := statedir.Check(in.Dir, in.State); err != nil {
 			return err
 		}
+		if in.only != "" && in.only != t.now.Manifest.Boot {
+			return ErrOther
+		}
 		return fn(t)
 	})
 	return in.notLoaded(ctx, err)

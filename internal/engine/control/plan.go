@@ -9,9 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/host/exposed"
+	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/kernel/features"
 	"github.com/floodwall/floodwall/policy"
@@ -40,36 +43,83 @@ func (t *transaction) attachments() (to []datapath.Attachment) {
 	if t.move != nil || mode == datapath.Auto && t.trial > 0 { // the end of a trial does not bring back the mode
 		mode = datapath.Keep
 	}
-	byFlood := t.manifest.MovesByFlood()
-	kept := byFlood && t.in.HasDaemon()
+	daemon := t.in.HasDaemon()
 	for _, d := range t.devices() {
-		now := mode
-		if kept && !t.isGeneric(d) { // the daemon moves no device from generic mode
+		now, byFlood := mode, t.manifest.MovesByFlood(d)
+		if byFlood && daemon && !t.runsIn(d, datapath.Generic) { // the daemon moves no device from generic mode
 			now = datapath.Keep
 		}
-		to = append(to, datapath.Attachment{Device: d, Mode: cmp.Or(t.modes[d], now), Chosen: t.modes[d] != "", Spare: byFlood || t.manifest.MayMute(d)})
+		to = append(to, datapath.Attachment{Device: d, Mode: cmp.Or(t.modes[d], now), Chosen: t.modes[d] != "", Spare: byFlood || t.mayLearn(d) || t.manifest.MayMute(d)})
 	}
 	return to
 }
 
-// isGeneric reports whether the program runs in generic mode on a device.
-func (t *transaction) isGeneric(device string) bool {
+// mayLearn reports whether the program may move with floods once it is at XDP, because the driver then shows what XDP costs the device.
+func (t *transaction) mayLearn(device string) bool {
+	m := t.manifest
+	return m.Home(device).Auto && (m.Mode == datapath.Keep || m.Mode == datapath.Auto) && !t.runsIn(device, datapath.Native)
+}
+
+// runsIn reports whether the program of the running policy runs in a mode on a device.
+func (t *transaction) runsIn(device string, mode datapath.Mode) bool {
+	device = cmp.Or(kernelName(device), device)
 	return t.now != nil && t.now.Program != nil && slices.ContainsFunc(t.now.Program.Devices, func(d *datapath.Device) bool {
-		return d.Name == device && d.Mode == datapath.Generic
+		return d.Name == device && d.Mode == mode
 	})
 }
 
-// xdpIgnored returns a note if the key xdp of a policy has no effect. It returns "" otherwise.
-func xdpIgnored(m *manifest.Manifest, x *policy.XDP) string {
-	switch {
-	case x == nil || x.When == policy.XDPAlways:
-		return ""
-	case m.Target != plan.TargetXDP:
-		return fmt.Sprintf("`xdp: %s` has no effect on target %s", x.When, m.Target)
-	case m.Mode != datapath.Keep && m.Mode != datapath.Auto:
-		return fmt.Sprintf("`xdp: %s` has no effect, because mode %s was asked for; `--mode auto` ends that", x.When, m.Mode)
+// kernelName returns the kernel's name of a device that the policy names by an alternative name. It returns "" if both names are the same, or if there is
+// no such device.
+func kernelName(device string) string {
+	if dev, err := netlink.LinkByName(device); err == nil && dev.Attrs().Name != device {
+		return dev.Attrs().Name
 	}
 	return ""
+}
+
+// homes finds out when the program of each device runs at XDP. What the program costs a device is not asked again while it costs that.
+func (t *transaction) homes() map[string]manifest.Home {
+	homes := map[string]manifest.Home{}
+	for _, d := range t.devices() {
+		h := manifest.Home{XDP: t.compiled.Policy.XDPOf(d), Name: kernelName(d)}
+		if h.When == policy.XDPAuto {
+			h.Auto, h.When = true, policy.XDPAlways
+			native := t.runsIn(d, datapath.Native)
+			if native && t.now.Manifest.Home(d).Auto {
+				h.Cost = t.now.Manifest.Home(d).Cost
+			} else {
+				h.Cost = facts.XDPCost(d, native)
+			}
+			if h.Cost != "" {
+				h.When = policy.XDPFlooded
+			}
+		}
+		homes[d] = h
+	}
+	return homes
+}
+
+// xdpIgnored returns notes on the keys xdp of a policy and of its devices that have no effect.
+func xdpIgnored(m *manifest.Manifest, p *policy.Policy) (notes []string) {
+	cause := ""
+	switch {
+	case m.Target != plan.TargetXDP:
+		cause = fmt.Sprintf(" has no effect on target %s", m.Target)
+	case m.Mode != datapath.Keep && m.Mode != datapath.Auto:
+		cause = fmt.Sprintf(" has no effect, because mode %s was asked for; `--mode auto` ends that", m.Mode)
+	default:
+		return nil
+	}
+	note := func(of string, x *policy.XDP) {
+		if x != nil && x.When != policy.XDPAuto && x.When != policy.XDPAlways {
+			notes = append(notes, fmt.Sprintf("`xdp: %s`%s%s", x.When, of, cause))
+		}
+	}
+	note("", p.XDP)
+	for _, d := range p.Devices {
+		note(" of device "+d.Name, d.XDP)
+	}
+	return notes
 }
 
 // devicesExist returns an error if a device does not exist or does not support XDP. A dry run can make this check.
@@ -118,7 +168,7 @@ func (t *transaction) record(ctx context.Context) error {
 	m.Choice, m.Devices, m.Boot, m.Mode = t.choice, t.devices(), t.options.Boot, t.options.Mode
 	m.Origin = t.options.Origin
 	if t.target == plan.TargetXDP {
-		m.XDP = t.compiled.Policy.XDP
+		m.Homes = t.homes()
 		m.Tags = t.compiled.Program.AsksTags()
 	}
 	if d := t.compiled.Policy.Daemon; d != (policy.Daemon{}) {
@@ -127,7 +177,10 @@ func (t *transaction) record(ctx context.Context) error {
 	m.Openings = exposed.Openings(t.compiled.Policy)
 	if t.move != nil {
 		m.Daemon, m.Openings = t.now.Manifest.Daemon, t.now.Manifest.Openings
-		m.Mode, m.XDP = t.now.Manifest.Mode, t.now.Manifest.XDP
+		m.Mode = t.now.Manifest.Mode
+		if t.now.Manifest.Homes != nil {
+			m.Homes = t.now.Manifest.Homes
+		}
 	}
 	if g := t.now; g != nil {
 		m.GoOnWith(g.Manifest, time.Now())
@@ -135,7 +188,7 @@ func (t *transaction) record(ctx context.Context) error {
 	t.manifest = m
 	t.note(t.in.bansWaitFor(m))
 	t.note(t.in.settingsWaitFor(m))
-	t.note(xdpIgnored(m, t.compiled.Policy.XDP))
+	t.notes = append(t.notes, xdpIgnored(m, t.compiled.Policy)...)
 	t.notes = append(t.notes, portsOf(m)...)
 	t.notes = append(t.notes, plan.LateNotes(t.stages)...)
 	t.notes = append(t.notes, bridgedNotes(m)...)

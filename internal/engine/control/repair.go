@@ -40,7 +40,7 @@ type RepairedDevice struct {
 // RepairedRuleset is a table of nftables, or a set of chains of iptables, that the repair has completed.
 type RepairedRuleset struct {
 	Name  string `json:"name"`
-	Cause string `json:"cause"` // what was missing
+	Cause string `json:"cause"` // the missing parts
 }
 
 // Any reports whether the repair has restored a part.
@@ -82,7 +82,7 @@ type scope struct {
 	Choices
 }
 
-// Choices are what a repair of devices leaves to its caller.
+// Choices are the decisions that the caller of a repair makes.
 type Choices struct {
 	// Native selects the devices at tc that get native mode if their driver takes it now. To find that out, the program is attached, and some drivers
 	// write to the kernel's log when they refuse it.

@@ -34,6 +34,9 @@ func (in Instance) Rollback(ctx context.Context) (now Now, err error) {
 		if ended, err := t.endedTrial(ctx); ended > 0 || err != nil { // the kernel has already returned to the previous policy
 			return errors.Join(err, t.finishTrial(ctx, ended), t.state.RemoveIfEmpty())
 		}
+		if in.only != "" { // the policy was confirmed since the caller looked
+			return datapath.ErrNoTrial
+		}
 		if err := in.over(t.live).mend(ctx, true); err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func NativeCost(kind, device string) (cost, remedy string) {
 	switch kind {
 	case "veth":
 		return fmt.Sprintf("XDP in native mode on veth %s costs about four fifths of what it receives in bulk", device),
-			"`--mode tc` costs nothing of it, nor does `xdp: flooded` in the policy while there is no flood"
+			"`--mode tc` costs nothing of it, and with `floodwall daemon` the program is at XDP only in a flood (`xdp: auto`)"
 	case "bond":
 		return fmt.Sprintf("the kernel does not release an XDP program in native mode on bond %s when an apply replaces it: each takes about 40 MB, and more with long lists, until the next boot", device),
 			"`--mode tc` and `--target nftables` avoid that"
@@ -72,7 +72,7 @@ func (t *transaction) noteNativeCost(device string) {
 	if err != nil {
 		return
 	}
-	if cost, remedy := NativeCost(dev.Type(), device); cost != "" && !(dev.Type() == "veth" && t.manifest.MovesByFlood()) {
+	if cost, remedy := NativeCost(dev.Type(), device); cost != "" && !(dev.Type() == "veth" && t.manifest.MovesByFlood(device) && (t.in.HasDaemon() || !t.manifest.Home(device).Auto)) {
 		t.note(cost + "; " + remedy)
 	}
 }
@@ -116,12 +116,15 @@ func (t *transaction) repairModes() error {
 	if g.Manifest.Mode == datapath.Native {
 		return nil
 	}
-	causes := mute(g.Manifest, g.Program.Devices)
+	causes, fresh := mute(g.Manifest, g.Program.Devices), false
 	changed, err := t.state.LeaveNative(slices.Collect(maps.Keys(causes)), g.Number)
+	note := func(d *datapath.Device, was datapath.Mode, cause string) {
+		g.Moves.Note(d, "repaired")
+		fresh = true
+		t.repaired.Devices = append(t.repaired.Devices, RepairedDevice{Name: d.Name, Mode: string(d.Mode), Was: string(was), Note: cause})
+	}
 	for _, d := range changed {
-		t.repaired.Devices = append(t.repaired.Devices, RepairedDevice{
-			Name: d.Name, Mode: string(d.Mode), Was: string(datapath.Native), Note: causes[d.Name].Error(),
-		})
+		note(d, datapath.Native, causes[d.Name].Error())
 	}
 	var names []string
 	for _, d := range g.Program.Devices {
@@ -132,13 +135,23 @@ func (t *transaction) repairModes() error {
 			t.repaired.Beside = append(t.repaired.Beside, d.Name)
 			continue
 		}
-		if t.at.Native(d.Name) && !(g.Manifest.MovesByFlood() && t.in.HasDaemon()) && takesXDP(g.Manifest, d) {
+		byFlood := g.Manifest.MovesByFlood(d.Name)
+		// A flood of an earlier policy has ended there, and no flood brings it back: the trial of this policy kept the mode.
+		m := g.Moves[d.Name]
+		left := !byFlood && m.Mode == datapath.TC && m.Why == inCalm && m.Refused == ""
+		if (left || t.at.Native(d.Name)) && !(byFlood && t.in.HasDaemon()) && takesXDP(g.Manifest, d) {
 			names = append(names, d.Name)
 		}
 	}
-	changed, moveErr := t.state.TakeNative(names, g.Number)
+	changed, refused, moveErr := t.state.TakeNative(names, g.Number)
 	for _, d := range changed {
-		t.repaired.Devices = append(t.repaired.Devices, RepairedDevice{Name: d.Name, Mode: string(d.Mode), Was: string(datapath.TC), Note: "the driver takes it now"})
+		note(d, datapath.TC, "the driver takes it now")
+	}
+	for _, r := range refused {
+		fresh = g.Moves.NoteRefusal(r) || fresh
+	}
+	if fresh {
+		err = errors.Join(err, g.Moves.Write(t.state, g.Number))
 	}
 	return errors.Join(err, moveErr)
 }

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // Status describes the running policy and its counts.
@@ -77,8 +79,13 @@ type DeviceStatus struct {
 	Name       string     `json:"name"`
 	Stage      plan.Stage `json:"stage"` // the first stage at which rules run
 	Mode       string     `json:"mode,omitempty"`
+	Since      *time.Time `json:"since,omitempty"`    // when the device got a program in this mode
 	ByFlood    bool       `json:"by_flood,omitempty"` // the daemon changes the mode as a flood begins and ends
 	Generation int        `json:"generation"`
+
+	XDP  policy.XDPTime `json:"xdp,omitempty"`  // when the program runs at XDP: always, flooded or never
+	Why  string         `json:"why,omitempty"`  // why that holds, and why the mode does not change
+	Move *datapath.Move `json:"move,omitempty"` // the last change of the mode; nil: none
 }
 
 // RuleStatus is a rule, a check or the default. The counts are from the time since it was first applied.
@@ -226,13 +233,32 @@ func (s *Status) devices(l *generation.Live, daemon bool) {
 			continue
 		}
 		for _, d := range g.Program.Devices {
-			byFlood := daemon && d.Mode != datapath.Generic && g.Manifest.MovesByFlood() && d.Beside() == "" && takesXDP(g.Manifest, d)
-			s.Devices = append(s.Devices, DeviceStatus{d.Name, stageIn(d.Mode), string(d.Mode), byFlood, d.Generation})
+			s.Devices = append(s.Devices, s.device(l, g, d, daemon))
 		}
 	}
 	if len(l.Generations) > 1 {
 		s.warn("the last apply did not finish: devices run different generations; apply again")
 	}
+}
+
+// device returns the status of a device that has a program. It warns if nothing moves the program to XDP.
+func (s *Status) device(l *generation.Live, g *generation.Generation, d *datapath.Device, daemon bool) DeviceStatus {
+	of := DeviceStatus{Name: d.Name, Stage: stageIn(d.Mode), Mode: string(d.Mode), Since: &d.Since, Generation: d.Generation}
+	home, move := g.Manifest.Home(d.Name), g.Moves[d.Name]
+	of.XDP, of.Why = home.When, cmp.Or(whyNotMoved(g, d), move.Refused)
+	if of.Why == "" {
+		of.ByFlood, of.Why = daemon, cmp.Or(home.Cost, "the policy says `xdp: flooded`")
+		if !daemon {
+			of.XDP, of.Why = policy.XDPAlways, of.Why+", but `floodwall daemon` does not run"
+			if l.Trial == nil && d.Mode == datapath.TC && move.Mode == datapath.TC {
+				s.warn("device %s is at tc, and `floodwall daemon` does not run: no flood moves it to XDP; `floodwall repair` moves it to XDP", d.Name)
+			}
+		}
+	}
+	if move.Mode == d.Mode { // else the device got its mode without a move
+		of.Move = &move
+	}
+	return of
 }
 
 // stageIn returns the stage at which a device's program runs in a mode.

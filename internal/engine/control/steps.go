@@ -297,6 +297,7 @@ func (t *transaction) mend(ctx context.Context, restore bool) error {
 // finishingTrial removes the remains of a trial that timed out.
 var finishingTrial = []step{
 	{"note which trial has ended", (*transaction).keepEnded, nil},
+	{"await the end of its rulesets", (*transaction).awaitEnd, nil},
 	{"remove rulesets that do not decide", (*transaction).cleanRulesets, nil},
 	{"add connections made since", (*transaction).rejoinNext, nil},
 	{"give devices their own program", (*transaction).detachTrial, nil}, // the devices recognise the trial by the number of its record

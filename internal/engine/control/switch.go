@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -260,8 +261,12 @@ func (t *transaction) attach(ctx context.Context) error {
 		return t.findRecord()
 	}
 	t.final = !t.switched
+	if t.now != nil {
+		t.moves = maps.Clone(t.now.Moves)
+	}
 	for _, d := range devices {
 		t.number = d.Generation
+		t.noteMove(d)
 		t.attached = append(t.attached, AppliedDevice{d.Name, stageIn(d.Mode), d.Mode})
 		if want := t.modes[d.Name]; want != "" && want != d.Mode {
 			t.note(fmt.Sprintf("device %s runs in %s mode: this kernel cannot load the program for mode %s", d.Name, d.Mode, want))
@@ -275,6 +280,25 @@ func (t *transaction) attach(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// noteMove notes the change of the mode of a device, or that the program came to the device. A mode that the user asks for ends what was learnt about
+// the device: it may change again.
+func (t *transaction) noteMove(d *datapath.Device) {
+	if t.moves == nil {
+		t.moves = generation.Moves{}
+	}
+	m, moved := t.moves[d.Name]
+	if d.Move != nil {
+		m, moved = *d.Move, true
+		m.Why = "the policy was applied"
+	}
+	if t.options.Mode == datapath.Auto && t.move == nil {
+		m.Stays = ""
+	}
+	if moved {
+		t.moves[d.Name] = m
+	}
 }
 
 // findRecord finds the record of a generation without XDP.
@@ -318,6 +342,11 @@ func (t *transaction) annotate(ctx context.Context) error {
 func (t *transaction) writeNotes(ctx context.Context) error {
 	if t.source != nil {
 		if err := t.state.SetNote(t.number, datapath.NoteSource, t.source); err != nil {
+			return err
+		}
+	}
+	if len(t.moves) > 0 {
+		if err := t.moves.Write(t.state, t.number); err != nil {
 			return err
 		}
 	}
@@ -436,7 +465,7 @@ func (t *transaction) rotateKeys(context.Context) error {
 func (t *transaction) report() *Applied {
 	out := &Applied{
 		Target: t.target, Choice: t.choice, Rules: len(t.compiled.Program.Rules), Stages: map[plan.Stage]int{}, Bans: t.bans,
-		Generation: t.number, Devices: t.attached, Notes: append(t.compiled.NotesFor(t.target), t.notes...),
+		Generation: t.number, Boot: t.options.Boot, Devices: t.attached, Notes: append(t.compiled.NotesFor(t.target), t.notes...),
 	}
 	if t.xdp != nil {
 		out.Form = t.xdp.Form

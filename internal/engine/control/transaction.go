@@ -48,6 +48,7 @@ type transaction struct {
 	target   plan.Target
 	choice   string                 // why this target was chosen, if the operator named none
 	trial    time.Duration          // time of the trial; 0: no trial
+	moves    generation.Moves       // of the devices, after the switch
 	move     *manifest.Move         // the move, when the apply only moves rules of the running policy; else nil
 	of       *generation.Generation // the generation that a move or an exchange was made for
 

@@ -53,6 +53,9 @@ func TranslationNotes(p *policy.Policy, list []netfilter.Translation) (notes []s
 // untrackers returns the settings that exclude the packets of a translation from conntrack, with their places in the policy. Other notes cover
 // protected services.
 func untrackers(p *policy.Policy, t netfilter.Translation) (list []string) {
+	if t.Table == netfilter.IPVS { // it works without conntrack
+		return nil
+	}
 	asks := func(port policy.Port) bool { return t.Asks(port.Proto, port.First, port.Last) }
 	if slices.Contains(p.Untracked, policy.AllTraffic) {
 		list = append(list, "`untracked: all`")
@@ -113,7 +116,11 @@ func translated(t netfilter.Translation) string {
 	case to[0] == ':':
 		to = "its own port " + to[1:]
 	}
-	text := fmt.Sprintf("this host sends on to %s what asks for %s (NAT, table %s", to, askedPorts(t), t.Table)
+	by := "NAT, table " + t.Table
+	if t.Table == netfilter.IPVS {
+		by = t.Table
+	}
+	text := fmt.Sprintf("this host sends on to %s what asks for %s (%s", to, askedPorts(t), by)
 	if t.Rule != "" {
 		text += ": " + t.Rule
 	}

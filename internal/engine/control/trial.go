@@ -157,11 +157,39 @@ func (t *transaction) endedRecord(ctx context.Context, r *datapath.Record) (bool
 	return state == netfilter.Inert, err
 }
 
-// cleanRulesets removes all rulesets except those of the generations that run.
+// awaitEnd waits until the rulesets of the ended trial decide no more. Their deadline is a moment after that of XDP (deadlines.go).
+func (t *transaction) awaitEnd(ctx context.Context) error {
+	for _, g := range t.live.All() {
+		p := g.Manifest.Ruleset()
+		if g.Number != t.tried || p == nil {
+			continue
+		}
+		tool, err := t.live.Tool(ctx, p.Kind)
+		if err != nil {
+			return err
+		}
+		left, state, err := tool.Trial(ctx, p.Name)
+		if err != nil {
+			return err
+		}
+		if state.Decides() {
+			time.Sleep(min(left, time.Second))
+		}
+	}
+	return nil
+}
+
+// cleanRulesets removes all rulesets except those of the generations that run without the ended trial.
 func (t *transaction) cleanRulesets(ctx context.Context) error {
+	var keep []string
+	for _, g := range t.live.All() {
+		if g.Number != t.tried {
+			keep = append(keep, namesOf(t.live.Rulesets(g))...)
+		}
+	}
 	var errs []error
 	for _, k := range []netfilter.Kind{netfilter.KindNft, netfilter.KindIptables} {
-		errs = append(errs, t.in.clean(ctx, k, namesOf(t.running())...))
+		errs = append(errs, t.in.clean(ctx, k, keep...))
 	}
 	return errors.Join(errs...)
 }

@@ -407,3 +407,32 @@ func TestRollbackPastTrial(t *testing.T) {
 		e.clear()
 	}
 }
+
+// TestReadAsTrialEnds reads the status all the time while a trial ends. The policy on trial must never look confirmed: `floodwall allow` would keep its
+// edit in the file.
+func TestReadAsTrialEnds(t *testing.T) {
+	for _, w := range []way{ways[0], ways[2], ways[3]} {
+		onEnds(t, w.name, func(e *ends) {
+			for range 3 {
+				e.start(w, w, netfilter.MinTrial)
+				s, err := e.Status(e.Context())
+				if err != nil {
+					e.Fatal(err)
+				}
+				tried := s.Generation
+				for s.Trial != nil || s.Generation == tried {
+					if s.Trial == nil {
+						e.Fatalf("generation %d is on trial, and the status says that it is confirmed", tried)
+					}
+					if left := time.Duration(s.Trial.Left * float64(time.Second)); left > 200*time.Millisecond && w.target == plan.TargetXDP {
+						time.Sleep(left - 200*time.Millisecond)
+					}
+					if s, err = e.Status(e.Context()); err != nil {
+						e.Fatal(err)
+					}
+				}
+				e.clear()
+			}
+		})
+	}
+}

@@ -22,6 +22,7 @@ type Generation struct {
 	Number   int
 	Manifest *manifest.Manifest
 	Program  *datapath.Generation // nil when the policy runs only in netfilter
+	Moves    Moves                // of the devices of a running program
 }
 
 // Live is the running policy. It has more than one generation only if an apply died after it had changed some of the devices.
@@ -68,6 +69,17 @@ func Open(ctx context.Context, state *datapath.State) (*Live, error) {
 
 // OpenAny is Open, but without an error when no generation decides. Generations is then empty.
 func OpenAny(ctx context.Context, state *datapath.State) (*Live, error) {
+	l, err := openOnce(ctx, state)
+	if errors.Is(err, errEnded) { // only one trial can end: each policy after it needs the lock, or is found the second time
+		l, err = openOnce(ctx, state)
+	}
+	return l, err
+}
+
+// errEnded says that a trial has ended while its generation was being opened. That generation would look confirmed.
+var errEnded = errors.New("a trial ended while the running policy was read")
+
+func openOnce(ctx context.Context, state *datapath.State) (*Live, error) {
 	l := &Live{State: state, Tools: map[netfilter.Kind]netfilter.Tool{}}
 	for _, step := range []func(context.Context) error{l.programs, l.records, l.trials} {
 		if err := step(ctx); err != nil {
@@ -91,6 +103,11 @@ func (l *Live) programs(context.Context) error {
 			return err
 		}
 		l.Generations = append(l.Generations, g)
+		if g.Moves, err = readMoves(l.State, g.Number); err != nil {
+			datapath.CloseAll(running[i+1:])
+			return err
+		}
+		g.Manifest.Learn(g.Moves)
 	}
 	standby, err := l.State.Standby()
 	if standby != nil && err == nil {
@@ -102,7 +119,7 @@ func (l *Live) programs(context.Context) error {
 // OfProgram returns the generation to which an XDP program belongs. Closing the generation also closes the program.
 func OfProgram(p *datapath.Generation) (*Generation, error) {
 	m, err := manifest.Read(p.Number, p.Manifest)
-	return &Generation{p.Number, m, p}, err
+	return &Generation{Number: p.Number, Manifest: m, Program: p}, err
 }
 
 // records finds the generations that run only in netfilter. The kernel determines which of them decides.
@@ -139,6 +156,9 @@ func (l *Live) records(ctx context.Context) error {
 		g := &Generation{Number: r.Number, Manifest: m}
 		switch {
 		case state.Decides() && (state != netfilter.Returned || !onTrial || l.Standby != nil):
+			if len(l.Generations) == 0 && left > 0 {
+				l.Trial = &Trial{Left: left}
+			}
 			l.Generations = append(l.Generations, g)
 			onTrial = onTrial || state == netfilter.OnTrial
 		case (left > 0 || state == netfilter.Returned) && l.Standby == nil:
@@ -154,33 +174,27 @@ func (l *Live) settledProgram() (int, error) {
 		return 0, nil
 	}
 	of, err := l.State.Trial()
-	if number := l.Generations[0].Number; err == nil && (of == nil || of.New != number || of.Expired()) {
+	if number := l.Generations[0].Number; err == nil && (of == nil || of.New != number) {
 		return number, nil
 	}
 	return 0, err
 }
 
-// trials finds out whether the newest generation is on trial.
-func (l *Live) trials(ctx context.Context) error {
+// trials finds out whether the newest generation has a program that is on trial. It returns errEnded if the trial has ended since the generation was
+// found.
+func (l *Live) trials(context.Context) error {
 	if len(l.Generations) == 0 {
 		return nil
 	}
-	g := l.Generations[0]
 	of, err := l.State.Trial()
 	if err != nil {
 		return err
 	}
-	if of != nil && of.New == g.Number && !of.Expired() {
+	if of != nil && of.New == l.Generations[0].Number {
+		if of.Expired() {
+			return errEnded
+		}
 		l.Trial = &Trial{of.Left(), of.Old}
-	}
-	if real := g.Manifest.Ruleset(); l.Trial == nil && g.Program == nil && real != nil {
-		left, state, err := l.Tools[real.Kind].Trial(ctx, real.Name)
-		if err != nil {
-			return err
-		}
-		if left > 0 && state.Decides() {
-			l.Trial = &Trial{Left: left}
-		}
 	}
 	if l.Trial != nil && l.Standby != nil {
 		l.Trial.Old = l.Standby.Number

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// This file adds up the counters of a policy in XDP and in netfilter. It also determines which counts continue when another policy replaces this one,
+// or when rules move.
+
 package manifest
 
 import (

@@ -39,7 +39,8 @@ type Manifest struct {
 	Checks   packet.CheckSet      `json:"checks"`
 	Form     xdpgen.Form          `json:"form"`
 	Key      uint64               `json:"key"`                // the key of questions
-	XDP      *policy.XDP          `json:"xdp,omitempty"`      // when the program runs at XDP; nil: always, if the device can do so
+	Homes    map[string]Home      `json:"homes,omitempty"`    // of each device on target xdp, by its name in the policy; nil: an earlier version applied the policy
+	XDP      *policy.XDP          `json:"xdp,omitempty"`      // of all devices, if an earlier version applied the policy; it is only read
 	Tags     string               `json:"tags,omitempty"`     // why XDP must see VLAN tags
 	Boot     string               `json:"boot,omitempty"`     // the name of the copy of the policy that is loaded after a reboot
 	Origin   *Origin              `json:"origin,omitempty"`   // the text of the policy; nil: an earlier version applied the policy
@@ -70,7 +71,7 @@ type Manifest struct {
 	Temporary        Temporaries        `json:"temporary,omitempty"`         // rules that come before the policy's own
 	TemporaryRuleset *netfilter.Ruleset `json:"temporary_ruleset,omitempty"` // the ruleset of the temporary rules, when the target is not XDP
 
-	Openings []exposed.Opening `json:"openings"` // what the policy opens, if it drops by default; else nil
+	Openings []exposed.Opening `json:"openings"` // the openings of a policy that drops by default; else nil
 
 	Daemon *policy.Daemon `json:"daemon,omitempty"` // the tasks of the daemon while the policy runs; nil: none
 

@@ -57,7 +57,7 @@ func (m *Manifest) ModeFor(device string) (mode datapath.Mode, cause error) {
 	if asked != datapath.Auto {
 		return asked, nil
 	}
-	if m.XDP != nil && m.XDP.When == policy.XDPNever {
+	if m.Home(device).When == policy.XDPNever {
 		return instead, errors.New("the policy says `xdp: never`")
 	}
 	if instead == datapath.TC { // there the tag is read beside the frame

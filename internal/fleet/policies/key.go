@@ -58,7 +58,7 @@ func ReadKey(file string) (key nkeys.KeyPair, last uint64, took func(uint64) err
 	if err == nil {
 		var public string
 		if public, err = key.PublicKey(); err == nil && !nkeys.IsValidPublicAccountKey(public) {
-			err = errors.New("it is a key of another kind")
+			err = errors.New("it is a key of another kind: use a file that `floodwall-hub fleet key` has made")
 		}
 	}
 	if err != nil {

@@ -203,7 +203,7 @@ func parse(text []byte) (*Manifest, error) {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
 	if d.More() {
-		return nil, errors.New("manifest: something follows it")
+		return nil, errors.New("manifest: more data follows its end")
 	}
 	if err := m.check(); err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)

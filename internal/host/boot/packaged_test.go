@@ -31,6 +31,10 @@ func TestUnitsBesidePackage(t *testing.T) {
 	ctx, u := context.Background(), units(t)
 	u.Devices = []string{"eth0"}
 	inPackage(t, u)
+	text, err := os.ReadFile(filepath.Join(u.Root, "lib/systemd/system/floodwall.service"))
+	if err != nil || !strings.Contains(string(text), "\nAppArmorProfile=-floodwall-daemon\n") {
+		t.Errorf("the package's daemon is not confined: %v\n%s", err, text)
+	}
 	if err := errors.Join(u.Refresh(ctx), u.Remove(ctx)); err != nil {
 		t.Fatal(err)
 	}

@@ -80,7 +80,7 @@ func TestFilterUnit(t *testing.T) {
 		"Unit.Description":         "Floodwall: the policy that was confirmed last",
 		"Unit.DefaultDependencies": "no",
 		"Unit.Wants":               "network-pre.target sys-subsystem-net-devices-eth0.device",
-		"Unit.After": "local-fs.target systemd-modules-load.service systemd-sysctl.service " + firewalls +
+		"Unit.After": "local-fs.target systemd-tmpfiles-setup.service systemd-modules-load.service systemd-sysctl.service " + firewalls +
 			" sys-subsystem-net-devices-eth0.device",
 		"Unit.Before":                      "network-pre.target",
 		"Unit.ConditionPathIsSymbolicLink": "/var/lib/floodwall/boot/current",
@@ -151,8 +151,11 @@ func TestSandbox(t *testing.T) {
 			t.Errorf("to stop %s runs %s", name, stop)
 		}
 	}
-	u.Legacy = true
+	u.Legacy, u.State = true, "/var/lib/floodwall"
 	install(t, u)
+	if got := settings(t, u, "floodwall.service")["Service.StateDirectory"]; got != "floodwall" {
+		t.Errorf("before the first apply systemd makes the state directory %q below /var/lib for the daemon", got)
+	}
 	if got := settings(t, u, "floodwall.service")["Service.CapabilityBoundingSet"]; !strings.Contains(got, "CAP_NET_RAW") {
 		t.Errorf("with the older iptables the daemon has the capabilities %s", got)
 	}

@@ -52,9 +52,10 @@ var firewalls = []string{
 // The unit has no ExecStop: a policy stays in the kernel when the unit is stopped. A restart replaces the running policy by the saved one, like an
 // apply. `floodwall unload` removes the policy. Without DefaultDependencies the unit is not stopped at shutdown. It has a time limit because the
 // network waits for the unit, and a hanging start must not lock anyone out. The unit waits for hardware devices. It does not wait for devices that
-// the network's configuration creates, because that configuration waits for this unit.
+// the network's configuration creates, because that configuration waits for this unit. It waits for systemd-tmpfiles-setup.service, which empties
+// /tmp: there systemd makes the directory for PrivateDevices, and a unit whose directory is removed fails with status 226/NAMESPACE.
 func (u Units) filter() string {
-	after := []string{"local-fs.target", "systemd-modules-load.service", "systemd-sysctl.service"}
+	after := []string{"local-fs.target", "systemd-tmpfiles-setup.service", "systemd-modules-load.service", "systemd-sysctl.service"}
 	for _, f := range firewalls {
 		after = append(after, f+".service")
 	}
@@ -75,7 +76,7 @@ RemainAfterExit=yes
 TimeoutStartSec=2min
 ExecStart=` + u.Restore() + `
 ExecReload=` + u.Restore() + `
-` + u.sandbox() + `
+` + u.sandbox("yes") + `
 [Install]
 WantedBy=` + strings.Join(append([]string{"sysinit.target"}, u.deviceUnits()...), " ") + "\n"
 }
@@ -97,7 +98,7 @@ StartLimitIntervalSec=0
 Type=oneshot
 TimeoutStartSec=2min
 ExecStart=` + u.exec(deviceUnit) + `
-` + u.sandbox()
+` + u.sandbox("yes")
 	if units := u.deviceUnits(); len(units) > 0 {
 		text += "\n[Install]\nWantedBy=" + strings.Join(units, " ") + "\n"
 	}
@@ -143,7 +144,9 @@ func (u Units) inRoot(elem ...string) string {
 
 // daemon returns the text of floodwall.service. Traffic does not depend on the daemon. The memory of a policy's maps is charged to the unit that
 // loads them, so the unit's memory limit allows most of the host's memory. The daemon runs as a member of the group, so that it can give its socket
-// to the group without CAP_CHOWN.
+// to the group without CAP_CHOWN. The thread that looks for floods takes a real-time priority, which LimitRTPRIO and RestrictRealtime=no allow without
+// CAP_SYS_NICE: threads of the kernel that receive a flood may have such a priority, and take all CPUs. The daemon limits itself how long that thread
+// may run (internal/daemon/flood.go). If the kernel refuses the priority, LimitNICE allows the highest of the others.
 func (u Units) daemon() string {
 	return u.header() + `
 [Unit]
@@ -160,10 +163,23 @@ RuntimeDirectory=floodwall
 RuntimeDirectoryMode=0755
 RuntimeDirectoryPreserve=yes
 MemoryMax=75%
-` + u.sandbox() + u.group() + `
+LimitNICE=-20
+# The thread that looks for floods must run before the kernel's threads that receive one.
+LimitRTPRIO=51
+` + u.sandbox("no") + u.stateDirectory() + u.group() + u.profile() + `
 [Install]
 WantedBy=multi-user.target
 `
+}
+
+// stateDirectory returns the setting that makes the state directory below /var/lib before the daemon starts, which cannot make it: the file system is
+// read-only but for paths that exist. Otherwise only the first apply would make it.
+func (u Units) stateDirectory() string {
+	name, ok := strings.CutPrefix(u.State, "/var/lib/")
+	if !ok {
+		return ""
+	}
+	return "StateDirectory=" + quoteWord(name) + "\n"
 }
 
 func (u Units) group() string {
@@ -173,14 +189,23 @@ func (u Units) group() string {
 	return "SupplementaryGroups=" + u.Group + "\nSystemCallFilter=@chown\n"
 }
 
-// sandbox returns the part of [Service] that all units share. CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON allow loading programs and changing the network.
-// The verifier requires CAP_PERFMON for a program that copies parts of pointers, as our compiled C does. The units may write the state, the BPF file
-// system, and the settings net.netfilter.nf_conntrack_tcp_loose and net.ipv4, which protections change. iptables-legacy also needs a raw socket, and
-// creates its lock in /run.
+// profile returns the setting that confines the daemon by the package's AppArmor profile, which is for the default directories. The daemon starts
+// without it where AppArmor is missing or the profile is not loaded.
+func (u Units) profile() string {
+	if !u.Packaged {
+		return ""
+	}
+	return "AppArmorProfile=-floodwall-daemon\n"
+}
+
+// sandbox returns the part of [Service] that all units share, except whether threads may have a real-time priority. CAP_BPF, CAP_NET_ADMIN and
+// CAP_PERFMON allow loading programs and changing the network. The verifier requires CAP_PERFMON for a program that copies parts of pointers, as
+// our compiled C does. The units may write the state, the BPF file system, and the settings net.netfilter.nf_conntrack_tcp_loose and net.ipv4,
+// which protections change. iptables-legacy also needs a raw socket, and creates its lock in /run.
 //
 // These units do not use ProtectKernelTunables. With it /sys/fs/bpf was read-only, also when ReadWritePaths or BindPaths named it, and the host
 // booted without a filter (TestBoot of e2e/guest). ReadOnlyPaths lists the tunables that do not concern the network.
-func (u Units) sandbox() string {
+func (u Units) sandbox(restrictRealtime string) string {
 	capabilities, writable := "CAP_BPF CAP_NET_ADMIN CAP_PERFMON", pathWord(u.State)+" "+pathWord(filepath.Dir(u.BPFFS))+" -/proc/sys/net"
 	if u.Legacy {
 		capabilities, writable = "CAP_BPF CAP_NET_ADMIN CAP_NET_RAW CAP_PERFMON", writable+" /run"
@@ -201,7 +226,7 @@ LockPersonality=yes
 MemoryDenyWriteExecute=yes
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 RestrictNamespaces=yes
-RestrictRealtime=yes
+RestrictRealtime=` + restrictRealtime + `
 RestrictSUIDSGID=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service

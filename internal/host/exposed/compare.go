@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
@@ -22,13 +23,13 @@ type Port struct {
 	Text    string `json:"text"`              // a sentence, with the remedy
 }
 
-// Now is what this host serves for other hosts.
+// Now is the list of ports that this host serves for other hosts.
 type Now struct {
 	Sockets []sockets.Socket
 	Raw     []uint8 // the protocols of raw sockets
 }
 
-// Look lists what listens now. It leaves out sockets on the loopback device. It needs no privileges.
+// Look lists the sockets that listen now. It leaves out sockets on the loopback device. It needs no privileges.
 func Look() (l Now, err error) {
 	all, err := sockets.Serving()
 	if err != nil {
@@ -74,30 +75,55 @@ func (l Now) Unused(openings []Opening) (unused []policy.Port) {
 	return unused
 }
 
-// Follower compares repeatedly. It names programs, which takes a search in /proc, and asks for the rules of NAT only when the result has changed.
+// Follower compares repeatedly. It names programs, which takes a search in /proc, only when the result has changed.
 type Follower struct {
 	mu    sync.Mutex
 	known string // describes the last result
 	ports []Port
+
+	asked     time.Time // when published was listed
+	published []Published
+	unknown   bool // whether the rules of NAT could not be listed
 }
 
-// Ports returns the ports for which the openings and what listens now differ, those that are closed first. It returns none if what listens cannot be
-// listed.
-func (f *Follower) Ports(ctx context.Context, openings []Opening) []Port {
+// natFor is how long a list of the rules of NAT is used. A program may run to list them.
+const natFor = 10 * time.Second
+
+// Ports returns the ports that differ: closed ports with a listening socket or a NAT rule first, then open ports without one. The parameter devices
+// contains the filtered devices. Ports returns none if the sockets cannot be listed.
+func (f *Follower) Ports(ctx context.Context, openings []Opening, devices []string) []Port {
 	l, err := Look()
 	if err != nil {
 		return nil
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.asked) >= natFor {
+		rules, err := netfilter.Translations(ctx)
+		unfiltered, errDevices := facts.UnfilteredBeside(devices)
+		f.asked, f.unknown, f.published = time.Now(), err != nil, nil
+		if errDevices == nil {
+			f.published = PublishedBy(rules, facts.Names(unfiltered))
+		}
+	}
 	closed, raw := l.Closed(openings)
 	unused := l.Unused(openings)
-	known := fmt.Sprint(raw, unused)
+	sent := slices.DeleteFunc(slices.Clone(f.published), func(p Published) bool {
+		listens := slices.ContainsFunc(closed, func(s sockets.Socket) bool { return p.First == p.Last && s.Service == p.Service() })
+		return p.First == 0 || listens || !p.Closed(openings)
+	})
+	known := fmt.Sprint(raw, unused, sent, f.published, f.unknown)
 	for _, s := range closed {
 		known += " " + s.String()
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if known != f.known {
-		f.known, f.ports = known, slices.Concat(closedPorts(closed, raw), unusedPorts(ctx, unused))
+		f.known, f.ports = known, closedPorts(closed, raw)
+		for _, p := range sent {
+			f.ports = append(f.ports, ClosedPublished(p))
+		}
+		if !f.unknown {
+			f.ports = append(f.ports, unusedPorts(unused, f.published)...)
+		}
 	}
 	return f.ports
 }
@@ -116,17 +142,10 @@ func closedPorts(closed []sockets.Socket, raw []uint8) (list []Port) {
 	return list
 }
 
-// unusedPorts leaves out ports that the NAT of this host redirects. It returns none if that is not known.
-func unusedPorts(ctx context.Context, unused []policy.Port) (list []Port) {
-	if unused == nil {
-		return nil
-	}
-	redirected, err := netfilter.Translations(ctx)
-	if err != nil {
-		return nil
-	}
+// unusedPorts leaves out ports that the NAT of this host sends on.
+func unusedPorts(unused []policy.Port, published []Published) (list []Port) {
 	for _, p := range unused {
-		if !slices.ContainsFunc(redirected, func(t netfilter.Translation) bool { return t.Asks(p.Proto, p.First, p.Last) }) {
+		if !slices.ContainsFunc(published, func(o Published) bool { return o.First == 0 || o.overlaps(p) }) {
 			list = append(list, Port{Port: p.String(), Text: fmt.Sprintf("%s is open, and nothing listens there", p)})
 		}
 	}
@@ -148,9 +167,9 @@ func ClosedPort(s sockets.Service, program string) Port {
 	return p
 }
 
-// ClosedProtocol describes a protocol, by IANA's number, for which a raw socket listens, and which is closed.
+// ClosedProtocol describes a protocol, by IANA's number, for which a program listens, and which is closed.
 func ClosedProtocol(n uint8) Port {
 	name := ProtocolName(n)
 	return Port{Port: name, Closed: true,
-		Text: fmt.Sprintf("a raw socket listens for %s, which is closed: `- {name: raw-%d, proto: %[2]d, then: pass}` under rules opens it", name, n)}
+		Text: fmt.Sprintf("a program listens for %s, which is closed: `- {name: raw-%d, proto: %[2]d, then: pass}` under rules opens it", name, n)}
 }

@@ -5,5 +5,5 @@
 //
 //	openings := exposed.Openings(p)
 //	var f exposed.Follower
-//	ports := f.Ports(ctx, openings) // ports that listen and are closed, and ports that are open while nothing listens
+//	ports := f.Ports(ctx, openings, devices) // ports that listen and are closed, and ports that are open while nothing listens
 package exposed

@@ -12,7 +12,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// Opening is what a service or a rule of a policy passes to this host, from all addresses or from some.
+// Opening describes packets to this host that a service or a rule passes, from all addresses or from some.
 type Opening struct {
 	Name    string        `json:"name,omitempty"`
 	Service bool          `json:"service,omitempty"` // whether it is a service

@@ -46,12 +46,12 @@ func TestSessionOfSocket(t *testing.T) {
 		}
 		defer name(strings.TrimSpace(string(before)))
 		name("sshd-session")
-		list := acceptedAbove(cmd.Process.Pid)
+		list, _ := SessionsOf(cmd.Process.Pid)
 		if len(list) != 1 || list[0].Client.String() != client.LocalAddr().String() || list[0].Server.String() != l.Addr().String() {
 			t.Errorf("sessions %v, want %v to %v", list, client.LocalAddr(), l.Addr())
 		}
 		name("server")
-		if list := acceptedAbove(cmd.Process.Pid); len(list) > 0 && list[0].Client.String() == client.LocalAddr().String() {
+		if list, _ := SessionsOf(cmd.Process.Pid); len(list) > 0 && list[0].Client.String() == client.LocalAddr().String() {
 			t.Errorf("below another server: %v", list)
 		}
 		client.Close()

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // Session is a connection over which the operator enters commands.
@@ -22,51 +25,102 @@ func Clients(sessions []Session) (list []netip.Prefix) {
 	return list
 }
 
-// Sessions returns the SSH session of this process, from sshd's variable SSH_CONNECTION. sudo and su drop the variable, so Sessions also checks the
-// parent processes. If none has the variable, it returns the connection of the nearest SSH server among them.
+// Sessions returns the SSH sessions of the person who runs this process, from sshd's variable SSH_CONNECTION. sudo and su drop the variable, so
+// Sessions also checks the parent processes. If none has the variable, it returns the connection of the nearest SSH server among them.
 func Sessions() []Session {
 	if s, ok := parseSession(os.Getenv("SSH_CONNECTION")); ok {
-		return []Session{s}
+		return present(s, os.Getpid(), mostHops)
 	}
-	for pid := os.Getppid(); pid > 1; pid = parent(pid) {
-		if s, ok := parseSession(environment(pid, "SSH_CONNECTION")); ok {
-			return []Session{s}
-		}
-	}
-	return acceptedAbove(os.Getppid())
+	list, _ := sessionsOf(os.Getppid(), mostHops)
+	return list
 }
 
-// acceptedAbove returns the connection of the nearest SSH server among a process and its ancestors.
-func acceptedAbove(pid int) []Session {
-	for ; pid > 1; pid = parent(pid) {
-		if s, ok := accepted(pid); ok {
-			return []Session{s}
-		}
-	}
-	return nil
-}
+// SessionsOf returns the SSH sessions of the person who runs a process. `known` is false if this process lacks the rights to read the other process
+// and has found no session.
+func SessionsOf(pid int) (list []Session, known bool) { return sessionsOf(pid, mostHops) }
 
-// SessionsOf returns the SSH session of a process. `known` is false if this process lacks the rights to read the other process and has found no
-// session.
-func SessionsOf(pid int) (list []Session, known bool) {
+// mostHops limits how many sessions through this host itself are followed.
+const mostHops = 8
+
+func sessionsOf(pid, hops int) (list []Session, known bool) {
 	known = pid > 1
-	defer func(first int) {
-		if list == nil {
-			list = acceptedAbove(first)
-			known = known || list != nil
-		}
-	}(pid)
-	for ; pid > 1; pid = parent(pid) {
-		if f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid)); err != nil {
+	for of := pid; of > 1; of = parent(of) {
+		if f, err := os.Open(fmt.Sprintf("/proc/%d/environ", of)); err != nil {
 			known = false
 		} else {
 			f.Close()
 		}
-		if s, ok := parseSession(environment(pid, "SSH_CONNECTION")); ok {
-			return []Session{s}, true
+		if s, ok := parseSession(environment(of, "SSH_CONNECTION")); ok {
+			return present(s, of, hops), true
 		}
 	}
+	if s, ok := ancestorServer(pid); ok {
+		return []Session{s}, true
+	}
 	return nil, known
+}
+
+// ancestorServer returns the connection of the nearest SSH server among a process and its ancestors.
+func ancestorServer(pid int) (Session, bool) {
+	for ; pid > 1; pid = parent(pid) {
+		if s, ok := accepted(pid); ok {
+			return s, true
+		}
+	}
+	return Session{}, false
+}
+
+// present returns the sessions that exist now, for the session that a process has in its environment. A client on this host, such as ssh or an SSH
+// server that forwards a port, leads to the session of the person who runs it. If the connection has ended, or if its SSH server is no ancestor of the
+// process, the process may belong to a terminal multiplexer that is attached again from elsewhere. Then the session of each login may be the present
+// one. s remains one of them: mosh and SSH servers outside of the kernel's sockets have no such connection.
+func present(s Session, pid, hops int) (list []Session) {
+	holder, open := sockets.Holder(s.Server, s.Client)
+	if !open || holder != 0 && !descends(pid, holder) {
+		list = logins()
+		if own, ok := ancestorServer(pid); ok && !slices.Contains(list, own) {
+			list = append(list, own)
+		}
+		if !slices.Contains(list, s) {
+			list = append(list, s)
+		}
+		return list
+	}
+	if client, here := sockets.Holder(s.Client, s.Server); here && hops > 0 {
+		if list, _ = sessionsOf(client, hops-1); list != nil {
+			return list
+		}
+	}
+	return []Session{s}
+}
+
+// logins returns the open connections that processes of this host have in their environment. An SSH server sets this variable after a login only.
+func logins() (list []Session) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		s, ok := parseSession(environment(pid, "SSH_CONNECTION"))
+		if !ok || slices.Contains(list, s) {
+			continue
+		}
+		if _, open := sockets.Holder(s.Server, s.Client); open {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// descends reports whether a process is another one or descends from it.
+func descends(pid, from int) bool {
+	for ; pid > 1; pid = parent(pid) {
+		if pid == from {
+			return true
+		}
+	}
+	return false
 }
 
 // parseSession parses the text "CLIENT PORT SERVER PORT" of SSH_CONNECTION.

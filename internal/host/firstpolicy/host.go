@@ -17,21 +17,25 @@ import (
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/netfilter"
 	"github.com/floodwall/floodwall/internal/os/sockets"
+	"github.com/floodwall/floodwall/internal/text/wording"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // Host has the data for a first policy.
 type Host struct {
-	Devices   []string
-	Services  []Service
-	LeftOut   []Service       // served, but not needed by other hosts
-	Unsure    []Service       // UDP ports that probably belong to a client, because their program serves on another port
-	Private   []Service       // services that are not for the public, while the host has no private network
-	Networks  []netip.Prefix  // the networks of the devices' addresses
-	Raw       []uint8         // protocols of raw sockets, by IANA's numbers
-	Carriers  []facts.Carrier // protocols that the kernel receives without a socket
-	Decrypted []netip.Prefix  // networks whose packets IPsec decrypts by policies
-	Clients   exposed.Clients
-	Operator  netip.Addr
+	Devices    []string
+	Services   []Service
+	LeftOut    []Service           // served, but not needed by other hosts
+	Unsure     []Service           // UDP ports that probably belong to a client, because their program serves on another port
+	Ranges     []exposed.Published // long ranges of ports, and rules without ports, of the host's NAT
+	Private    []Service           // services that are not for the public, while the host has no private network
+	Networks   []netip.Prefix      // the networks of the devices' addresses
+	Raw        []uint8             // protocols of raw sockets, by IANA's numbers
+	Unfiltered []facts.Unfiltered  // devices beside Devices
+	Carriers   []facts.Carrier     // protocols that the kernel receives without a socket
+	Decrypted  []netip.Prefix      // networks whose packets IPsec decrypts by policies
+	Clients    exposed.Clients
+	Operator   netip.Addr
 }
 
 // Service is a port that is served. Program is the name of its program, "" when it is unknown.
@@ -39,6 +43,11 @@ type Service struct {
 	sockets.Service
 	Program string
 	To      string // the destination of the host's NAT; "" for a service of the host itself
+}
+
+// Published returns a service of the host's NAT.
+func (s Service) Published() exposed.Published {
+	return exposed.Published{Port: policy.Port{Proto: s.Proto, First: s.Port, Last: s.Port}, To: s.To}
 }
 
 // ErrNoDevice says that the host has no default route, so that the user must name its devices.
@@ -56,7 +65,10 @@ func ReadHost(devices []string) (h *Host, err error) {
 		return nil, ErrNoDevice
 	}
 	for _, name := range h.Devices {
-		if _, err := netlink.LinkByName(name); err != nil {
+		switch _, err := netlink.LinkByName(name); {
+		case errors.As(err, new(netlink.LinkNotFoundError)):
+			return nil, wording.Hinted(fmt.Sprintf("this host has no device %s", wording.Quote(name)), "`ip link` lists the devices")
+		case err != nil:
 			return nil, fmt.Errorf("device %s: %w", name, err)
 		}
 	}
@@ -86,11 +98,14 @@ func ReadHost(devices []string) (h *Host, err error) {
 	}
 	h.Decrypted = facts.Decrypted()
 	h.take(all, sockets.Programs())
-	published, err := netfilter.Translations(context.Background())
+	if h.Unfiltered, err = facts.UnfilteredBeside(h.Devices); err != nil {
+		return nil, err
+	}
+	rules, err := netfilter.Translations(context.Background())
 	if errors.Is(err, unix.EPERM) { // a user without this right can still write a policy
 		err = nil
 	}
-	h.publish(published)
+	h.publish(exposed.PublishedBy(rules, facts.Names(h.Unfiltered)))
 	return h, err
 }
 

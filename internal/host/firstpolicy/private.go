@@ -3,19 +3,14 @@
 package firstpolicy
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/host/exposed"
-	"github.com/floodwall/floodwall/internal/kernel/netfilter"
-	"github.com/floodwall/floodwall/internal/model/ranges"
-	"github.com/floodwall/floodwall/internal/os/sockets"
 )
 
 // networks returns the networks of the devices' addresses, without duplicates.
@@ -55,40 +50,18 @@ func (h *Host) privateNetworks() (list []netip.Prefix) {
 	return list
 }
 
-// publish adds ports that the host's NAT redirects, for example to containers, unless a program of the host serves the port. It leaves out ports that
-// only the host itself can reach, and long ranges.
-func (h *Host) publish(list []netfilter.Translation) {
-	for _, t := range list {
-		if strings.Contains(t.Rule, "-d 127.") || strings.Contains(t.Rule, "daddr 127.") {
+// publish adds ports that the host's NAT sends on, unless a program of the host serves the port.
+func (h *Host) publish(list []exposed.Published) {
+	for _, p := range list {
+		if p.First == 0 || p.First != p.Last {
+			h.Ranges = append(h.Ranges, p)
 			continue
 		}
-		for _, r := range single(t.Ports) {
-			for _, proto := range []uint8{unix.IPPROTO_TCP, unix.IPPROTO_UDP} {
-				s := Service{sockets.Service{Proto: proto, Port: uint16(r.First)}, "", cmp.Or(exposed.PlainName(strings.Join(t.To, " and ")), "another host")}
-				if t.Proto != 0 && t.Proto != proto || r.First != r.Last || h.serves(s) {
-					continue
-				}
-				*h.listFor(s) = append(*h.listFor(s), s)
-			}
+		s := Service{p.Service(), "", p.To}
+		if list := h.listFor(s); !h.serves(s) {
+			*list = append(*list, s)
 		}
 	}
-}
-
-// longest is how many ports a range may have whose ports become services of their own.
-const longest = 16
-
-// single divides short ranges of ports into their ports. Neighbours such as 80 and 81 in a list of one rule are such a range.
-func single(list []ranges.Range) (ports []ranges.Range) {
-	for _, r := range list {
-		if r.Last-r.First >= longest {
-			ports = append(ports, r)
-			continue
-		}
-		for n := r.First; n <= r.Last; n++ {
-			ports = append(ports, ranges.Range{First: n, Last: n})
-		}
-	}
-	return ports
 }
 
 func (h *Host) serves(s Service) bool {
@@ -113,7 +86,7 @@ func (h *Host) protocols(p func(string, ...any)) {
 		if slices.Contains(neighbours, n) && len(h.Networks) > 0 {
 			who = fmt.Sprintf(", from: [%s]", listed(h.Networks))
 		}
-		p("  # A raw socket listens for %s.", exposed.ProtocolName(n))
+		p("  # A program listens for %s.", exposed.ProtocolName(n))
 		p("  - {name: raw-%d, proto: %d%s, then: pass}", n, n, who)
 	}
 }

@@ -100,6 +100,21 @@ func (h *Host) services(p func(string, ...any)) {
 			p("  - {name: %s, port: %s}", name, s)
 		}
 	}
+	for _, r := range h.Ranges {
+		if r.First == 0 {
+			p("  # The NAT of this host sends on to %s whatever asks for it: %s", r.To, r.Rule)
+			p("  # Write a line for each port that is served there, as `- {name: https-tcp, port: tcp/443}`.")
+			continue
+		}
+		out := ""
+		if slices.ContainsFunc(h.Private, func(s Service) bool { return s.Proto == r.Proto && r.First <= s.Port && s.Port <= r.Last }) {
+			p("  # %s is left out: ports of it are open on this host, too, and are not meant for the world. Name in `from` who needs it, and remove the #.", r.Port)
+			out = "# "
+		} else {
+			p("  # %s", r.Port)
+		}
+		p("  %s- {name: %s, port: %s} # the NAT of this host sends it on to %s", out, strings.Replace(r.Port.String(), "/", "-", 1), r.Port, r.To)
+	}
 	for _, s := range h.Unsure {
 		p("  # %s is left out: %sit looks like a client's socket. Remove the # if other hosts need it.", s, with(s.Program))
 		p("  # - {name: %s, port: %s}", s.Name(), s)

@@ -29,7 +29,7 @@ func (c Cond) Possible(f Family) (Cond, bool) {
 	if c.asksBytes() && c.Field[packet.Proto] != nil {
 		c.Field[packet.Proto] = c.Field[packet.Proto].And(withBytes)
 	}
-	c = c.protocols(f).segments().anyHeader().reassembled()
+	c = c.protocols(f).segments().protocols(f).anyHeader(f).reassembled()
 	if v := c.Field[packet.Fragment]; v != nil && v.Within(Only(packet.FragmentLater)) && c.needsHeader() {
 		return c, false
 	}
@@ -44,10 +44,12 @@ func (c Cond) Possible(f Family) (Cond, bool) {
 	return c, true
 }
 
-// anyHeader simplifies tests of ports, flags or messages. A test that allows all values of some protocols becomes a test for these protocols and for
-// packets other than later fragments. A test for packets without the field, of protocols that have it, becomes a test for later fragments.
-func (c Cond) anyHeader() Cond {
+// anyHeader simplifies tests of ports, flags or messages of packets of one family. A test that allows all values of some protocols becomes a test for
+// these protocols and for packets other than later fragments. A test for packets without the field, of protocols that have it, becomes a test for
+// later fragments.
+func (c Cond) anyHeader(f Family) Cond {
 	for _, d := range Dependents {
+		d = d.in(f)
 		v, proto := c.Field[d.Field], c.Field[packet.Proto]
 		switch {
 		case v == nil:
@@ -104,26 +106,23 @@ func (c *Cond) ManyMessages() bool {
 	return v != nil && !v.Has(packet.ICMPNone) && v.Count() > 64*256
 }
 
-// protocols makes the protocol and the fields that depend on it consistent.
+// protocols makes the protocol and the fields that depend on it consistent, for packets of one family.
 func (c Cond) protocols(f Family) Cond {
-	messages := Values{{0, packet.ICMPv6 - 1}, {packet.ICMPNone, packet.ICMPNone}}
-	if f == IPv6 {
-		messages = Values{{packet.ICMPv6, packet.ICMPNone}}
-	}
-	if c.Field[packet.ICMP] != nil {
-		c.Field[packet.ICMP] = c.Field[packet.ICMP].And(messages)
-	}
 	proto := c.Field[packet.Proto]
 	for _, d := range Dependents {
-		proto = proto.And(d.Needs(c.Field[d.Field]))
+		d = d.in(f)
+		if v := c.Field[d.Field]; v != nil {
+			c.Field[d.Field] = d.left(v, nil)
+			proto = proto.And(d.Needs(c.Field[d.Field]))
+		}
 	}
 	c.Field[packet.Proto] = proto
 	if proto == nil {
 		return c
 	}
 	for _, d := range Dependents {
-		if c.Field[d.Field] != nil {
-			c.Field[d.Field] = d.left(c.Field[d.Field], proto)
+		if v := c.Field[d.Field]; v != nil {
+			c.Field[d.Field] = d.in(f).left(v, proto)
 		}
 	}
 	return c
@@ -170,31 +169,33 @@ func (c Cond) segments() Cond {
 // dependent is a field that only packets of certain protocols have.
 type dependent struct {
 	Field packet.Field
-	of    []struct {
-		proto  uint32
-		values Values
-	}
-	none uint32 // the value of the field for packets of all other protocols
+	of    []carrier
+	none  uint32 // the value of the field for packets of all other protocols
+}
+
+// carrier is a protocol whose packets have a field, in certain families, and the values that the field then can have.
+type carrier struct {
+	proto    uint32
+	values   Values
+	families Family
 }
 
 // Dependents are the fields that only packets of certain protocols have.
 var Dependents = []dependent{
-	portsOf(packet.DPort), portsOf(packet.SPort),
-	{Field: packet.Flags, none: packet.FlagsNone, of: []struct {
-		proto  uint32
-		values Values
-	}{{ProtoTCP, Values{{0, packet.FlagsNone - 1}}}}},
-	{Field: packet.ICMP, none: packet.ICMPNone, of: []struct {
-		proto  uint32
-		values Values
-	}{{ProtoICMP, Values{{0, packet.ICMPv6 - 1}}}, {ProtoICMPv6, Values{{packet.ICMPv6, packet.ICMPNone - 1}}}}},
+	{packet.DPort, withPorts, packet.PortNone},
+	{packet.SPort, withPorts, packet.PortNone},
+	{packet.Flags, []carrier{{ProtoTCP, Values{{0, packet.FlagsNone - 1}}, IPv4 | IPv6}}, packet.FlagsNone},
+	{packet.ICMP, []carrier{
+		{ProtoICMP, Values{{0, packet.ICMPv6 - 1}}, IPv4}, {ProtoICMPv6, Values{{packet.ICMPv6, packet.ICMPNone - 1}}, IPv6},
+	}, packet.ICMPNone},
 }
 
-func portsOf(f packet.Field) dependent {
-	return dependent{Field: f, none: packet.PortNone, of: []struct {
-		proto  uint32
-		values Values
-	}{{ProtoTCP, TCPPorts}, {ProtoUDP, UDPPorts}}}
+var withPorts = []carrier{{ProtoTCP, TCPPorts, IPv4 | IPv6}, {ProtoUDP, UDPPorts, IPv4 | IPv6}}
+
+// in returns the field as packets of one family have it. In IPv6 the protocol of ICMP has no messages, and in IPv4 that of ICMPv6 has none.
+func (d dependent) in(f Family) dependent {
+	d.of = slices.DeleteFunc(slices.Clone(d.of), func(o carrier) bool { return o.families&f == 0 })
+	return d
 }
 
 // Needs returns the protocols of packets that can have one of the values v. It returns nil when any protocol is possible.
@@ -211,7 +212,8 @@ func (d dependent) Needs(v Values) Values {
 	return Normalize(protos)
 }
 
-// left returns the values in v that packets of the protocols can have. It returns nil when these are all values that such packets can have.
+// left returns the values in v that packets of the protocols can have. It returns nil when these are all values that such packets can have. Without
+// protocols, it considers packets of any protocol.
 func (d dependent) left(v, protos Values) Values {
 	can := Only(d.none)
 	for _, o := range d.of {

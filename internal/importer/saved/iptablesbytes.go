@@ -47,7 +47,7 @@ func (r *iptablesRuleReader) bytesOf(all []Token) {
 	}
 }
 
-// location is what the tests of a rule say about the position of the bytes.
+// location is the position of the bytes, as far as the tests of a rule determine it.
 type location struct {
 	family Family
 	short  bool // the IP header has no options, or no extension headers

@@ -3,7 +3,6 @@
 package datapath_test
 
 import (
-	"net"
 	"slices"
 	"testing"
 	"time"
@@ -38,11 +37,7 @@ func TestClassifier(t *testing.T) {
 	datapath.ForgetTCX()
 	testutil.Veth(t, "fw0", "fw1", "192.0.2.1/24")
 	s := locked(t)
-	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
+	socket := reachable(t)
 	apply := func(mode datapath.Mode, ends time.Time) int {
 		t.Helper()
 		to := []datapath.Attachment{{Device: "fw0", Mode: mode, Spare: true}}
@@ -60,6 +55,8 @@ func TestClassifier(t *testing.T) {
 	}
 	trial := func() time.Time { return time.Now().Add(time.Minute) }
 	apply(datapath.TC, time.Time{})
+	for testutil.Arrives(t, socket, 0) { // what came before
+	}
 	flood := testutil.Flood(t, "fw1", "udp 192.0.2.7:1 > 192.0.2.1:9", 0)
 	apply(datapath.Native, time.Time{})
 	apply(datapath.TC, time.Time{})
@@ -76,6 +73,12 @@ func TestClassifier(t *testing.T) {
 	apply(datapath.Native, trial())
 	want(s.Rollback())
 	number := apply(datapath.Auto, time.Time{})
+	if changed, err := s.LeaveNative([]string{"fw0"}, number); err != nil || len(changed) != 1 || changed[0].Mode != datapath.TC {
+		t.Errorf("out of native mode, before a flood: %v, %v", changed, err)
+	}
+	if changed, refused, err := s.TakeNative([]string{"fw0"}, number); err != nil || refused != nil || len(changed) != 1 || changed[0].Mode != datapath.Native {
+		t.Errorf("to native mode: %v, %v, %v", changed, refused, err)
+	}
 	if changed, err := s.LeaveNative([]string{"fw0"}, number); err != nil || len(changed) != 1 || changed[0].Mode != datapath.TC {
 		t.Errorf("out of native mode: %v, %v", changed, err)
 	}

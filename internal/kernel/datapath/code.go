@@ -14,10 +14,14 @@ import (
 )
 
 // pins are the names of the programs in the directory of a generation, by mode. A generation has only those that a device needed.
-var pins = map[Mode]string{Native: pinNative, Generic: pinLinear, TC: "program_tc", TC + bareSuffix: "program_tc_bare"}
+var pins = map[Mode]string{Native: pinNative, Generic: pinLinear, TC: "program_tc", TC + bareSuffix: "program_tc_bare",
+	marking: "program_marking", unmarked: "program_unmarked"}
 
-// ownModes lists the modes in pins.
-var ownModes = []Mode{Native, Generic, TC, TC + bareSuffix}
+// ownModes lists the modes in pins. handing lists the others: those of programs that exist only for a change of the mode.
+var (
+	ownModes = []Mode{Native, Generic, TC, TC + bareSuffix}
+	handing  = []Mode{marking, unmarked}
+)
 
 // code has the programs of a generation, one for each mode. They were just loaded, or are opened from their pins.
 type code struct {

@@ -44,7 +44,7 @@ func (s *swap) attach(dev netlink.Link, mode Mode) (*Device, error) {
 	}
 	err := s.updateSides(d, true, false)
 	if err == nil {
-		err = s.attachAs(d, dev, mode)
+		err = d.measured(dev, func() error { return s.attachAs(d, dev, mode) })
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.state.releaseSides(d))

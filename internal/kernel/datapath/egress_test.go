@@ -97,15 +97,16 @@ func guardOnTrial(t *testing.T) {
 				}
 				leaves(t, when, want)
 			}
+			next := test.new(t, "new")
 			install(test.old(t, "old"), 0)
-			install(test.new(t, "new"), long)
+			install(next, long)
 			leaves(t, "on trial", test.during)
 			expire(t, s)
 			leaves(t, "expired", test.expired)
 			done(s.FinishTrial, "settled", test.settled)
-			install(test.new(t, "new"), long)
+			install(next, long)
 			done(s.Rollback, "rolled back", test.settled)
-			install(test.new(t, "new"), long)
+			install(next, long)
 			done(s.Confirm, "confirmed", test.confirmed)
 			unloaded(t, s)
 		})
@@ -231,12 +232,17 @@ func TestInherited(t *testing.T) {
 	unloaded(t, s)
 }
 
+// TestEgressProgram checks which programs an image has beside the one that decides. Those for XDP also serve the hook of tc, so none is loaded again.
 func TestEgressProgram(t *testing.T) {
 	testutil.RequireRoot(t)
 	if p := load(t, always(70, 1)); p.Egress() != nil {
 		t.Error("a policy without a guard has a program for what leaves")
 	}
-	if p := load(t, guarding(70)); p.Egress() == nil || p.Egress().Type() != ebpf.SchedCLS {
+	p := load(t, guarding(70))
+	if p.Egress() == nil || p.Egress().Type() != ebpf.SchedCLS {
 		t.Errorf("the program for what leaves is %v", p.Egress())
+	}
+	if at, err := p.At(image.TC); err != nil || len(at.Programs) != 1 {
+		t.Errorf("at tc: %v, %v, want one program", at, err)
 	}
 }

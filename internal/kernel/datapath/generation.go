@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -24,6 +25,12 @@ type Generation struct {
 	formats map[string]int // the formats of its maps that are not 1
 	program *ebpf.Program
 	mapped  [][]byte
+}
+
+// Has reports whether the generation has a program for a mode.
+func (g *Generation) Has(mode Mode) bool {
+	_, err := os.Stat(filepath.Join(g.dir, pins[mode]))
+	return err == nil
 }
 
 // A reader without the lock reads first the links and then the generations. Meanwhile another command may change them in a swap. So the reader

@@ -83,7 +83,7 @@ func (s *State) programPins() (paths []string, err error) {
 	}
 	for _, n := range numbers {
 		own := s.code(n, nil)
-		for _, mode := range slices.Concat(ownModes, sides, bareSides) {
+		for _, mode := range slices.Concat(ownModes, handing, sides, bareSides) {
 			paths = append(paths, own.pin(mode))
 		}
 	}
@@ -105,7 +105,7 @@ func (h held) program(id ebpf.ProgramID) (*ebpf.Program, error) {
 	if prog := h[id]; prog != nil {
 		return prog, nil
 	}
-	return nil, fmt.Errorf("program %d was not kept", id)
+	return nil, fmt.Errorf("program %d ran on no device when the change began", id)
 }
 
 func (h held) close() {

@@ -32,9 +32,9 @@ func withLimits(t *testing.T) *image.Image {
 		image.Evictions:  {ValueSize: 8, Entries: 2},
 	}
 	im.Fill = func(memory map[string][]byte) error {
-		fast := image.LimitInfo{Left: 4, Fresh: uint64(time.Second)}
-		slow := image.LimitInfo{Right: 10, Fresh: uint64(time.Second), Base: 1, Mask: 1}
-		writeBucket(t, memory[image.Limits], &fast, 0, -time.Millisecond, 15*time.Second, 16*time.Second, -30*time.Second)
+		fast := image.LimitInfo{Left: 1, Fresh: uint64(time.Minute)} // longer than the test takes on a busy machine
+		slow := image.LimitInfo{Right: 10, Fresh: uint64(time.Minute), Base: 1, Mask: 1}
+		writeBucket(t, memory[image.Limits], &fast, 0, -time.Millisecond, 120*time.Second, 125*time.Second, -30*time.Second)
 		writeBucket(t, memory[image.Limits][64:], &slow, 0, time.Hour)
 		writeBucket(t, memory[image.Limits][128:], &slow, time.Hour, time.Minute)
 		if err := fast.Marshal(memory[image.LimitInfos]); err != nil {

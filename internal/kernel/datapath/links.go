@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -21,7 +22,11 @@ type Device struct {
 	Mode       Mode   `json:"mode"`
 	Generation int    `json:"generation"`
 
+	Since time.Time `json:"-"` // when the device got a program in this mode: then its link was pinned, and an apply only changes the program of the link
+
 	NotNative *AttachError `json:"-"` // why the device refused native mode, if it has just got another mode therefore
+
+	Move *Move `json:"-"` // the change of its mode that was just made; nil: none
 
 	ifindex int
 	bare    bool   // its packets begin with the IP header
@@ -81,6 +86,10 @@ func (s *State) device(pin string) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	pinned, err := os.Stat(s.path(dirLinks, pin))
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	gone := &Device{Name: unpinName(pin), pin: pin, program: on.program, link: l}
 	ifindex := on.ifindex
 	if ifindex == 0 {
@@ -101,7 +110,7 @@ func (s *State) device(pin string) (*Device, error) {
 	if mode == "" {
 		return gone, l.Close() // the device has moved to another network namespace, and another device here has its index
 	}
-	d := &Device{Name: dev.Attrs().Name, Mode: mode, ifindex: ifindex, bare: isBare(dev), pin: pin, program: on.program, link: l}
+	d := &Device{Name: dev.Attrs().Name, Mode: mode, Since: pinned.ModTime().UTC(), ifindex: ifindex, bare: isBare(dev), pin: pin, program: on.program, link: l}
 	if err := s.openSides(d); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

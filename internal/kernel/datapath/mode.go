@@ -102,45 +102,38 @@ func dropAllAt(ifindex int, hook ebpf.AttachType) (link.Link, error) {
 // program for that mode, they get generic mode. Each device is changed independently: the error names the devices whose change failed. During a trial
 // LeaveNative does nothing. The caller must hold the lock.
 func (s *State) LeaveNative(names []string, number int) (changed []*Device, err error) {
-	return s.switchMode(names, number, Native, Instead(), Generic)
+	changed, refused, err := s.switchMode(names, number, Native, Instead(), Generic)
+	for _, r := range refused {
+		err = errors.Join(err, r)
+	}
+	return changed, err
 }
 
-// TakeTC switches the named devices from native mode to tc. Otherwise it is like LeaveNative.
-func (s *State) TakeTC(names []string, number int) (changed []*Device, err error) {
+// TakeTC switches the named devices from native mode to tc. A device that refuses tc stays in native mode, without an error. Otherwise TakeTC is like
+// LeaveNative.
+func (s *State) TakeTC(names []string, number int) (changed []*Device, refused []*AttachError, err error) {
 	return s.switchMode(names, number, Native, TC)
 }
 
 // TakeNative switches the named devices from tc to native mode, if they run the generation at tc. A device whose driver refuses native mode stays at
 // tc, without an error. Otherwise TakeNative is like LeaveNative.
-func (s *State) TakeNative(names []string, number int) (changed []*Device, err error) {
-	for _, name := range names {
-		got, oneErr := s.switchMode([]string{name}, number, TC, Native)
-		if refused := (*AttachError)(nil); !errors.As(oneErr, &refused) {
-			err = errors.Join(err, oneErr)
-		}
-		changed = append(changed, got...)
-	}
-	return changed, err
+func (s *State) TakeNative(names []string, number int) (changed []*Device, refused []*AttachError, err error) {
+	return s.switchMode(names, number, TC, Native)
 }
 
 // switchMode switches the named devices from one mode to the first mode in `to` for which the generation has a program.
-func (s *State) switchMode(names []string, number int, from Mode, to ...Mode) (changed []*Device, err error) {
+func (s *State) switchMode(names []string, number int, from Mode, to ...Mode) (changed []*Device, refused []*AttachError, err error) {
 	if len(names) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	v, err := s.situation()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer v.close()
 	if v.trial != nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	held, err := s.hold(v.devices)
-	if err != nil {
-		return nil, err
-	}
-	defer held.close()
 	own := s.code(number, nil)
 	defer own.close()
 	var mode Mode
@@ -151,25 +144,59 @@ func (s *State) switchMode(names []string, number int, from Mode, to ...Mode) (c
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	failed := func(oneErr error) {
+		if no := (*AttachError)(nil); errors.As(oneErr, &no) {
+			refused = append(refused, no)
+		} else {
+			err = errors.Join(err, oneErr)
+		}
+	}
+	var devices []*Device
+	links := map[*Device]netlink.Link{}
 	for _, name := range names {
 		dev, findErr := findDevice(name)
 		if findErr != nil {
-			err = errors.Join(err, findErr)
-			continue
+			failed(findErr)
+		} else if d := find(v.devices, dev); d != nil && d.Mode == from && links[d] == nil {
+			devices, links[d] = append(devices, d), dev
 		}
-		d := find(v.devices, dev)
-		if d == nil || d.Mode != from {
-			continue
-		}
-		if changeErr := s.changeMode(d, dev, mode, prog, held); changeErr != nil {
-			err = errors.Join(err, changeErr)
+	}
+	if len(devices) == 0 {
+		return nil, refused, err
+	}
+	change, end, startErr := s.changer(v.devices, devices, own, mode, prog)
+	if startErr != nil {
+		return nil, refused, errors.Join(err, startErr)
+	}
+	for _, d := range devices {
+		dev := links[d]
+		if changeErr := d.measured(dev, func() error { return change(d, dev) }); changeErr != nil {
+			failed(changeErr)
 			continue
 		}
 		changed = append(changed, d)
 	}
-	return changed, err
+	return changed, refused, errors.Join(err, end())
+}
+
+// changer prepares a change of devices to a mode. The function change does it for one device, and end completes it for all.
+func (s *State) changer(all, devices []*Device, own *code, mode Mode, prog *ebpf.Program) (change func(*Device, netlink.Link) error, end func() error, err error) {
+	if mode != Generic && hasTC() {
+		if err := s.mendHandover(all, own); err != nil {
+			return nil, nil, err
+		}
+		if h, err := s.newHandover(own); err == nil {
+			change, end = s.handOver(h, devices, own, mode)
+			return change, end, nil
+		}
+	}
+	held, err := s.hold(all) // both programs decide for a moment
+	if err != nil {
+		return nil, nil, err
+	}
+	return func(d *Device, dev netlink.Link) error { return s.changeMode(d, dev, mode, prog, held) }, func() error { held.close(); return nil }, nil
 }
 
 // MayTakeNative reports whether native mode may be possible on a device: its packets have an Ethernet header, and its driver does not stop running XDP
@@ -219,7 +246,7 @@ func (s *swap) move(d *Device, dev netlink.Link, mode Mode) error {
 	before, had := d.Mode, s.trial != nil && s.had(d)
 	prog, err := s.programFor(d.place(mode), true, had)
 	if err == nil {
-		err = s.state.changeMode(d, dev, mode, prog, s.held)
+		err = d.measured(dev, func() error { return s.state.changeMode(d, dev, mode, prog, s.held) })
 	}
 	if err != nil {
 		return err

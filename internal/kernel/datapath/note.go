@@ -17,6 +17,7 @@ const (
 	NoteSource  Note = "source"  // the source of the generation
 	NoteCounted Note = "counted" // counts of counters that are gone
 	NoteRepairs Note = "repairs" // how often parts were restored that other tools had removed
+	NoteMoves   Note = "moves"   // the last change of each device's mode
 )
 
 // SetNote stores a note with a generation, and replaces an earlier one. The caller must hold the lock.

@@ -56,9 +56,10 @@ func TestOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer socket.Close()
+	program := inTurn(t, guarding(70))
 	apply := func(mode datapath.Mode, ends time.Time) {
 		t.Helper()
-		if _, err := s.Install(loadInside(t, guarding(70)), []byte("manifest"), []datapath.Attachment{{Device: "fw0", Mode: mode}}, ends); err != nil {
+		if _, err := s.Install(program(), []byte("manifest"), []datapath.Attachment{{Device: "fw0", Mode: mode}}, ends); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -147,7 +147,8 @@ func (s *State) exchange(v *situation) error {
 
 // attachments returns the devices of a list that still exist, with their present names. A device that came back under its old name is new to the
 // kernel but not to the policy, so it is included. A device that has a program now keeps the mode of this program. But if the generation ran at tc,
-// it runs there again: the device may not send what the generation answers in native mode.
+// it runs there again: the device may not send what the generation answers in native mode. If it ran in native mode and the program is at tc now, it
+// gets native mode again unless the driver refuses that: nothing else may move it there.
 func attachments(list []previousDevice, now []*Device) (to []Attachment) {
 	for _, h := range list {
 		dev, err := netlink.LinkByIndex(h.Index)
@@ -158,7 +159,9 @@ func attachments(list []previousDevice, now []*Device) (to []Attachment) {
 			continue
 		}
 		a := Attachment{Device: dev.Attrs().Name, Mode: h.Mode}
-		if find(now, dev) != nil && h.Mode != TC {
+		if d := find(now, dev); d != nil && h.Mode == Native && d.Mode == TC {
+			a.Mode = Auto
+		} else if d != nil && h.Mode != TC {
 			a.Mode = Keep
 		}
 		to = append(to, a)

@@ -275,6 +275,9 @@ func (p *Program) At(h image.Hook) (*ebpf.Collection, error) {
 	if err != nil {
 		return nil, err
 	}
+	if h == image.TC { // the programs beside it are those for XDP
+		image.Alone(spec)
+	}
 	if err := setReadsKernel(p.image, spec); err != nil {
 		return nil, err
 	}

@@ -63,6 +63,21 @@ func loadInside(t testing.TB, im *image.Image) *datapath.Program {
 	return p
 }
 
+// inTurn loads an image three times, and returns the programs in turn. So two generations that exist at the same time have different programs, and the
+// verifier has less to do than with a program for each generation.
+func inTurn(t testing.TB, im *image.Image) func() *datapath.Program {
+	t.Helper()
+	var programs [3]*datapath.Program
+	for i := range programs {
+		programs[i] = loadInside(t, im)
+	}
+	next := -1
+	return func() *datapath.Program {
+		next++
+		return programs[next%len(programs)]
+	}
+}
+
 func frame(t testing.TB, line string) []byte {
 	t.Helper()
 	s, err := packet.Parse(line)

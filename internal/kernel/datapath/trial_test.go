@@ -231,18 +231,17 @@ func TestTrialFails(t *testing.T) {
 	}
 	defer detach()
 	s := cable(t)
+	newer, err := datapath.Load(guarding(slots["newer"]), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	fail := func(when, want string) {
 		t.Helper()
 		pinned := pins(t)
 		for _, to := range []string{"none", "fw2", "fw0 fw2", "fw3* fw0 fw2", "fw3 fw3* fw2"} {
-			p, err := datapath.Load(guarding(slots["newer"]), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := s.Install(p, nil, in(to), ending(long)); err == nil {
+			if _, err := s.Install(newer, nil, in(to), ending(long)); err == nil {
 				t.Errorf("%s: installed on %s", when, to)
 			}
-			p.Close()
 			expect(t, when+": failed on "+to, want)
 			havePins(t, when+": failed on "+to, pinned...)
 		}
@@ -266,6 +265,7 @@ func TestTrialFails(t *testing.T) {
 		t.Errorf("trial: %+v, %v", trial, err)
 	}
 	unloaded(t, s)
+	newer.Close()
 	if left := testutil.Leftovers(before); left != nil {
 		t.Errorf("left: %v", left)
 	}

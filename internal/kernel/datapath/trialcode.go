@@ -188,7 +188,7 @@ func (c *trialCode) fill(array *ebpf.Map, v variant) error {
 	return nil
 }
 
-// trialProgramFor returns the name of the program of bpf/trial.c for a mode or a side.
+// trialProgramFor returns the name of the program of bpf/trial.c for a mode, or for a side of a device (sides.go).
 func trialProgramFor(mode Mode) string {
 	switch mode = mode.withLink(); {
 	case isSide(mode):

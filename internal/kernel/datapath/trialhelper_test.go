@@ -52,10 +52,18 @@ func begin(t *testing.T, s *datapath.State, trial time.Duration) {
 	}
 }
 
+// loaded has the programs of the policies that put has installed, by the policies' names. The verifier takes most of the time of these tests, so each
+// test loads a policy once. A test has a process of its own.
+var loaded = map[string]*datapath.Program{}
+
 // put installs the policy with this name.
 func put(t *testing.T, s *datapath.State, name string, trial time.Duration, to []datapath.Attachment) []*datapath.Device {
 	t.Helper()
-	devices, err := s.Install(policy(t, name), []byte(name), to, ending(trial))
+	if loaded[name] == nil {
+		loaded[name] = policy(t, name)
+		t.Cleanup(func() { delete(loaded, name) })
+	}
+	devices, err := s.Install(loaded[name], []byte(name), to, ending(trial))
 	if err != nil {
 		t.Fatalf("installing %s: %v", name, err)
 	}

@@ -77,17 +77,17 @@ func TestKilledInstall(t *testing.T) {
 	}
 	r := testutil.Random(t)
 	testutil.Veth(t, "fw0", "fw1")
-	killedInstalls(t, r, "fw0 fw1")
-	killedInstalls(t, r, "fw0 fw1*")
+	old := inTurn(t, guarding(slots["old"]))
+	killedInstalls(t, r, old, "fw0 fw1")
+	killedInstalls(t, r, old, "fw0 fw1*")
 }
 
-func killedInstalls(t *testing.T, r *rand.Rand, devices string) {
-	old := []*datapath.Program{policy(t, "old"), policy(t, "old"), policy(t, "old")}
+func killedInstalls(t *testing.T, r *rand.Rand, old func() *datapath.Program, devices string) {
 	ends := map[string]int{}
 	var takes time.Duration
 	for i := range kills() / 2 {
 		s, unlock := open(t)
-		if _, err := s.Install(old[i%3], []byte("old"), in(devices), time.Time{}); err != nil {
+		if _, err := s.Install(old(), []byte("old"), in(devices), time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		if found := pins(t); len(found) != min(i+1, 2)+2 {

@@ -27,7 +27,7 @@ const (
 	fetchTime    = time.Minute      // for the whole fetch
 	headTime     = 20 * time.Second // until the server begins to answer
 	mostBytes    = 128 << 20        // of a body, before and after decompression
-	mostSigned   = 16 << 10         // of a signature
+	mostSigned   = 16 << 10         // the largest size of a signature
 	mostRedirect = 5
 	longestWait  = 7 * 24 * time.Hour // the longest wait that a server can ask for
 	wholeAfter   = 7 * 24 * time.Hour // the time in which a server may confirm a copy without sending its body

@@ -142,7 +142,7 @@ func csvLine(text string) ([]netip.Prefix, error) {
 func jsonLine(text string) ([]netip.Prefix, error) {
 	var line struct{ Type, CIDR, Prefix, Network, Range, IP string }
 	if err := json.Unmarshal([]byte(text), &line); err != nil {
-		return nil, errors.New("no JSON object, or one of another form")
+		return nil, errors.New("not a JSON object with an address or a prefix as text")
 	}
 	for _, text := range []string{line.CIDR, line.Prefix, line.Network, line.Range, line.IP} {
 		if text != "" {

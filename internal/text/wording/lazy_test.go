@@ -19,7 +19,7 @@ import (
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	found := 0
-	for _, dir := range []string{"cmd", "internal", "policy", "test"} {
+	for _, dir := range []string{"cmd", "e2e", "internal", "policy", "test"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", "..", dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 				return err

@@ -93,7 +93,7 @@ function figures() {
   const step = page.steps.at(-1);
   const now = step && !page.lost && performance.now() - page.stepped < 4000 * step.seconds ? step : null; // else it is of the past
   tiles(page.steps, now, byID);
-  chart.show(page.steps, end(), [...events.changes(), ...generations()]);
+  chart.show(page.steps, end(), [...events.changes(), ...generations(), ...moves()]);
   if (page.status) rules(page.status, now);
 }
 
@@ -111,6 +111,11 @@ function behind(steps, others) {
 /** generations are the times, in milliseconds, at which another generation began to run. */
 function generations() {
   return page.steps.filter((s, i) => i > 0 && s.generation !== page.steps[i - 1].generation).map((s) => Date.parse(s.time) - 1000 * s.seconds);
+}
+
+/** moves are the times, in milliseconds, at which the program last moved between tc and XDP. */
+function moves() {
+  return (page.status?.devices ?? []).filter((d) => d.by_flood).map((d) => Date.parse(d.since));
 }
 
 /** state shows whether the policy is in force. Only its word is announced, not the seconds. */

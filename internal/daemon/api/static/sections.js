@@ -61,7 +61,7 @@ export function details(status) {
   section('devices', [
     { head: 'device', text: (d) => d.name },
     { head: 'stage', text: (d) => d.stage },
-    { head: 'mode', text: (d) => d.mode || '–' },
+    { head: 'mode', words: true, text: mode },
     { head: 'generation', number: true, text: (d) => d.generation },
   ], status.devices ?? []);
   section('protections', [
@@ -83,6 +83,12 @@ export function details(status) {
     { head: 'full', number: true, share: (l) => full(l.debts, l.capacity), text: (l) => (l.capacity ? percent(l.debts / l.capacity) : '–') },
     { head: 'forgotten', number: true, wide: true, text: (l) => count(l.evictions) },
   ], status.limits ?? []);
+}
+
+/** mode is the mode of a device. If a flood changes it, the text also has the time of the last change. */
+function mode(d) {
+  if (!d.by_flood) return d.mode || '–';
+  return `${d.mode} since ${clock(new Date(d.since))}, ${d.mode === 'tc' ? 'native in a flood' : 'tc without a flood'}`;
 }
 
 // A set that is written in the policy is full by nature, which is no news.
