@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-bgp/speaker"
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/bgp/flowspec"
-	"github.com/floodwall/floodwall/cmd/floodwall-bgp/speaker"
 	bgp "github.com/floodwall/floodwall/internal/bgp/wire"
 	"github.com/floodwall/floodwall/internal/daemon/upstream"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-hub/hub"
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
-	"github.com/floodwall/floodwall/cmd/floodwall-hub/hub"
 	"github.com/floodwall/floodwall/internal/fleet/wire"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )

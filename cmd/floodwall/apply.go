@@ -40,8 +40,9 @@ type applyFlags struct {
 func applyCommand(e *env) *cobra.Command {
 	var f applyFlags
 	c := &cobra.Command{
-		Use:   "apply POLICY",
-		Short: "put a policy in force on all devices, or change nothing",
+		Use:        "apply POLICY",
+		SuggestFor: []string{"reload", "restart"},
+		Short:      "put a policy in force on all devices, or change nothing",
 		Long: "Apply loads a policy into the kernel, whole or not at all, on the best target that this host has: XDP, nftables or iptables.\n" +
 			"With --confirm the kernel returns to the previous policy unless `floodwall confirm` comes in time.",
 		Example: "  floodwall apply policy.yaml --confirm 60s    # then log in from another terminal, and if that works\n  floodwall confirm",

@@ -76,7 +76,8 @@ func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
 
 func (e *env) printAttacks(list []attack.Summary) {
 	if len(list) == 0 {
-		e.Println("no attack is known; with `detect: {baseline: learn}` in the policy, `floodwall daemon` looks for them")
+		e.Println("no attack is known; `floodwall top` shows what comes now. The daemon looks for attacks if the policy has the line `detect: {baseline: learn}`, which " +
+			"`floodwall apply FILE` puts in force")
 		return
 	}
 	t := wording.NewTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "at", "kinds")
@@ -94,6 +95,9 @@ func (e *env) printAttack(r *attack.Report) {
 	e.Println("%s", r.Headline())
 	e.Println("began %s, %s, after %s", r.Started.Local().Format(time.DateTime), state, r.Lasted())
 	e.Println("%s", wording.Printable(fmt.Sprintf("%s, generation %d, %s on %s", r.Policy, r.Generation, r.Target, strings.Join(r.Devices, ", "))))
+	if text := r.PlacesText(func(t time.Time) string { return t.Local().Format(time.TimeOnly) }); text != "" {
+		e.Println("mode: %s", text)
+	}
 	e.Println("usual are %s packets/s; above %s %s it is an attack", wording.Rate(r.Usual), wording.Rate(r.Bound), r.Place())
 	e.Println("dropped %s packets, %s bytes", wording.Count(int(r.Dropped.Packets)), wording.Count(int(r.Dropped.Bytes)))
 	e.Println("passed %s packets, %s bytes, legitimate ones included", wording.Count(int(r.Passed.Packets)), wording.Count(int(r.Passed.Bytes)))

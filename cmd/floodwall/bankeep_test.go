@@ -31,7 +31,7 @@ func TestBansOutliveReboot(t *testing.T) {
 		return out
 	}
 	for _, target := range []string{"xdp", "nftables", "iptables"} {
-		h.write("policy.yaml", "devices: [fw0]\nsets: {bans: {dynamic: true, max: 1000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
+		h.write("policy.yaml", "devices: [fw0]\nchecks: off\nsets: {bans: {dynamic: true, max: 1000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
 		must("apply", "--boot", "--target", target, filepath.Join(h.files, "policy.yaml"))
 		must("block", "198.51.100.1", "--for", "forever", "--why", "a scan")
 		must("block", "198.51.100.1", "--for", "1h", "--origin", "fail2ban") // this must not change the ban by hand
@@ -91,7 +91,7 @@ func TestBanStream(t *testing.T) {
 		return
 	}
 	h := newBootHost(t)
-	h.write("policy.yaml", "devices: [fw0]\nsets: {bans: {dynamic: true, max: 100000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
+	h.write("policy.yaml", "devices: [fw0]\nchecks: off\nsets: {bans: {dynamic: true, max: 100000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
 	if out, err := h.run("apply", "--boot", filepath.Join(h.files, "policy.yaml")); err != nil {
 		t.Fatalf("apply: %v\n%s", err, out)
 	}
@@ -121,7 +121,7 @@ func TestBlockLines(t *testing.T) {
 		return
 	}
 	h := newBootHost(t)
-	h.write("policy.yaml", "devices: [fw0]\nsets: {bans: {dynamic: true, max: 1000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
+	h.write("policy.yaml", "devices: [fw0]\nchecks: off\nsets: {bans: {dynamic: true, max: 1000, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
 	if out, err := h.run("apply", filepath.Join(h.files, "policy.yaml")); err != nil {
 		t.Fatalf("apply: %v\n%s", err, out)
 	}
@@ -161,7 +161,7 @@ func TestBansAfterFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Unmount(h.state, unix.MNT_DETACH) })
-	h.write("policy.yaml", "devices: [fw0]\nsets: {bans: {dynamic: true, max: 10000}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
+	h.write("policy.yaml", "devices: [fw0]\nchecks: off\nsets: {bans: {dynamic: true, max: 10000}}\nrules: [{name: banned, from: $bans, then: drop}]\n")
 	if out, err := h.run("apply", "--boot", filepath.Join(h.files, "policy.yaml")); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -104,10 +105,12 @@ func TestBesideXDP(t *testing.T) {
 			return strings.Contains(strings.Join(strings.Fields(mustFloodwall(t, "status")), " "), "device stage mode fw0 "+map[string]string{"tc": "tc", "native": "xdp"}[mode]+" "+mode+" ")
 		})
 	}
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	writeFile(t, policy, "devices: [fw0]\nxdp: always\nrules: [{proto: udp, port: 9, then: drop}]\n")
 	for _, byLink := range []bool{true, false} {
 		when := fmt.Sprintf("attached by a link: %t", byLink)
 		other := newOtherXDP(t, byLink)
-		if out := mustFloodwall(t, "apply", drops(t, 9)); !strings.Contains(out, "on fw0 (xdp, tc)") {
+		if out := mustFloodwall(t, "apply", policy); !strings.Contains(out, "on fw0 (xdp, tc)") {
 			t.Errorf("%s: apply says %q", when, out)
 		}
 		stop := testutil.Flood(t, "fw1", "udp 192.0.2.7:1 > 192.0.2.1:9", 100*time.Microsecond)
@@ -130,7 +133,7 @@ func TestBesideXDP(t *testing.T) {
 		if said := daemon.said.String(); !strings.Contains(said, "device fw0 runs in native mode, no more in tc mode") {
 			t.Errorf("%s: the daemon says %q", when, said)
 		}
-		mustFloodwall(t, "apply", drops(t, 9), "--mode", "tc")
+		mustFloodwall(t, "apply", policy, "--mode", "tc")
 		other = newOtherXDP(t, byLink)
 		other.wantCounting(when + ", come later")
 		other.leave()

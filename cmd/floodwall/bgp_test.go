@@ -137,6 +137,7 @@ func (s *speakerProcess) log() string {
 
 const upstreamPolicy = `devices: [fw0]
 default: pass
+checks: off
 upstream:
   as: 64500
   router_id: 192.0.2.1

@@ -16,6 +16,7 @@ import (
 
 const ladderPolicy = `devices: [fw0]
 default: pass
+checks: off
 daemon: {sample: 1/10}
 detect: {baseline: learn, least: 40/s}
 rules: [{name: ntp, proto: udp, sport: 123, then: drop}]

@@ -21,6 +21,7 @@ type bootHost struct {
 
 const bootPolicy = `devices: [fw0]
 default: drop
+checks: off
 sets:
   listed: {file: list.txt}
   office: {file: office.txt}

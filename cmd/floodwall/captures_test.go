@@ -54,7 +54,7 @@ func realAttack(t *testing.T, a suggesttest.Attack, baseline, judged [][]byte) {
 	var frames, only [][]byte
 	for _, p := range a.Packets {
 		frames = append(frames, p.Frame)
-		if s := suggest.NewSample(p.Frame, p.Length); a.Is(&s.Packet) {
+		if s := suggest.NewSample(p); a.Is(&s.Packet) {
 			only = append(only, p.Frame)
 		}
 	}

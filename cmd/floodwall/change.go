@@ -208,7 +208,7 @@ func (c *change) flush(ctx context.Context) error {
 		}
 		c.refuse(place, r.Err)
 	}
-	c.changed += fill.Changed
+	c.changed += len(fill.Changed)
 	c.fill = fill
 	c.waiting = c.waiting[:0]
 	if fill.Unsaved != nil && !c.lossSaid {

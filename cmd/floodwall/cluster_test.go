@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/floodwall/floodwall/internal/fleet/node"
@@ -89,29 +88,23 @@ func TestExistingCluster(t *testing.T) {
 		}
 	}
 	writeFile(t, filepath.Join(dir, "nats.conf"), config)
-	o, err := server.ProcessConfigFile(filepath.Join(dir, "nats.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Host, o.Port, o.StoreDir, o.NoSigs, o.NoLog = "127.0.0.1", 4222, filepath.Join(dir, "store"), true, true
-	s, err := server.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	t.Cleanup(s.Shutdown)
-	hub := exec.Command("floodwall", "hub", "run", "--dir", filepath.Join(dir, "hub"))
-	log := &strings.Builder{}
-	hub.Stdout, hub.Stderr = log, log
-	if err := hub.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		hub.Process.Kill()
-		if hub.Wait(); t.Failed() {
-			t.Log(log.String())
+	run := func(name string, args ...string) {
+		c := exec.Command(name, args...)
+		log := &strings.Builder{}
+		c.Stdout, c.Stderr = log, log
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
 		}
-	})
+		t.Cleanup(func() {
+			c.Process.Kill()
+			if c.Wait(); t.Failed() {
+				t.Logf("%s: %s", name, log)
+			}
+		})
+	}
+	run(natsServer(t), "--config", filepath.Join(dir, "nats.conf"), "--addr", "127.0.0.1", "--port", "4222", "--store_dir", filepath.Join(dir, "store"))
+	waitFor(t, "the server", func() bool { return reachable("127.0.0.1:4222") })
+	run("floodwall", "hub", "run", "--dir", filepath.Join(dir, "hub"))
 	nodes := map[string]*dropped{}
 	agents := map[string]*node.Agent{}
 	for _, name := range []string{"web-1", "web-2"} {
@@ -149,6 +142,18 @@ func TestExistingCluster(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(dir, "hub", "hub.json")); err != nil || !strings.Contains(string(text), url) {
 		t.Errorf("hub.json: %v %s", err, text)
 	}
+}
+
+// natsServer builds the program nats-server, and returns its path.
+func natsServer(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "nats-server")
+	build := exec.Command("scripts/go", "build", "-o", file, "github.com/nats-io/nats-server/v2")
+	build.Dir = testutil.Top(t)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building nats-server: %v\n%s", err, out)
+	}
+	return file
 }
 
 // hostileUser connects with the key of a node and tries forbidden actions. The server must refuse each of them.

@@ -20,17 +20,19 @@ func confirmCommand(e *env) *cobra.Command {
 			"If nobody confirms in time, the kernel returns to the previous policy.",
 		Example: "  floodwall confirm",
 		Args:    cli.None,
-		RunE:    func(c *cobra.Command, _ []string) error { return confirm(c.Context(), e) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := e.Host()
+			if err != nil {
+				return err
+			}
+			return confirm(c.Context(), e, h)
+		},
 	}
 }
 
-func confirm(ctx context.Context, e *env) error {
-	in, err := e.Host()
-	if err != nil {
-		return err
-	}
-	defer e.warnLeft(ctx, in)
-	kept, err := in.Confirm(ctx)
+func confirm(ctx context.Context, e *env, h operate.Host) error {
+	defer e.warnLeft(ctx, h)
+	kept, err := h.Confirm(ctx)
 	var saved *operate.SavedError
 	if err != nil && !errors.As(err, &saved) {
 		return err

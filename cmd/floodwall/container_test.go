@@ -276,7 +276,7 @@ func TestDaemonSet(t *testing.T) {
 		return
 	}
 	cmd := exec.Command("../../scripts/go", "run", "./manifest", "../../contrib/container/daemonset.yaml")
-	cmd.Dir, cmd.Path = filepath.Join(top, "packaging/tools"), "../../scripts/go"
+	cmd.Dir, cmd.Path, cmd.Env = filepath.Join(top, "packaging/tools"), "../../scripts/go", append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}

@@ -34,6 +34,25 @@ func documents(t *testing.T) (list []string) {
 	return list
 }
 
+// TestWhom reads the first line below the title of each guide, of each design page, and of the page about policies. It must say whom the page serves.
+func TestWhom(t *testing.T) {
+	t.Parallel()
+	whom := regexp.MustCompile("^(<!-- .*\n)?# .*\n\nFor [^\n]{10,120}\\.\n\n")
+	pages := 0
+	for _, name := range documents(t) {
+		if dir := filepath.Dir(name); dir != "docs/guides" && dir != "docs/design" && name != "docs/policy.md" {
+			continue
+		}
+		pages++
+		if text, err := os.ReadFile(filepath.Join(top, name)); err != nil || !whom.Match(text) {
+			t.Errorf("%s does not say in a line below its title whom it serves: %v", name, err)
+		}
+	}
+	if pages < 30 {
+		t.Errorf("only %d pages were found", pages)
+	}
+}
+
 // TestDocuments follows the instructions of each document on a host of its own. It writes the files, runs the commands in order, and compares their
 // output. The type fence describes the notation.
 func TestDocuments(t *testing.T) {
@@ -79,7 +98,6 @@ func writeFile(t *testing.T, path, text string) {
 // notHere are patterns of commands in the documents that this test does not run, with the reasons.
 var notHere = []struct{ command, why string }{
 	{`^scp `, "the command is in the path already"},
-	{`^git clone `, "it takes the network"},
 	{`^(sudo )?make( |$)`, "TestMakeTargets looks for the target; .ci/run makes most of them"},
 	{`^(sudo )?apt(-get)? install `, "scripts/setup installs what tests need, and TestPackages the package"},
 	{`^systemctl `, "e2e/guest boots systemd, and TestPackages runs it"},

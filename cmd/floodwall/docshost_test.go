@@ -113,6 +113,10 @@ func (h *docHost) run(t *testing.T, c docCommand) {
 	if c.command == "systemctl start floodwall" { // no systemd runs here
 		h.server.must(t, "floodwall daemon >daemon.log 2>&1 & echo $! >daemon.pid")
 		t.Cleanup(func() { exec.Command("sh", "-c", "kill $(cat "+h.dir+"/daemon.pid)").Run() })
+		waitFor(t, "the daemon", func() bool { // systemd waits, too
+			_, err := get(readSocket, "/v1/openapi.json")
+			return err == nil
+		})
 	}
 	if runElsewhere(c.command) {
 		return

@@ -26,7 +26,7 @@ const editTrial = "60s"
 func allowCommand(e *env) *cobra.Command {
 	return editCommand(e, shorthand.Allow, &cobra.Command{
 		Use:        "allow PORT|[proto P] [from A [port P]] [to A [port P]] [name NAME]",
-		SuggestFor: []string{"open"},
+		SuggestFor: []string{"open", "route"},
 		Short:      "open a port: add a service to the policy file, and apply it",
 		Long: "Allow adds a service to the file of the policy that runs, prints the difference, checks the policy, and applies it.\n" +
 			"With `to`, or without a port, it adds a rule that passes. All other bytes of the file stay.",
@@ -38,8 +38,9 @@ func allowCommand(e *env) *cobra.Command {
 func denyCommand(e *env) *cobra.Command {
 	var f editFlags
 	c := editCommandOf(e, shorthand.Deny, &f, &cobra.Command{
-		Use:   "deny PORT|ADDRESS|[proto P] [from A [port P]] [to A [port P]] [for TIME]",
-		Short: "drop packets: add a rule to the policy file, and apply it; with a time, ban",
+		Use:        "deny PORT|ADDRESS|[proto P] [from A [port P]] [to A [port P]] [for TIME]",
+		SuggestFor: []string{"reject", "insert", "prepend"},
+		Short:      "drop packets: add a rule to the policy file, and apply it; with a time, ban",
 		Long: "Deny adds a rule that drops to the file of the policy that runs, and applies it. With `for TIME` the file stays as it is:\n" +
 			"an address is banned as by `floodwall block`, and anything else becomes a temporary rule.",
 		Example: "  floodwall deny tcp/25\n" +
@@ -65,7 +66,7 @@ func deleteCommand(e *env) *cobra.Command {
 		SuggestFor: []string{"close"},
 		Short:      "remove a rule or a service from the policy file, and apply it",
 		Long: "Delete removes one rule or service from the file of the policy that runs, and applies it. It finds the entry by its name, or by\n" +
-			"the line that adds it. Comments above the entry stay.",
+			"the line that adds it. Of several ports or addresses in an entry it removes those of the line. Comments above the entry stay.",
 		Example: "  floodwall delete tcp/8080\n" +
 			"  floodwall delete deny tcp/25",
 	})

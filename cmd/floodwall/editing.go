@@ -88,11 +88,22 @@ func (o *editing) add(ctx context.Context, verb shorthand.Verb) error {
 	return o.put(ctx, f, text, strings.TrimPrefix(entry.Keys[0], "name: "))
 }
 
-// opened returns an error for a service that restricts nobody, because another one opens the same ports to everybody. It prints a note about a limit
+// opened returns an error for a service that opens nothing, because a rule drops all that comes for its ports, and for one that restricts nobody,
+// because another one opens the same ports to everybody. It prints a note about a limit
 // of ports that no service opens.
 func (o *editing) opened(p *policy.Policy, r *shorthand.Request) error {
 	all := *r
-	all.Verb, all.From = shorthand.Allow, ""
+	all.From = ""
+	if r.Verb == shorthand.Allow && r.Port != nil && o.before == "" {
+		all.Verb = shorthand.Deny
+		if denied, err := all.Find(p); err != nil {
+			return err
+		} else if len(denied) > 0 {
+			return wording.Hinted(fmt.Sprintf("%s (line %d) drops all that comes for this port, and rules come before services", denied[0].Name, denied[0].Pos.Line),
+				fmt.Sprintf("`floodwall delete %s` first", denied[0].Name))
+		}
+	}
+	all.Verb = shorthand.Allow
 	if all.Port == nil || r.Verb != shorthand.Limit && (r.Verb != shorthand.Allow || r.From == "") {
 		return nil
 	}
@@ -120,18 +131,28 @@ func (o *editing) delete(ctx context.Context) error {
 	if err != nil {
 		return cli.UsageOf(o.command, err)
 	}
-	text, err := edit.Remove(f.Text, found.List, found.Index)
+	text, err := found.remove(f.Text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.Name, err)
 	}
-	return o.put(ctx, f, text, found.Name)
+	return o.put(ctx, f, text, found.name)
 }
 
-// find returns the entry that the words of `delete` name.
-func (o *editing) find(p *policy.Policy) (*shorthand.Found, error) {
+// removal is the part of the policy that `delete` removes.
+type removal struct {
+	name   string // of the entry
+	remove func(text []byte) ([]byte, error)
+}
+
+func whole(f *shorthand.Found) *removal {
+	return &removal{f.Name, func(text []byte) ([]byte, error) { return edit.Remove(text, f.List, f.Index) }}
+}
+
+// find returns the entry that the words of `delete` name, or the part of one.
+func (o *editing) find(p *policy.Policy) (*removal, error) {
 	if len(o.words) == 1 {
 		if found := shorthand.Named(p, o.words[0]); found != nil {
-			return found, nil
+			return whole(found), nil
 		}
 	}
 	verb, words := shorthand.Any, o.words
@@ -145,21 +166,37 @@ func (o *editing) find(p *policy.Policy) (*shorthand.Found, error) {
 		}
 		return nil, err
 	}
+	var all []removal
 	found, err := r.Find(p)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case len(found) == 0:
-		return nil, o.unknown(p, r)
-	case len(found) > 1:
-		var names []string
-		for _, f := range found {
-			names = append(names, f.Name)
-		}
-		return nil, wording.Hinted(fmt.Sprintf("%s of the policy are that: %s", wording.Things(len(found), "entry", "entries"), strings.Join(names, ", ")),
-			"name one: floodwall delete "+names[0])
 	}
-	return &found[0], nil
+	for _, f := range found {
+		if r.Name == "" || r.Name == f.Name {
+			all = append(all, *whole(&f))
+		}
+	}
+	if len(all) == 0 {
+		parts, err := r.FindPart(p)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range parts {
+			all = append(all, removal{f.Name, f.Remove})
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return nil, o.unknown(p, r)
+	case len(all) > 1:
+		var names []string
+		for _, f := range all {
+			names = append(names, f.name)
+		}
+		return nil, wording.Hinted(fmt.Sprintf("%s of the policy have that: %s", wording.Things(len(all), "entry", "entries"), strings.Join(names, ", ")),
+			fmt.Sprintf("name one: floodwall delete %s name %s", strings.Join(o.words, " "), names[0]))
+	}
+	return &all[0], nil
 }
 
 // unknown returns the error for words of `delete` that no entry fits. r has their meaning, if they have one.
@@ -178,8 +215,7 @@ func (o *editing) unknown(p *policy.Policy, r *shorthand.Request) error {
 	}
 	if i := slices.IndexFunc(p.Services, func(s policy.Service) bool { return r != nil && r.Shares(s) }); i >= 0 {
 		s := p.Services[i]
-		remedy = fmt.Sprintf("%s (line %d) has the port, and more: `floodwall delete %[1]s` removes all of it; a part of it is edited by hand",
-			s.Name, s.Pos.Line)
+		remedy = fmt.Sprintf("%s (line %d) has the port, with other ports or a `from`: `floodwall delete %[1]s` removes all of it", s.Name, s.Pos.Line)
 	}
 	return wording.Hinted(fmt.Sprintf("the policy has no rule and no service %s", wording.Quote(words)), remedy)
 }

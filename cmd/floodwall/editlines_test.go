@@ -129,3 +129,29 @@ func TestEditsAtOnce(t *testing.T) {
 		t.Errorf("the policy has not %d services: %v, %+v", edits, err, p)
 	}
 }
+
+// TestDeletePart deletes one port of several, and one address of several. The difference must show one line, and the rest of the file must stay.
+func TestDeletePart(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), policyFile)
+	const text = "devices: [eth0]\nrules:\n  - {name: bad, from: [198.51.100.7, 198.51.100.8], then: drop}   # seen\n" +
+		"services:\n  - {name: web, port: [80, 8080]}\n  - {name: app, port: [tcp/81, tcp/8081]}\n  - {name: old, port: [tcp/82, tcp/8081]}\n"
+	writeFile(t, file, text)
+	for _, row := range []struct{ line, want string }{
+		{"delete 198.51.100.7", "\n+  - {name: bad, from: [198.51.100.8], then: drop}   # seen\n"},
+		{"delete tcp/8080", "\n+  - {name: web, port: [80, udp/8080]}\n"},
+		{"delete allow udp/8080", "\n+  - {name: web, port: [80]}\n"},
+		{"delete tcp/8081", "error: 2 entries of the policy have that: app, old\nfloodwall: hint: name one: floodwall delete tcp/8081 name app"},
+		{"delete tcp/8081 name old", "\n+  - {name: old, port: [tcp/82]}\n"},
+	} {
+		out, _ := exec.Command("sh", "-c", "floodwall "+row.line+" --no-apply --file "+file).CombinedOutput()
+		if !strings.Contains(string(out), row.want) {
+			t.Errorf("%s:\n%s", row.line, out)
+		}
+	}
+	want := "devices: [eth0]\nrules:\n  - {name: bad, from: [198.51.100.8], then: drop}   # seen\n" +
+		"services:\n  - {name: web, port: [80]}\n  - {name: app, port: [tcp/81, tcp/8081]}\n  - {name: old, port: [tcp/82]}\n"
+	if got, err := os.ReadFile(file); err != nil || string(got) != want {
+		t.Errorf("%v\n%s", err, cmp.Diff(want, string(got)))
+	}
+}

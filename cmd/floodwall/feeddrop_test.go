@@ -26,7 +26,7 @@ func TestFetchThatThePolicyDrops(t *testing.T) {
 			server := newListServer(t)
 			file := filepath.Join(t.TempDir(), "policy.yaml")
 			policy := func(replies, rest string) {
-				writeFile(t, file, fmt.Sprintf("devices: [fw0]\ndefault: drop\nreplies: %s\nsets:\n  listed: {url: \"http://%s/list\", every: 1h}\nservices:\n  - {name: ssh, port: tcp/22}\n%s", replies, server, rest))
+				writeFile(t, file, fmt.Sprintf("devices: [fw0]\ndefault: drop\nchecks: off\nreplies: %s\nsets:\n  listed: {url: \"http://%s/list\", every: 1h}\nservices:\n  - {name: ssh, port: tcp/22}\n%s", replies, server, rest))
 			}
 			policy("drop", "")
 			mustFloodwall(t, "apply", file, "--target", target)

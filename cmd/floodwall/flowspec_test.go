@@ -96,7 +96,7 @@ router bgp 64501
  exit-address-family
 `
 	flowspecPolicy = `devices: [fw0]
-default: pass
+checks: off
 upstream:
   as: 64500
   router_id: 192.0.2.1

@@ -140,7 +140,7 @@ func TestInitPrivate(t *testing.T) {
 		}
 	}
 	write("public.yaml", "left closed: tcp/3306 (", "\n  # - {name: mysql-tcp, port: tcp/3306, from: [203.0.113.5]}", "\n  - {name: tcp-8080, port: tcp/8080} #", "\n  - {name: tcp-8091, port: tcp/8091} #",
-		"\n  # A raw socket listens for VRRP.\n  - {name: raw-112, proto: 112, from: [192.0.2.0/24")
+		"\n  # A program listens for VRRP.\n  - {name: raw-112, proto: 112, from: [192.0.2.0/24")
 	mustFloodwall(t, "apply", "public.yaml")
 	for packet, want := range map[string]string{
 		"proto=112 192.0.2.9 > 224.0.0.18": "pass", "proto=112 198.51.100.9 > 224.0.0.18": "drop", "proto=89 192.0.2.9 > 224.0.0.5": "drop",

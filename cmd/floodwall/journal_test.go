@@ -26,7 +26,7 @@ func TestJournal(t *testing.T) {
 		return
 	}
 	dir := startJournald(t)
-	const policy = "devices: [fw0]\ndefault: pass\nsets: {bans: {dynamic: true, max: 10, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n"
+	const policy = "devices: [fw0]\ndefault: pass\nchecks: off\nsets: {bans: {dynamic: true, max: 10, timeout: 1h}}\nrules: [{name: banned, from: $bans, then: drop}]\n"
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(file, []byte(policy), 0o600); err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ import (
 // lifePolicy drops the sender's packets. The packets arrive on fw0. fx0 is a second device.
 const lifePolicy = `devices: [fw0, fx0]
 default: pass
+checks: off
 sets: {listed: [198.51.100.0/24], bans: {dynamic: true, max: 300}}
 rules:
   - {name: flood, proto: udp, port: 9, from: $listed, then: drop}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -38,18 +37,7 @@ func managersRoot(t *testing.T) string {
 // newManagers makes the system with a system bus. Changes to the system are stored in memory.
 func newManagers(w *watch, lower string) *managers {
 	w.Helper()
-	m := &managers{w, "/"}
-	dir := w.TempDir()
-	m.in(strings.NewReplacer("ROOT", dir, "LOWER", lower).Replace(`mount -t tmpfs managers ROOT
-mkdir ROOT/upper ROOT/work ROOT/root
-mount -t overlay managers -o lowerdir=LOWER,upperdir=ROOT/upper,workdir=ROOT/work ROOT/root
-mount -t proc proc ROOT/root/proc; mount -t sysfs sysfs ROOT/root/sys; mount --rbind /dev ROOT/root/dev
-mount -t cgroup2 cgroup2 ROOT/root/sys/fs/cgroup; mount -t tmpfs run ROOT/root/run; mkdir ROOT/root/run/dbus ROOT/root/run/lock`))
-	m.root = filepath.Join(dir, "root")
-	w.Cleanup(func() {
-		m.root = "/"
-		m.in("umount --recursive --lazy " + dir)
-	})
+	m := &managers{w, chrooted(w.T, lower)}
 	m.in("sed s,.user.messagebus./user.,, /usr/share/dbus-1/system.conf >/usr/share/dbus-1/test.conf") // the bus runs as root, because a test may not be allowed to drop privileges
 	m.start("dbus-daemon --config-file=/usr/share/dbus-1/test.conf --nofork --nopidfile", "[ -S /run/dbus/system_bus_socket ]")
 	// The managers must accept packets, so that only Floodwall drops them.

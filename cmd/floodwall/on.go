@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -99,14 +100,16 @@ func turnOn(ctx context.Context, e *env, devices []string, f onFlags) error {
 			return err
 		}
 	}
-	if err := s.write(); err != nil {
+	unwrite, err := s.write()
+	if err != nil {
 		return err
 	}
 	applied, err := apply(ctx, e, f.policy, applyFlags{devices: s.override, confirm: f.confirm, trial: f.trial, boot: true, later: true})
 	if applied == nil {
-		return unforced(err)
+		return errors.Join(unforced(err), unwrite(ctx, e, h))
 	}
 	t := trial{env: e, host: h, in: in, applied: applied, devices: s.devices, sessions: s.sessions}
+	t.host.Instance = h.Only(applied.Boot)
 	if err == nil {
 		err = t.wait(ctx, f.yes)
 	}
@@ -115,7 +118,7 @@ func turnOn(ctx context.Context, e *env, devices []string, f onFlags) error {
 	if err != nil && !errors.As(err, &unsaved) {
 		kept, back := t.goBack(ctx)
 		if !kept {
-			return errors.Join(err, back)
+			return errors.Join(err, back, unwrite(ctx, e, h))
 		}
 		err = nil
 	}
@@ -198,7 +201,7 @@ func (t *trial) wait(ctx context.Context, yes bool) error {
 		case errors.Is(err, io.EOF):
 			return wording.Hinted("standard input has ended without Enter: the policy is not kept", "run it at a terminal, or with --yes")
 		case errors.Is(err, context.DeadlineExceeded):
-			return wording.Hinted("Enter did not come in time: the policy is not kept", "if your connection stood still, the policy is the cause: read it, and run `floodwall on` again")
+			return wording.Hinted("Enter did not come in time: the policy is not kept", "if your connection stood still, the policy is the cause: `floodwall on --dry-run` says what it closes")
 		case err != nil:
 			return err
 		}
@@ -212,42 +215,70 @@ func (t *trial) wait(ctx context.Context, yes bool) error {
 		}
 		t.Println("a new connection from %s to port %d passes", s.Client.Addr(), s.Server.Port())
 	}
-	return confirm(context.WithoutCancel(ctx), t.env)
+	return confirm(context.WithoutCancel(ctx), t.env, t.host)
 }
 
-// goBack ends the trial, or cleans up behind one that has ended by itself. kept is true if another command has confirmed the policy.
+// goBack ends the trial, or cleans up behind one that has ended by itself. It changes no policy that another command has applied since. kept is true
+// if another command has confirmed the policy.
 func (t *trial) goBack(ctx context.Context) (kept bool, err error) {
 	s, err := t.host.Instance.Status(ctx)
-	ours := err == nil && s.Generation == t.applied.Generation
-	switch {
-	case ours && s.Trial == nil:
-		t.Println("another command has confirmed generation %d: it stays", s.Generation)
-		return true, nil
-	case ours:
-		return false, rollback(ctx, t.env)
+	if err == nil && s.Boot == t.applied.Boot {
+		if s.Trial != nil {
+			err = rollback(ctx, t.env, t.host)
+		}
+		switch {
+		case s.Trial == nil || errors.Is(err, datapath.ErrNoTrial):
+			t.Println("another command has confirmed generation %d: it stays", s.Generation)
+			return true, nil
+		case !errors.Is(err, control.ErrOther) && !errors.Is(err, datapath.ErrNotLoaded):
+			return false, err
+		}
 	}
 	_, err = t.host.FinishTrial(ctx)
-	if s, none := t.host.Instance.Status(ctx); none == nil {
+	switch s, none := t.host.Instance.Status(ctx); {
+	case none == nil && s.Generation == t.applied.Returns:
 		t.Println("the trial is over: generation %d of %s runs, as before", s.Generation, s.Policy)
-	} else if errors.Is(none, datapath.ErrNotLoaded) {
+	case none == nil:
+		t.Println("the trial is over: another command has applied generation %d of %s, which runs", s.Generation, s.Policy)
+	case errors.Is(none, datapath.ErrNotLoaded):
 		t.Println("the trial is over: nothing is filtered, as before")
 	}
 	return false, err
 }
 
-// write writes the first policy. A policy that exists stays as it is.
-func (s *survey) write() error {
+// write writes the first policy. A policy that exists stays as it is. unwrite removes the file again, unless another program has changed it, or the
+// running policy may be of it.
+func (s *survey) write() (unwrite func(context.Context, *env, operate.Host) error, err error) {
 	if s.stands {
-		return nil
+		return func(context.Context, *env, operate.Host) error { return nil }, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(s.file), 0o755); err != nil {
-		return fmt.Errorf("policy: %w", err)
+	dir := filepath.Dir(s.file)
+	_, missing := os.Stat(dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
 	}
-	err := safefile.Create(s.file, s.text, 0o644)
+	err = safefile.Create(s.file, s.text, 0o644)
 	if errors.Is(err, os.ErrExist) {
-		return wording.Hinted(fmt.Sprintf("%s exists since a moment ago: nothing is changed", s.file), "run `floodwall on` again, which reads it")
+		return nil, wording.Hinted(fmt.Sprintf("%s exists since a moment ago: nothing is changed", s.file), "run `floodwall on` again, which reads it")
 	}
-	return err
+	return func(ctx context.Context, e *env, h operate.Host) error {
+		if now, err := os.ReadFile(s.file); err != nil || !bytes.Equal(now, s.text) {
+			return nil
+		}
+		switch runs, err := h.Instance.Status(context.WithoutCancel(ctx)); {
+		case errors.Is(err, datapath.ErrNotLoaded):
+		case err != nil, runs.Origin == nil, runs.Origin.File == s.file:
+			return nil
+		}
+		if err := os.Remove(s.file); err != nil {
+			return fmt.Errorf("the policy's file stays: %w", err)
+		}
+		if missing != nil {
+			_ = os.Remove(dir) // it stays if another program has put a file there
+		}
+		e.Println("%s is removed again: `floodwall init` writes such a policy for you to read", s.file)
+		return nil
+	}, err
 }
 
 // enable has systemd load the policy after each reboot and run the daemon, and says where to look from now on.
@@ -272,6 +303,7 @@ func enable(ctx context.Context, e *env, h operate.Host, s *survey) error {
 		}
 	}
 	e.Println("%s", row("every day", "floodwall status      what passed, and what was dropped"))
+	e.Println("%s", row("", "floodwall deny PORT   closes a port, and floodwall allow PORT opens one"))
 	e.Println("%s", row("", "floodwall block ADDRESS --for 1h"))
 	e.Println("%s", row("", "floodwall off         ends all of this, and `"+onWith(s.file)+"` brings it back"))
 	return nil

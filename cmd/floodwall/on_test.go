@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -273,8 +274,12 @@ func TestOnEnds(t *testing.T) {
 				if w.atOnce && !asBefore() || !testutil.Eventually(time.Minute, asBefore) {
 					t.Errorf("%s: the state is not the previous one: %s\n%s", w.name, verdict(t, strangerTo("25")), r.said)
 				}
-				if _, err := os.Stat(operate.UsualPolicy); w.trial != (err == nil) {
-					t.Errorf("%s: the policy's file: %v", w.name, err)
+				if w.status == killed { // nothing is left that could remove the file
+					if err := os.RemoveAll(filepath.Dir(operate.UsualPolicy)); err != nil {
+						t.Error(err)
+					}
+				} else if _, err := os.Stat(filepath.Dir(operate.UsualPolicy)); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s: the directory of the policy: %v", w.name, err)
 				}
 				if !w.trial && previous == "" && testutil.LeftoverPins() != nil {
 					t.Errorf("%s: left behind: %v", w.name, testutil.LeftoverPins())
@@ -357,7 +362,7 @@ func TestOnSays(t *testing.T) {
 	}
 }
 
-// TestOnWithoutSession runs on --yes without an SSH session, as the first boot of a cloud host does.
+// TestOnWithoutSession runs on without an SSH session: with --yes, as the first boot of a cloud host does, and as at a console.
 func TestOnWithoutSession(t *testing.T) {
 	if !inside(t) {
 		return
@@ -371,7 +376,13 @@ func TestOnWithoutSession(t *testing.T) {
 	if out := r.said.String(); !strings.Contains(out, "you        no SSH session is known") || !strings.Contains(out, "confirmed: generation 1") {
 		t.Errorf("on --yes:\n%s", out)
 	}
-	h.wants("after on", map[string]string{strangerTo("80"): "pass", strangerTo("22"): "pass", strangerTo("23"): "drop default"})
+	wants := map[string]string{strangerTo("80"): "pass", strangerTo("22"): "pass", strangerTo("23"): "drop default"}
+	h.wants("after on", wants)
+	mustFloodwall(t, "off")
+	if out := h.done(); !strings.Contains(out, "you are at a console") || !strings.Contains(out, "confirmed: ") { // at a console
+		t.Errorf("on:\n%s", out)
+	}
+	h.wants("after on at a console", wants)
 }
 
 // TestAdmits asks on each target whether a new connection of a session passes, before and after a ban of its address.

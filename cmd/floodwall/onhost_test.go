@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -115,6 +116,7 @@ type onRun struct {
 
 func (h *onHost) start(args ...string) *onRun {
 	h.Helper()
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // under nohup on would ignore it: a program inherits that, but not a handler
 	r := &onRun{onHost: h, cmd: exec.Command("floodwall", append([]string{"on"}, args...)...), said: new(lines), ended: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = r.said, r.said
 	var err error
@@ -162,7 +164,12 @@ func (r *onRun) enters(text string) {
 // ends waits for the end of the command, and checks the exit status.
 func (r *onRun) ends(status int) {
 	r.Helper()
-	<-r.ended
+	select {
+	case <-r.ended:
+	case <-time.After(10 * time.Minute):
+		r.cmd.Process.Kill()
+		r.Fatalf("on does not end:\n%s", r.said)
+	}
 	if got := r.cmd.ProcessState.ExitCode(); got != status {
 		r.Errorf("on ended with status %d, not %d:\n%s", got, status, r.said)
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/daemon/operate"
+	"github.com/floodwall/floodwall/internal/doctor"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/host/exposed"
@@ -25,7 +26,7 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// survey is what on knows before it asks.
+// survey has the facts that `on` shows before it asks.
 type survey struct {
 	file     string
 	stands   bool // the file exists, and is used
@@ -40,6 +41,7 @@ type survey struct {
 	dry      *control.Applied // the result of a dry run
 	running  *control.Status  // nil: no policy runs
 	noBoot   *boot.NoSystemdError
+	managers []string // other programs that have firewall rules
 }
 
 // surveyFor surveys the host, reads the policy or makes the first one, and applies it in a dry run. So a policy that cannot be applied, or that would
@@ -74,6 +76,9 @@ func surveyFor(ctx context.Context, h operate.Host, devices []string, f onFlags)
 	if s.dry, _, err = h.Apply(ctx, operate.Order{Policy: f.policy, Text: s.text, Devices: s.override, DryRun: true, Sessions: s.sessions}); err != nil {
 		return nil, err
 	}
+	if s.managers, err = doctor.Managers(ctx); err != nil {
+		return nil, err
+	}
 	if s.running, err = h.Instance.Status(ctx); errors.Is(err, datapath.ErrNotLoaded) {
 		err = nil
 	}
@@ -82,6 +87,9 @@ func surveyFor(ctx context.Context, h operate.Host, devices []string, f onFlags)
 
 // row is a line of the screen. title is empty for further lines of a part.
 func row(title, text string) string { return fmt.Sprintf("%-10s %s", title, text) }
+
+// mostUnfiltered is how many devices that are not filtered have a line.
+const mostUnfiltered = 4
 
 // mostLines is how many lines a part of the screen has. A policy with more is read in its file.
 const mostLines = 12
@@ -98,6 +106,8 @@ func (s *survey) lines() (lines []string) {
 		}
 	}
 	part("devices", s.deviceLines())
+	part("unfiltered", s.unfilteredLines())
+	part("beside", s.besideLines())
 	part("open", s.openLines())
 	part("closed", s.closedLines())
 	part("you", s.sessionLines())
@@ -120,6 +130,39 @@ func (s *survey) deviceLines() (texts []string) {
 	return texts
 }
 
+// unfilteredLines lists the other devices that are up, with the reasons.
+func (s *survey) unfilteredLines() (texts []string) {
+	why := "no default route leads there"
+	switch {
+	case s.stands && !s.named:
+		why = "the policy does not name it"
+	case s.named:
+		why = "you did not name it"
+	}
+	for _, u := range s.host.Unfiltered {
+		text := exposed.PlainName(u.Name) + ": " + why
+		if u.Kind != "" {
+			text = exposed.PlainName(u.Name) + ", " + u.Kind + ": " + why
+		}
+		texts = append(texts, text)
+	}
+	if more := len(texts) - mostUnfiltered; more > 0 {
+		texts = append(texts[:mostUnfiltered:mostUnfiltered], fmt.Sprintf("… and %d more", more))
+	}
+	if texts != nil && !s.stands {
+		texts = append(texts, "what arrives there passes; to filter it, too, name each device: floodwall on DEVICE…")
+	}
+	return texts
+}
+
+// besideLines names the other firewalls of this host, whose rules stay in force.
+func (s *survey) besideLines() []string {
+	if s.managers == nil {
+		return nil
+	}
+	return []string{strings.Join(s.managers, ", ") + ": these rules stay, and what they drop stays closed, also where it is called open here"}
+}
+
 // openLines lists the services of the policy, with the programs that listen now, and the rules that pass packets to this host.
 func (s *survey) openLines() (texts []string) {
 	if s.policy.Default == policy.Pass {
@@ -138,6 +181,11 @@ func (s *survey) openLines() (texts []string) {
 				listens = true
 				if word := programOf(o); word != "" && !slices.Contains(programs, word) {
 					programs = append(programs, word)
+				}
+			}
+			for _, r := range s.host.Ranges {
+				if r.First != 0 && r.Port == p {
+					listens, programs = true, append(programs, r.By())
 				}
 			}
 			if !listens {
@@ -180,7 +228,7 @@ func programOf(s firstpolicy.Service) string {
 	return s.Program
 }
 
-// closedLines lists what is served now, and is closed by the policy.
+// closedLines lists the services that run now and that the policy closes.
 func (s *survey) closedLines() (texts []string) {
 	openings := exposed.Openings(s.policy)
 	if openings == nil {
@@ -188,7 +236,10 @@ func (s *survey) closedLines() (texts []string) {
 	}
 	add := func(list []firstpolicy.Service, why string) {
 		for _, o := range list {
-			p := exposed.ClosedPort(o.Service, programOf(o))
+			p := exposed.ClosedPort(o.Service, o.Program)
+			if o.To != "" {
+				p = exposed.ClosedPublished(o.Published())
+			}
 			if exposed.Passes(openings, o.Service) {
 				continue
 			}
@@ -202,6 +253,11 @@ func (s *survey) closedLines() (texts []string) {
 	add(s.host.Private, "")
 	add(s.host.Unsure, "it looks like a client's socket, which needs no opening")
 	add(s.host.LeftOut, "only hosts on the same link use it")
+	for _, r := range s.host.Ranges {
+		if r.First == 0 || r.Closed(openings) {
+			texts = append(texts, exposed.ClosedPublished(r).Text)
+		}
+	}
 	for _, n := range s.host.Raw {
 		if !exposed.Passes(openings, sockets.Service{Proto: n}) {
 			texts = append(texts, exposed.ClosedProtocol(n).Text)

@@ -23,7 +23,7 @@ func TestOrigins(t *testing.T) {
 	h := startDaemon(t)
 	for _, target := range []string{"xdp", "nftables", "iptables"} {
 		mustFloodwall(t, "apply", policy, "--target", target)
-		for _, step := range []struct{ do, prints, lists string }{ // which of no list is followed by one that nothing may have changed
+		for _, step := range []struct{ do, prints, lists string }{ // lists is a pattern for the list of bans; "": the list is not read
 
 			{"block 198.51.100.1 --for forever --why mine", "blocked 1 entry", ""},
 			{"block 198.51.100.1 --for 10m --origin crowdsec --why scan", "blocked 0 entries", `100\.1 +bans +forever +manual +mine`},

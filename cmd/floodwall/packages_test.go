@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"net"
@@ -35,8 +36,13 @@ func packagesDir(t *testing.T) string {
 	}
 	testutil.RequireRoot(t)
 	previous := testutil.Previous(t)
-	dir := t.TempDir()
-	os.Chmod(filepath.Dir(dir), 0o755)
+	dir, err := filepath.Abs(top + "/build/test-packages") // not of one test: the next one uses it, too
+	if err == nil {
+		err = errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", `
 arch=$(scripts/go env GOARCH)
 scripts/packages "$3" "$1" "$arch"
@@ -163,7 +169,7 @@ sysinit.target.wants/floodwall-boot.service`)
 	d.keeps(w, "remove", func() { d.must("dpkg -r floodwall") })
 	d.says("systemctl is-active floodwall; command -v floodwall; /var/lib/floodwall/removed/floodwall version | cut -d' ' -f2", "inactive\nv0.2.0")
 	d.keeps(w, "purge without an answer", func() { d.must("dpkg -P floodwall") })
-	d.says("find /etc/systemd /lib/systemd /usr/lib/sysusers.d /var/lib/floodwall -iname '*floodwall*' 2>/dev/null; ls /etc/floodwall", "mine.yaml")
+	d.says("find /etc/systemd /etc/apparmor.d /lib/systemd /usr/lib/sysusers.d /var/lib/floodwall -iname '*floodwall*' 2>/dev/null; ls /etc/floodwall", "mine.yaml")
 
 	d.keeps(w, "install again", func() { d.must("dpkg -i /opt/test/present.deb; floodwall status") })
 	d.must("echo floodwall floodwall/unload boolean true | debconf-set-selections; dpkg -P floodwall")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/host/exposed"
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // portsPolicy opens the web, SSH for some, and a port at which nothing listens.
@@ -86,7 +87,7 @@ func TestStatusPorts(t *testing.T) {
 	mustFloodwall(t, "apply", file)
 	out := mustFloodwall(t, "status")
 	for _, line := range []string{
-		"\ntcp/8080 (java) listens and is closed: floodwall allow tcp/8080\n", "\na raw socket listens for VRRP, which is closed: `- {name: raw-112,",
+		"\ntcp/8080 (java) listens and is closed: floodwall allow tcp/8080\n", "\na program listens for VRRP, which is closed: `- {name: raw-112,",
 		") listens and is closed, as a database is not meant for the world: ", "\nopen, and nothing listens there: tcp/443\n",
 	} {
 		if !strings.Contains(out, line) {
@@ -112,6 +113,32 @@ func TestStatusPorts(t *testing.T) {
 	mustFloodwall(t, "apply", file)
 	if closed, unused := ports(); closed != nil || unused != nil {
 		t.Errorf("when the default passes: closed are %q, unused %q", closed, unused)
+	}
+}
+
+// TestStatusNAT publishes ports of containers, as Docker does. Status must name those that the policy closes, and must not call one that it opens unused.
+func TestStatusNAT(t *testing.T) {
+	if !inside(t) {
+		return
+	}
+	sh(t, "ip link set lo up; sysctl -qw net.ipv4.ip_forward=0 net.ipv6.conf.all.forwarding=0")
+	testutil.Veth(t, "srv0", "srv1", "10.9.0.1/24")
+	sh(t, portForwards["docker"]+"; iptables -t nat -A DOCKER -i srv0 -p udp --dport 53 -j REDIRECT --to-ports 5300")
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	writeFile(t, file, "devices: [fw0]\ndefault: drop\nservices: [{name: app, port: [tcp/8080, tcp/8082]}, {name: quic, port: [udp/8080-8084]}]\n")
+	mustFloodwall(t, "apply", file, "--force")
+	out := mustFloodwall(t, "status")
+	for _, line := range []string{
+		"\ntcp/8081 is sent on by NAT to 10.9.0.2:81 and [fd09::2]:81 and closed: floodwall allow tcp/8081\n", "\ntcp/8084 is sent on by NAT to :84 and closed: floodwall allow tcp/8084\n",
+	} {
+		if !strings.Contains(out, line) {
+			t.Errorf("status has no %q:\n%s", line, out)
+		}
+	}
+	for _, other := range []string{"nothing listens there", "udp/53", "tcp/8080 is sent", "udp/8081 is sent"} {
+		if strings.Contains(out, other) {
+			t.Errorf("status has %q:\n%s", other, out)
+		}
 	}
 }
 

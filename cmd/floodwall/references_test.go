@@ -19,7 +19,9 @@ type source struct {
 	files    map[string]bool            // by their base names
 	declared map[string]map[string]bool // the exported names of a package, of its types' fields and methods, by the package's name
 	imported map[string]bool            // imported packages of other projects, by the last part of their paths
+	used     map[string]bool            // all names in the code
 	comments []codeComment
+	empty    []string // files without code, other than doc.go
 }
 
 // codeComment is a comment in a file, without lines of example code.
@@ -28,12 +30,12 @@ type codeComment struct {
 	local       map[string]bool // the names that the file uses
 }
 
-// TestReferences checks that files of the project and exported names of its packages exist if comments mention them. It does not check paths of the
-// kernel's sources and of other projects.
+// TestReferences checks that files of the project and names of its code exist if comments mention them: exported names of packages, members of types,
+// and names with a capital letter inside. It does not check paths of the kernel's sources and of other projects.
 func TestReferences(t *testing.T) {
 	s := readSource(t)
-	file := regexp.MustCompile(`(?:^|[\s("])((?:(?:internal|bpf|cmd|policy|test|tools)/)?[a-z][a-z0-9_]*\.(?:go|c|h))\b`)
-	path := regexp.MustCompile(`(?:^|[\s("])((?:internal|bpf|policy|test|tools)/[A-Za-z0-9_/]+[A-Za-z0-9_])`)
+	file := regexp.MustCompile(`(?:^|[\s("])((?:(?:internal|bpf|cmd|e2e|policy|test|tools)/)?[a-z][a-z0-9_]*\.(?:go|c|h))\b`)
+	path := regexp.MustCompile(`(?:^|[\s("])((?:internal|bpf|cmd|e2e|policy|test|tools)/[A-Za-z0-9_/-]+[A-Za-z0-9_])`)
 	name := regexp.MustCompile(`\b([a-z][a-z0-9]*)\.([A-Z][A-Za-z0-9]*)`)
 	for _, c := range s.comments {
 		for _, m := range file.FindAllStringSubmatch(c.text, -1) {
@@ -56,6 +58,23 @@ func TestReferences(t *testing.T) {
 			}
 		}
 	}
+	member := regexp.MustCompile(`(?:^|[\s("])([A-Z]\w+)\.([A-Z]\w+)`)
+	inner := regexp.MustCompile(`(?:^|[\s("])([a-z][a-z0-9]*[A-Z]\w*)\b`)
+	for _, c := range s.comments {
+		for _, m := range member.FindAllStringSubmatch(c.text, -1) {
+			if s.used[m[1]] && !s.used[m[2]] {
+				t.Errorf("%s: %s has no %s", c.place, m[1], m[2])
+			}
+		}
+		for _, m := range inner.FindAllStringSubmatch(c.text, -1) {
+			if !s.used[m[1]] && !wordsOfOthers[m[1]] {
+				t.Errorf("%s: the code has no %s", c.place, m[1])
+			}
+		}
+	}
+	for _, file := range s.empty {
+		t.Errorf("%s has only comments, which nobody finds: put them above the code that they describe", file)
+	}
 	if len(s.comments) < 10_000 {
 		t.Errorf("only %d comments", len(s.comments))
 	}
@@ -64,10 +83,13 @@ func TestReferences(t *testing.T) {
 // ofOthers matches files of the kernel and of other tools. Comments name these files without a directory.
 var ofOthers = regexp.MustCompile(`^(nf_|nft_|xt_|libxt_|netfilter_|nfnetlink|skbuff|udata|statement|detect)`)
 
+// wordsOfOthers are words of the field, and names of other programs, that look like names of Go.
+var wordsOfOthers = map[string]bool{"eBPF": true, "eMule": true, "kB": true, "mDNS": true, "sFlow": true, "seccompProfile": true, "uPlot": true}
+
 func readSource(t *testing.T) *source {
 	t.Helper()
-	s := &source{files: map[string]bool{}, declared: map[string]map[string]bool{}, imported: map[string]bool{}}
-	for _, dir := range []string{"bpf", "cmd", "internal", "policy", "test", "tools"} {
+	s := &source{files: map[string]bool{}, declared: map[string]map[string]bool{}, imported: map[string]bool{}, used: map[string]bool{}}
+	for _, dir := range []string{"bpf", "cmd", "e2e", "internal", "policy", "test", "tools"} {
 		err := filepath.WalkDir(filepath.Join(top, dir), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err
@@ -97,6 +119,9 @@ func (s *source) readGo(path, rel string) error {
 	if err != nil {
 		return err
 	}
+	if len(f.Decls) == 0 && filepath.Base(path) != "doc.go" {
+		s.empty = append(s.empty, rel)
+	}
 	local := map[string]bool{}
 	for _, group := range f.Comments {
 		s.comments = append(s.comments, codeComment{rel, example.ReplaceAllString(group.Text(), ""), local})
@@ -115,7 +140,7 @@ func (s *source) readGo(path, rel string) error {
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok {
-			local[id.Name] = true
+			local[id.Name], s.used[id.Name] = true, true
 		}
 		return true
 	})

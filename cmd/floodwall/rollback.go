@@ -20,17 +20,19 @@ func rollbackCommand(e *env) *cobra.Command {
 			"A second rollback undoes the first.",
 		Example: "  floodwall rollback",
 		Args:    cli.None,
-		RunE:    func(c *cobra.Command, _ []string) error { return rollback(c.Context(), e) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			h, err := e.Host()
+			if err != nil {
+				return err
+			}
+			return rollback(c.Context(), e, h)
+		},
 	}
 }
 
-func rollback(ctx context.Context, e *env) error {
-	in, err := e.Host()
-	if err != nil {
-		return err
-	}
-	defer e.warnLeft(ctx, in)
-	now, err := in.Rollback(ctx)
+func rollback(ctx context.Context, e *env, h operate.Host) error {
+	defer e.warnLeft(ctx, h)
+	now, err := h.Rollback(ctx)
 	var saved *operate.SavedError
 	if err != nil && !errors.As(err, &saved) {
 		return err

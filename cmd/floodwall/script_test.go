@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,16 +47,27 @@ func buildPrograms() error {
 	if os.Getenv(programsVar) != "" {
 		return nil // this is a process of a test
 	}
-	dir, err := filepath.Abs("../../build/programs")
+	name, races := "programs", "-race=false"
+	if withRaces() {
+		name, races = "programs-race", "-race"
+	}
+	dir, err := filepath.Abs("../../build/" + name)
 	if err != nil {
 		return err
 	}
-	build := exec.Command("scripts/go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", dir+"/", "./cmd/...")
+	build := exec.Command("scripts/go", "build", races, "-buildvcs=false", "-ldflags=-s -w", "-o", dir+"/", "./cmd/floodwall", "./cmd/floodwall-lab", "./cmd/floodwall-hub", "./cmd/floodwall-bgp")
 	build.Dir = "../.."
+	build.Env = append(os.Environ(), "GOWORK="+filepath.Join(filepath.Dir(filepath.Dir(dir)), "go.work"))
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the programs: %w\n%s", err, out)
 	}
 	return errors.Join(os.Setenv(programsVar, dir), os.Setenv("PATH", dir+":"+os.Getenv("PATH")))
+}
+
+// withRaces reports whether the race detector is built into this program (scripts/race -programs).
+func withRaces() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // floodwallInPath runs floodwall. Unlike an installed floodwall, it searches for the other programs in PATH.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
@@ -24,16 +25,21 @@ func StatusTables(s *control.Status, all bool) []*wording.Table {
 func deviceTable(s *control.Status) *wording.Table {
 	t := wording.NewTable("device", "stage", "mode")
 	for _, d := range s.Devices {
-		mode := cmp.Or(d.Mode, "-")
-		switch {
-		case d.ByFlood && d.Mode == string(datapath.TC):
-			mode += ", native in a flood"
-		case d.ByFlood && d.Mode == string(datapath.Native):
-			mode += ", tc without a flood"
-		}
-		t.Row(d.Name, string(d.Stage), mode)
+		t.Row(d.Name, string(d.Stage), modeText(d))
 	}
 	return t
+}
+
+// modeText returns the mode of a device. If a flood changes it, the text also has the time since the last change.
+func modeText(d control.DeviceStatus) string {
+	if !d.ByFlood {
+		return cmp.Or(d.Mode, "-")
+	}
+	other := "native in a flood"
+	if d.Mode == string(datapath.Native) {
+		other = "tc without a flood"
+	}
+	return fmt.Sprintf("%s for %s, %s", d.Mode, wording.Span(time.Since(*d.Since)), other)
 }
 
 func ruleTable(s *control.Status, all bool) *wording.Table {

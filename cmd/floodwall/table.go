@@ -32,6 +32,11 @@ func Head(t *operate.Top) []string {
 	rates.Row("dropped", wording.Rate(t.Dropped.Packets), wording.Rate(t.Dropped.Bits))
 	name := fmt.Sprintf("%s, generation %d, %s on %s, over %.1f s", t.Policy, t.Generation, t.Target, strings.Join(t.Devices, ", "), t.Seconds)
 	lines := append([]string{wording.Printable(name)}, rates.Lines()...)
+	for _, d := range t.Places {
+		if d.ByFlood {
+			lines = append(lines, fmt.Sprintf("device %s: %s", d.Name, modeText(d)))
+		}
+	}
 	if t.UDP != nil {
 		lines = append(lines, clientsLine(t.UDP))
 		for _, u := range t.UDP.Services {

@@ -26,7 +26,7 @@ func TestTemporaryHolds(t *testing.T) {
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "one.yaml"), filepath.Join(dir, "two.yaml")
 	for i, file := range []string{one, two} {
-		writeFile(t, file, fmt.Sprintf("devices: [fw0]\ndefault: pass\nrules: [{name: other, proto: udp, port: %d, then: drop}]\n", 7+i))
+		writeFile(t, file, fmt.Sprintf("devices: [fw0]\ndefault: pass\nchecks: off\nrules: [{name: other, proto: udp, port: %d, then: drop}]\n", 7+i))
 	}
 	clients := received(t)
 	flood := arrivals(t, "192.0.2.1:4000")

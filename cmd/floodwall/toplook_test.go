@@ -27,7 +27,7 @@ func TestTopLooksItself(t *testing.T) {
 		return
 	}
 	file := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(file, []byte("devices: [fw0]\ndefault: pass\ndaemon: {sample: 1/10}\nrules: [{name: port7, proto: udp, port: 7, then: drop}]\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("devices: [fw0]\ndefault: pass\nchecks: off\ndaemon: {sample: 1/10}\nrules: [{name: port7, proto: udp, port: 7, then: drop}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.MkdirAll(filepath.Dir(readSocket), 0o755); err != nil {
@@ -83,7 +83,7 @@ func TestTopFindsTheDaemon(t *testing.T) {
 		return
 	}
 	file := filepath.Join(t.TempDir(), "policy.yaml")
-	writeFile(t, file, "devices: [fw0]\ndefault: pass\ndaemon: {sample: 1/10}\nrules:\n  - {name: port7, proto: udp, port: 7, then: drop}\n")
+	writeFile(t, file, "devices: [fw0]\ndefault: pass\nchecks: off\ndaemon: {sample: 1/10}\nrules:\n  - {name: port7, proto: udp, port: 7, then: drop}\n")
 	mustFloodwall(t, "apply", file)
 	run := filepath.Join(t.TempDir(), "run")
 	startDaemonIn(t, run, "--run", run)

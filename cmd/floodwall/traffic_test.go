@@ -75,7 +75,7 @@ func TestSampledTraffic(t *testing.T) {
 	if err := testutil.Write(db, testutil.Network{Prefix: "198.51.100.9/32", Country: "NL", ASN: 64500}, testutil.Network{Prefix: "192.0.2.128/25", Country: "FR", ASN: 64501}); err != nil {
 		t.Fatal(err)
 	}
-	text := "devices: [fw0]\ndefault: pass\ndaemon: {sample: 1/10}\nsets: {far: {country: [FR], db: " + db + "}}\nrules:\n" +
+	text := "devices: [fw0]\ndefault: pass\nchecks: off\ndaemon: {sample: 1/10}\nsets: {far: {country: [FR], db: " + db + "}}\nrules:\n" +
 		"  - {name: far, from: $far, then: drop}\n  - {name: port7, proto: udp, port: 7, then: drop}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

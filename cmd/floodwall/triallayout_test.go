@@ -40,22 +40,26 @@ func on(name string, stateful bool, target ...string) layout {
 const (
 	oldPlain = `
 default: pass
+checks: off
 rules:
   - {name: old, proto: udp, port: [2000, 4000], then: drop}
 `
 	newPlain = `
 default: drop
+checks: off
 rules:
   - {name: new, proto: udp, port: [2000, 3000], then: pass}
 `
 	oldStateful = `
 default: pass
+checks: off
 rules:
   - {name: old, proto: udp, port: [2000, 4000, 4002], then: drop}
   - {name: old-state, proto: udp, port: [2001, 4001, 4003], state: [new, established], then: drop}
 `
 	newStateful = `
 default: pass
+checks: off
 rules:
   - {name: new, proto: udp, port: [1000, 4000, 4003], then: drop}
   - {name: new-state, proto: udp, port: [1001, 4001, 4002], state: [new, established], then: drop}

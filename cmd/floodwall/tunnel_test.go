@@ -65,7 +65,7 @@ func TestSessionInTunnel(t *testing.T) {
 }
 
 // tunnelClosed is a policy that allows no new flow to the port of the tunnel.
-const tunnelClosed = "devices: [fw0]\ndefault: drop\nservices:\n  - {name: web, port: tcp/443}\n"
+const tunnelClosed = "devices: [fw0]\ndefault: drop\nchecks: off\nservices:\n  - {name: web, port: tcp/443}\n"
 
 // openTunnel opens a tunnel that carries the session of this process. The returned function closes it.
 func openTunnel(t *testing.T, port int) (end func()) {

@@ -94,7 +94,7 @@ func (u *asUser) fails(want string, args ...string) {
 func (u *asUser) policy(devices string, port int) string {
 	u.t.Helper()
 	file := filepath.Join(u.files, fmt.Sprintf("%s-%d.yaml", strings.ReplaceAll(devices, ", ", "-"), port))
-	text := fmt.Sprintf("devices: [%s]\ndefault: pass\nsets: {bans: {dynamic: true, max: 100}}\nrules:\n"+
+	text := fmt.Sprintf("devices: [%s]\ndefault: pass\nchecks: off\nsets: {bans: {dynamic: true, max: 100}}\nrules:\n"+
 		"  - {name: listed, from: $bans, then: drop}\n  - {name: port%d, proto: udp, port: %d, then: drop}\n", devices, port, port)
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		u.t.Fatal(err)

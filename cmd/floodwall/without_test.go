@@ -37,7 +37,7 @@ func TestWithoutNft(t *testing.T) {
 		return
 	}
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	writeFile(t, policy, "devices: [fw0]\ndefault: pass\nrules:\n  - {name: open, state: [established], then: pass}\n  - {name: dns, proto: udp, port: 53, then: drop}\n")
+	writeFile(t, policy, "devices: [fw0]\ndefault: pass\nchecks: off\nrules:\n  - {name: open, state: [established], then: pass}\n  - {name: dns, proto: udp, port: 53, then: drop}\n")
 	const remedy = "it is in the package nftables of Debian and Ubuntu: apt install nftables"
 	hide(t, "nft")
 	if out, err := floodwall("apply", policy, "--target", "nftables"); err == nil || !strings.Contains(out, "floodwall: hint: "+remedy) {
@@ -59,7 +59,7 @@ func TestHiddenState(t *testing.T) {
 		return
 	}
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
-	writeFile(t, policy, "devices: [fw0]\ndefault: pass\n")
+	writeFile(t, policy, "devices: [fw0]\ndefault: pass\nchecks: off\n")
 	mustFloodwall(t, "apply", policy)
 	if err := unix.Mount("tmpfs", "/sys", "tmpfs", 0, ""); err != nil {
 		t.Fatal(err)

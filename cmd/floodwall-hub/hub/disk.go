@@ -118,7 +118,7 @@ func freeBytes(dir string) (int64, error) {
 func used(dir string) (n int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil //nolint:nilerr // what has gone takes nothing
+			return nil //nolint:nilerr // a removed file takes no space
 		}
 		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
 			n += info.Size()

@@ -10,12 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
-	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestBill writes the bill of materials of a program twice. It must be valid by CycloneDX's schema, and must list every module. Both times the bytes
+// TestBill writes the bill of materials of a program twice. It must list every module. e2e/schemas validates the bill of a real program. Both times the bytes
 // must be equal.
 func TestBill(t *testing.T) {
 	info, err := debug.ParseBuildInfo(noted)
@@ -31,13 +28,6 @@ func TestBill(t *testing.T) {
 	}
 	if !bytes.Equal(first.Bytes(), second.Bytes()) {
 		t.Error("the second bill differs from the first")
-	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(first.Bytes()))
-	if err == nil {
-		err = testutil.CycloneDX(t).Validate(value)
-	}
-	if err != nil {
-		t.Errorf("%v in\n%s", err, &first)
 	}
 	var bill struct {
 		Metadata struct {
@@ -65,6 +55,7 @@ func TestBill(t *testing.T) {
 // noted is build information as the Go command writes it into a program. The build information of a test binary lists no modules.
 const noted = "path\tgithub.com/floodwall/floodwall/cmd/floodwall\n" +
 	"mod\tgithub.com/floodwall/floodwall\t(devel)\t\n" +
+	"dep\tgithub.com/floodwall/floodwall/cmd/floodwall-hub\t(devel)\t\n" + // another module of this project
 	"dep\tgo4.org/netipx\tv0.0.0-20260823151212-3075585bcbeb\th1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n" +
 	"dep\texample.org/a\tv1.2.3\th1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n" +
 	"dep\texample.org/b\tv1.0.0\n=>\texample.org/fork\tv2.0.0+incompatible\th1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n"
