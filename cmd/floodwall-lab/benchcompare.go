@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 )
 
 // benchCompareCommand is the command bench compare.

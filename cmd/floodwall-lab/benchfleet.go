@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/experiment"
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 

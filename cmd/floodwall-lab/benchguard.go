@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/guard"
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 

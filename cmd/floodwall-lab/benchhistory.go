@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/cmd/internal/cli"
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/guard"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/history"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/cmd/internal/cli"
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 

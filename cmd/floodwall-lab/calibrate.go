@@ -5,8 +5,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/experiment"
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/demo"
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/demo"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 

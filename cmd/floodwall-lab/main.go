@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/experiment"
+	"github.com/floodwall/floodwall/cmd/internal/cli"
 )
 
 func main() {

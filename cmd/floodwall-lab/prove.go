@@ -16,12 +16,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove"
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
 	"github.com/floodwall/floodwall/cmd/internal/cli"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"

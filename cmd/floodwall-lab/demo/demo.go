@@ -115,7 +115,14 @@ func (w *show) run(ctx context.Context, l *lab.Lab) (err error) {
 	if err := w.watch.teach(quietTime.rates); err != nil {
 		return err
 	}
-	if err := w.attack(ctx); err != nil {
+	source, err := w.scene.newFlood(w.summary.Rate)
+	if err != nil {
+		return err
+	}
+	if err := w.attack(ctx, source); err != nil {
+		return err
+	}
+	if err := w.downloads(ctx, source); err != nil {
 		return err
 	}
 	return w.tell(ctx)
@@ -161,11 +168,7 @@ func (w *show) chooseRate(ctx context.Context) error {
 }
 
 // attack runs the second and the third phase. The second phase has the flood without Floodwall. The third has the same flood with Floodwall.
-func (w *show) attack(ctx context.Context) (err error) {
-	source, err := w.scene.newFlood(w.summary.Rate)
-	if err != nil {
-		return err
-	}
+func (w *show) attack(ctx context.Context, source *lab.Source) (err error) {
 	stop := startFlood(ctx, source)
 	defer func() { err = errors.Join(err, stop()) }()
 	if _, err := w.phase(ctx, exposed, source); err != nil {

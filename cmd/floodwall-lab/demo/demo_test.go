@@ -27,6 +27,7 @@ import (
 	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/daemon/sample"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/test/testutil"
@@ -35,7 +36,7 @@ import (
 // quick is a demonstration that is too short to prove anything.
 var quick = Options{Duration: time.Second, Requests: 100}
 
-// program returns the path of this program, which is built once.
+// program returns the path of floodwall. It and the other programs beside it are built once.
 func program(t *testing.T) string {
 	t.Helper()
 	file, err := built()
@@ -48,12 +49,12 @@ func program(t *testing.T) string {
 var buildDir string // removed by TestMain
 
 var built = sync.OnceValues(func() (string, error) {
-	command := filepath.Join(buildDir, "floodwall")
-	build := exec.Command("../../../scripts/go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", command, "github.com/floodwall/floodwall/cmd/floodwall")
+	build := exec.Command("scripts/build", "test", buildDir)
+	build.Dir = "../../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%v\n%s", err, out)
 	}
-	return command, nil
+	return filepath.Join(buildDir, "floodwall"), nil
 })
 
 // TestRun runs a short demonstration. The service of the server depends on the load of this machine; it is only printed. The fate of the packets does
@@ -232,6 +233,16 @@ func checkSummary(t *testing.T, s *Summary) {
 			t.Errorf("nothing was dropped by %s: %v", reason, s.Drops)
 		}
 	}
+	var modes []datapath.Mode
+	for _, download := range s.Downloads {
+		modes = append(modes, download.Mode)
+	}
+	if want := []datapath.Mode{"", datapath.TC, datapath.Native, datapath.TC}; !slices.Equal(modes, want) {
+		t.Errorf("modes at the downloads: %q, want %q", modes, want)
+	}
+	if text := s.Text(80); !regexp.MustCompile(`(?m)^while a flood lasts +[0-9.]+ +native +[0-9.]+%$`).MatchString(text) {
+		t.Errorf("no line of the download in a flood in\n%s", text)
+	}
 	if s.ApplySeconds <= 0 || s.Capacity == nil || s.Rate <= 0 {
 		t.Errorf("apply took %g s, capacity %v, rate %g", s.ApplySeconds, s.Capacity, s.Rate)
 	}
@@ -281,6 +292,9 @@ func TestTrouble(t *testing.T) {
 	all := [phases]uint64{1000, 0, 1000}
 	fine := Fate{Flood: Packets{5000, 5000, 0}, Clients: Packets{2000, 0, 2000}, Dropped: 6000, Counted: 6000}
 	busy := func(s *Summary) { s.Phases[protected].Traffic.Disturbed = 0.3 }
+	stays := func(s *Summary) {
+		s.Downloads = []Download{{Name: "after it", Mode: datapath.Native, expected: datapath.TC}}
+	}
 	lost := func(s *Summary) { s.Phases[protected].Traffic.Sent, s.Phases[protected].Traffic.Lost = 1e6, 2e5 }
 	for _, tt := range []struct {
 		name    string
@@ -299,6 +313,9 @@ func TestTrouble(t *testing.T) {
 		{"a packet passed", all, func(s *Summary) { s.Fate.Flood = Packets{5000, 4999, 1} }, "Floodwall passed 1 of 5,000 packets of the flood, of which the policy forbids all", ""},
 		{"a client's packet dropped", all, func(s *Summary) { s.Fate.Clients = Packets{2000, 1, 1999} }, "Floodwall dropped 1 of 2,000 packets of the clients, of which the policy allows all", ""},
 		{"wrong counters", all, func(s *Summary) { s.Fate.Counted-- }, "Floodwall counted 5,999 dropped packets, and the driver dropped 6,000", ""},
+		{"a program that does not move", all, stays, "after it, the program on the link of the download was not in mode tc within 1m0s", ""},
+		{"a program that does not move on a busy machine", all, func(s *Summary) { stays(s); busy(s) }, "",
+			"after it, the program on the link of the download was not in mode tc within 1m0s: this machine was too busy."},
 		{"a passed packet on a busy machine", [phases]uint64{10, 0, 0}, func(s *Summary) { s.Fate.Flood = Packets{5000, 4999, 1}; busy(s) },
 			"Floodwall passed 1 of 5,000 packets of the flood, of which the policy forbids all", ""},
 	} {

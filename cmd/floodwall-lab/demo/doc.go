@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo shows the purpose of Floodwall with real packets: a web server under a flood, without and with a policy of twelve lines. All of it
+// Package demo shows the purpose of Floodwall with real packets: a web server under a flood, without and with a policy of thirteen lines. All of it
 // runs in a lab of network namespaces without names. The state of the firewall and the files are in file systems that are mounted nowhere. Nothing of
 // it outlives the process, in whichever way that ends.
 //
@@ -11,6 +11,9 @@
 // A demonstration judges Floodwall by the counters of the devices' driver. While the policy is in force, no packet of the flood may reach the
 // server's network stack, and no packet of the clients may be dropped. Floodwall's own counters must agree. Effects of the machine, such as packets
 // lost in a full queue, are reported, but are no failure.
+//
+// After that, the server downloads a file through a plain veth, with a policy whose program is at XDP only in a flood (download.go). The demonstration
+// judges that the program is where it must be. How fast the download was is only shown.
 //
 // `floodwall daemon` runs on the server, as a process of its own. This process serves the daemon's page to browsers on this machine (page.go), and
 // keeps its report of the attack (report.go). Only the report outlives the demonstration.

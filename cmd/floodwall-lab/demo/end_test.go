@@ -26,11 +26,14 @@ import (
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
-// TestEnds ends a demonstration in each phase, with signals that it can handle and with a signal that it cannot handle.
+// beginnings are how the first lines of the phases begin, and of the download in a flood.
+var beginnings = []string{"phase 1 ", "phase 2 ", "phase 3 ", "a download, while a flood lasts"}
+
+// TestEnds ends a demonstration in each phase and at the download in a flood, with signals that it can handle and with a signal that it cannot handle.
 func TestEnds(t *testing.T) {
 	testutil.RequireRoot(t)
 	for _, signal := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGKILL} {
-		for phase := 1; phase <= phases; phase++ {
+		for phase := 1; phase <= len(beginnings); phase++ {
 			if short := signal == unix.SIGINT && phase == 2 || signal != unix.SIGTERM && phase == 3; !short && !testutil.Long() {
 				continue
 			}
@@ -54,12 +57,12 @@ func testEnd(t *testing.T, signal unix.Signal, phase int) {
 	}
 	defer c.Process.Kill()
 	lines, page := bufio.NewScanner(out), ""
-	for lines.Scan() && !strings.HasPrefix(lines.Text(), fmt.Sprintf("phase %d ", phase)) {
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), beginnings[phase-1]) {
 		if _, address, ok := strings.Cut(lines.Text(), "the daemon's page, until the end: http://"); ok {
 			page = strings.TrimSuffix(address, "/")
 		}
 	}
-	least := map[int]int{1: 1, 2: 10, 3: 20}[phase]
+	least := map[int]int{1: 1, 2: 10, 3: 20, 4: 20}[phase]
 	var made []object
 	processes := 0
 	if !testutil.Eventually(time.Minute, func() bool {

@@ -14,13 +14,6 @@ import (
 // floodSeed is the seed of the flood. It is constant, so that every demonstration sends the same flood.
 const floodSeed = 1
 
-// Flood writes the policy of the demonstration and its list of bad addresses to a directory. It is for programs that run no demonstration. It returns
-// the path of the policy, and the flows of the flood.
-func Flood(dir string) (policy string, flows []lab.Flow, err error) {
-	s, err := writeScript(dir, Options{})
-	return s.file, s.flows(), err
-}
-
 // flows returns the flows of the flood. They are the parts of volumetric attacks: UDP to random ports, reflected answers of amplifiers, floods of
 // TCP, and packets from listed bad addresses. Some of the last go to the service itself.
 func (s *script) flows() []lab.Flow {

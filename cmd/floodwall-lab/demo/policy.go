@@ -29,13 +29,22 @@ const (
 	floodDevice   = "transit" // the server's device on which the flood arrives
 	clientsDevice = "peering" // the server's device on which the clients' packets arrive
 
+	downloadDevice = "download" // the server's device on which a download arrives
+
 	policyFile = "policy.yaml"
 	listFile   = "blocked.txt"
 	listLength = 10_000 // number of addresses in the generated list
 )
 
+// The first lines of the policy. A demonstration judges by the driver's counters, so the program must be at XDP also in a slow flood.
+const (
+	policyDevices = "devices: [" + floodDevice + ", " + clientsDevice
+	policyXDP     = "xdp: always"
+)
+
 // policyText is the policy that protects the server. %s is the file of bad addresses.
-const policyText = `devices: [` + floodDevice + ", " + clientsDevice + `]
+const policyText = policyDevices + `]
+` + policyXDP + `
 default: drop
 checks: strict
 detect: {baseline: learn, quiet: 2s}

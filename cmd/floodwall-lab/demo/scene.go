@@ -28,6 +28,7 @@ type demoWire struct{ server, outside *lab.Device }
 type scene struct {
 	lab                *lab.Lab
 	flood, clients     demoWire
+	download           demoWire   // a plain veth, see downloads
 	sourceCPU, hostCPU int        // sourceCPU is the CPU of the attackers and clients, hostCPU is that of the server
 	freeCPU            func()     // lets this process use sourceCPU again
 	mounts             []*os.File // file systems for files, and for BPF
@@ -58,8 +59,10 @@ func (s *scene) build(o Options) (err error) {
 		return err
 	}
 	page := bytes.Repeat([]byte("Floodwall\n"), pageSize/10+1)[:pageSize]
-	_, err = s.lab.NewServerProcess(s.host(), netip.AddrPortFrom(serverAddr, webPort), page, s.hostCPU, lab.Urgent)
-	return err
+	if _, err = s.lab.NewServerProcess(s.host(), netip.AddrPortFrom(serverAddr, webPort), page, s.hostCPU, lab.Urgent); err != nil {
+		return err
+	}
+	return s.connectDownload()
 }
 
 // host returns the server's host.

@@ -23,6 +23,8 @@ type Summary struct {
 	ReliefSeconds float64     `json:"relief_seconds,omitempty"` // time from the command until 90% of requests were answered, with an accuracy of 0.05 s
 	Drops         []Drop      `json:"drops"`                    // drops by Floodwall, the most frequent reason first
 
+	Downloads []Download `json:"downloads,omitempty"` // of the server, with a policy that moves the program with floods
+
 	Page    string         `json:"page,omitempty"`    // address of the daemon's page, while the demonstration runs
 	Attack  *attack.Report `json:"attack,omitempty"`  // the daemon's report of the attack; nil: the daemon detected none
 	Report  string         `json:"report,omitempty"`  // file of the report, for a browser
@@ -68,6 +70,8 @@ func (s *Summary) Trouble() *Trouble {
 			percent(s.answered(protected)), percent(s.answered(exposed)), mpps(s.Rate))
 	case s.Daemon != "":
 		problem = "the daemon ended early: " + s.Daemon
+	case s.unmoved() != nil && s.comparable():
+		problem = s.unmovedText()
 	case s.Unkept != "":
 		return &Trouble{"the report was not written: " + s.Unkept, "make space, or name another directory with --report"}
 	default:
@@ -115,6 +119,9 @@ func (s *Summary) Remarks() string {
 	}
 	if without := s.answered(exposed); without > poorlyServed {
 		say("The flood did this server little harm without a firewall: try a stronger one, --rate %.0f, or again when this machine is quieter.", 2*s.Rate)
+	}
+	if s.unmoved() != nil {
+		say("%s: this machine was too busy.", s.unmovedText())
 	}
 	if s.Page != "" && s.Attack == nil {
 		say("The daemon got too little of the CPU to see the attack while it went on, so there is no report: try again when this machine is quieter.")

@@ -46,6 +46,9 @@ func (s *Summary) Text(width int) string {
 	if s.Attack != nil {
 		out.WriteString("\n" + s.attackText(max(width, 60)))
 	}
+	if len(s.Downloads) > 0 {
+		out.WriteString("\n" + s.downloadText(max(width, 60)))
+	}
 	if s.Trouble() == nil {
 		out.WriteString("\n" + wrap(s.Verdict(), max(width, 60)))
 	}

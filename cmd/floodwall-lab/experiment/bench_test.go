@@ -19,9 +19,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -67,6 +67,7 @@ var wantRows = map[string][]string{
 		"pass/host/open", "pass/host/tc-pass", "pass/host/floodwall/tc/reply", "pass/host/floodwall/nftables/service", "pass/out/floodwall/xdp", "pass/untuned/to-server/open", "pass/untuned/to-server/tc-pass",
 		"pass/untuned/to-server/floodwall/xdp/native", "pass/untuned/to-client/floodwall/xdp/generic", "pass/untuned/to-server/floodwall/xdp/tc", "pass/untuned/to-server/nft/conntrack",
 	},
+	"calm": {"calm/open", "calm/flooded/rest", "calm/flooded/begins/slow", "calm/flooded/after"},
 	"limit": {
 		"limit/floodwall/xdp/random", "limit/iptables/spread", "limit/nft/repeated", "limit/one-core/bpf-lru/spread",
 		"limit/passes/floodwall/nftables/repeated", "limit/passes/bpf-lru/random",

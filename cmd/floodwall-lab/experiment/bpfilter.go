@@ -23,10 +23,10 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // The cases: numbers of rules of which the last one matches, and the number of addresses in a set.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // bulkWays are the directions of a transfer. Bytes to the server pass XDP. If the bytes go to the client, XDP sees only the acknowledgements.
@@ -114,11 +114,10 @@ func bulkTable(s *rig.Session, prefix, way string) *rig.Table {
 
 // prepareBulk builds a site with a guard. The client is at the attacker's place.
 func (s *synproxySite) prepareBulk(ctx context.Context, b *rig.Builder, g synproxyGuard) (err error) {
-	b.Sites++
 	out := rig.OtherEnd
 	out.Queue = true // without a queue, segments of a burst that find no place are lost
 	s.floodedSite, s.web = &floodedSite{}, netip.AddrPortFrom(rig.Server4, 80)
-	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, out, rig.ServerEnd); err != nil {
+	if s.Site, err = b.Connect(out, rig.ServerEnd); err != nil {
 		return err
 	}
 	// If a program sends a packet back by XDP_TX, the packet arrives only if the other end also has a program.
@@ -126,10 +125,7 @@ func (s *synproxySite) prepareBulk(ctx context.Context, b *rig.Builder, g synpro
 		return err
 	}
 	if g.behind {
-		if _, err = s.connectBackend(b.Sites); err != nil {
-			return err
-		}
-		if err := s.Out.Host.Route(netip.PrefixFrom(backendAt.Addr(), 32), rig.Server4, s.Out); err != nil {
+		if err := s.connectBackend(b.Sites); err != nil {
 			return err
 		}
 	}
@@ -138,12 +134,8 @@ func (s *synproxySite) prepareBulk(ctx context.Context, b *rig.Builder, g synpro
 
 // bulkPath returns the path from the client to the server.
 func (s *synproxySite) bulkPath() *streamPath {
-	server := s.Server
-	if len(s.inner) > 0 {
-		server = s.inner[1].Host
-	}
 	return &streamPath{
-		from: s.Out.Host, to: server, at: s.web, cpus: [2]int{rig.SourceCPU, rig.ReceiverCPU},
+		from: s.Out.Host, to: s.host(), at: s.web, cpus: [2]int{rig.SourceCPU, rig.ReceiverCPU},
 		devices: [2][]*lab.Device{{s.Out}, append([]*lab.Device{s.In}, s.inner...)},
 	}
 }

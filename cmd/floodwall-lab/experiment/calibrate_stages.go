@@ -8,11 +8,11 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
 )
 
 // The flows of a calibration: one to a routed destination, and one to the router itself.

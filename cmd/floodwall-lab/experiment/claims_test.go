@@ -17,9 +17,9 @@ func tableOf(ns map[string]float64) *rig.RateTable {
 		"iptables/accept/untracked", "iptables/raw", "iptables/filter", "iptables/raw/rules=5", "iptables/set/n=1",
 		"iptables/set/n=65000", "iptables/set/n=265000",
 	} {
-		r := &rig.Rate{Name: name}
+		r := &rig.Row{Name: name}
 		if ns[name] > 0 {
-			r.Rounds = report.Samples{1e9 / ns[name], 1e9 / ns[name], 1e9 / ns[name] / 2}
+			r.Rounds = []rig.Reading{{"ns/op": ns[name]}, {"ns/op": ns[name]}, {"ns/op": 2 * ns[name]}}
 		}
 		t.Rows = append(t.Rows, r)
 	}
@@ -79,9 +79,17 @@ func TestNoisyClaims(t *testing.T) {
 		{"cheaper, without doubt", report.Samples{11e6, 10.5e6, 11.5e6, 10.9e6, 11.1e6}, report.Refuted, "0.91 x (0.90 to 0.91)"},
 		{"by the bound, partly above", report.Samples{8.1e6, 7.6e6, 8.3e6, 7.7e6, 8.4e6}, report.NotMeasurable, "1.25 x (1.21 to 1.29)"},
 	} {
-		table := &rig.RateTable{Rows: []*rig.Rate{{Name: "iptables/raw", Rounds: raw}, {Name: "iptables/filter", Rounds: tt.rounds}}}
-		if c := outcome(table)[0]; c.Verdict != tt.want || c.Here != tt.here {
+		table := rig.Table{Rows: []*rig.Row{{Name: "iptables/raw", Rounds: ratesOf(raw)}, {Name: "iptables/filter", Rounds: ratesOf(tt.rounds)}}}
+		if c := outcome(&rig.RateTable{Table: table})[0]; c.Verdict != tt.want || c.Here != tt.here {
 			t.Errorf("%s: %q by %q, want %q by %q", tt.name, c.Verdict, c.Here, tt.want, tt.here)
 		}
 	}
+}
+
+// ratesOf returns the readings of packets per second.
+func ratesOf(pps report.Samples) (rounds []rig.Reading) {
+	for _, rate := range pps {
+		rounds = append(rounds, rig.Reading{"ns/op": 1e9 / rate})
+	}
+	return rounds
 }

@@ -15,9 +15,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // statefulRules is the article's ruleset. The %s is for further chains.
@@ -97,7 +97,6 @@ func conntrackTable(b *rig.Builder) *rig.Table {
 		Notes:   conntrackNotes(b.Session),
 		Ranking: &rig.Ranking{Title: "conntrack: requests answered per second", Unit: "req/s", Figure: "req/s", Per: 1, Limit: openServer},
 	}
-	articles := map[string]string{}
 	for _, c := range []struct {
 		name, label, article string
 		full                 bool // the table is nearly full of connections of other hosts
@@ -111,9 +110,8 @@ func conntrackTable(b *rig.Builder) *rig.Table {
 		{"floodwall/nftables", "floodwall: nftables", "", false, rig.Floodwall("nftables", policy), asGood},
 	} {
 		at := &webSite{full: c.full}
-		articles[c.label] = c.article
 		t.Rows = append(t.Rows, &rig.Row{
-			Name: c.name, Label: c.label, Goals: c.goals,
+			Name: c.name, Label: c.label, Goals: c.goals, Article: []string{c.article},
 			Setup: &rig.Setup{Label: c.label, Do: func(ctx context.Context) error { return at.prepare(ctx, b, c.guard) }},
 			Take:  func(ctx context.Context, _ int) (rig.Reading, error) { return at.visit(ctx, b.Session) },
 		})
@@ -126,15 +124,14 @@ func conntrackTable(b *rig.Builder) *rig.Table {
 		}
 		return most
 	}
-	t.Columns = []rig.Column{
-		{Head: "article", Text: func(r *rig.Row) string { return articles[r.Label] }},
+	t.Columns = append(rig.Articles("article"), []rig.Column{
 		{Head: "req/s", Unit: "req/s", Show: rig.Digits(0, 1)}, {Head: "min .. max", Unit: "req/s", Show: rig.Range(0, 1)},
 		{Head: "of no firewall", Unit: "of-no-firewall", Show: func(s report.Samples) string { return rig.Digits(3, 1)(s) + " (" + rig.Range(2, 1)(s) + ")" }},
 		{Head: "once full", Unit: onceFull, Show: rig.Digits(0, 1)},
 		{Head: "over time", Text: func(r *rig.Row) string { return lab.Spark(rates(r), most()) }},
 		{Head: "half", Unit: "p50-ns", Show: rig.Millis}, {Head: "90%", Unit: "p90-ns", Show: rig.Millis}, {Head: "99%", Unit: "p99-ns", Show: rig.Millis},
 		{Head: "time-outs", Unit: "timeouts", Show: rig.Count}, {Head: "entries", Unit: "entries", Show: rig.Count}, {Head: "drops", Unit: "drops", Show: rig.Count},
-	}
+	}...)
 	return t
 }
 
@@ -184,8 +181,7 @@ const conntrackPageSize = 1024
 
 // prepare builds a site. Its servers end with the builder.
 func (s *webSite) prepare(ctx context.Context, b *rig.Builder, g rig.Guard) (err error) {
-	b.Sites++
-	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, lab.EndOptions{}, lab.EndOptions{}); err != nil {
+	if s.Site, err = b.Connect(lab.EndOptions{}, lab.EndOptions{}); err != nil {
 		return err
 	}
 	if _, err := b.Lab.NewServer(s.Server, behindAt, make([]byte, conntrackPageSize)); err != nil {

@@ -15,8 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/traffic"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // tcpTraffic are clients with real sockets that run until ctx ends. The seed determines their requests and the times of the requests. The kernel

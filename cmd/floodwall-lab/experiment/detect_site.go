@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/traffic"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // detectSite is a host with services and two links: one to honest clients, and one to an attacker. Each link has a queue of 256 places (kernel

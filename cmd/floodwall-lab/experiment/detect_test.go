@@ -15,11 +15,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	mdns "github.com/miekg/dns"
 
-	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/traffic"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // flood is a flood of queries with large answers, from spoofed sources.
@@ -193,7 +193,7 @@ func (s *dnsSite) prepare(ctx context.Context, b *rig.Builder) (err error) {
 	if err != nil {
 		return err
 	}
-	b.Owned = append(b.Owned, r.close)
+	b.Owned = append(b.Owned, r.Close)
 	return b.Guard(ctx, s.Site, s.guard)
 }
 

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // The clients. Each has an address in a /24 of its own, like clients on the Internet.
@@ -155,17 +155,8 @@ func loadVictim() (rig.LoadedPeer, error) {
 
 // readArrivals reads the counters of the program of loadVictim.
 func readArrivals(p rig.LoadedPeer) (a arrivals, err error) {
-	read := func(what uint32) (sum [2]uint64) {
-		var perCPU [][2]uint64
-		if e := p.Counts.Lookup(what, &perCPU); e != nil {
-			err = fmt.Errorf("counters: %w", e)
-		}
-		for _, c := range perCPU {
-			sum[0] += c[0]
-			sum[1] += c[1]
-		}
-		return sum
+	if _, a.othersBytes, err = p.Count(0); err == nil {
+		a.truncated, _, err = p.Count(2)
 	}
-	others, cut := read(0), read(2)
-	return arrivals{othersBytes: others[1], truncated: cut[0]}, err
+	return a, err
 }

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // The zone of the resolver: names that clients query, and a name with a large answer.
@@ -34,13 +34,6 @@ const (
 
 // resolverAt is the address and port of the resolver.
 var resolverAt = netip.AddrPortFrom(rig.Server4, 53)
-
-// resolver is an unbound process that resolves names of its own zone in place of names of the Internet. It resolves the first query for a name by
-// recursion. It answers further queries from its cache.
-type resolver struct {
-	*lab.Process
-	dir string
-}
 
 // resolverConf has the settings that differ from the defaults. The resolver runs in the foreground, without a directory of its own, and serves
 // everybody. Its answers are as long as clients accept, like those of resolvers that are open to abuse. Its socket buffers have the size that
@@ -85,46 +78,15 @@ func zoneText() string {
 	return b.String()
 }
 
-// startResolver starts a resolver on a host. The parameter more has further lines for the server section of the configuration.
-func startResolver(ctx context.Context, h *lab.Host, more string) (r *resolver, err error) {
-	r = &resolver{}
-	if r.dir, err = os.MkdirTemp("", "floodwall-bench-"); err != nil {
-		return nil, err
-	}
-	conf := filepath.Join(r.dir, "unbound.conf")
-	text := fmt.Appendf(nil, resolverConf, resolverAt.Addr(), resolverAt.Port(), r.dir, more, zoneName)
-	err = errors.Join(os.WriteFile(conf, text, 0o600), os.WriteFile(filepath.Join(r.dir, "zone"), []byte(zoneText()), 0o600))
-	if err == nil {
-		r.Process, err = rig.StartProcess(h, &rig.Place{CPU: rig.ReceiverCPU}, nil, "unbound", "-d", "-p", "-c", conf)
-	}
-	if err != nil {
-		os.RemoveAll(r.dir)
-		return nil, err
-	}
-	if err := r.await(ctx, h); err != nil {
-		return nil, errors.Join(err, r.close())
-	}
-	return r, nil
-}
-
-// await waits until the resolver answers.
-func (r *resolver) await(ctx context.Context, h *lab.Host) error {
-	for end := time.Now().Add(10 * time.Second); ; {
-		err := ask(ctx, h, queryFor("h0."+zoneName, typeA))
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-r.Ended:
-			return &rig.Missing{Reason: fmt.Sprintf("unbound: %v: %s", r.Err, r.Complaint())}
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("unbound: does not answer: %w", err)
-		}
-	}
+// startResolver starts an unbound that resolves names of its own zone in place of names of the Internet. It resolves the first query for a name by
+// recursion. It answers further queries from its cache. The parameter more has further lines for the server section of the configuration.
+func startResolver(ctx context.Context, h *lab.Host, more string) (*rig.Daemon, error) {
+	return rig.StartDaemon(ctx, h, &rig.Place{CPU: rig.ReceiverCPU}, "unbound", func(dir string) ([]string, error) {
+		conf := filepath.Join(dir, "unbound.conf")
+		text := fmt.Appendf(nil, resolverConf, resolverAt.Addr(), resolverAt.Port(), dir, more, zoneName)
+		return []string{"-d", "-p", "-c", conf},
+			errors.Join(os.WriteFile(conf, text, 0o600), os.WriteFile(filepath.Join(dir, "zone"), []byte(zoneText()), 0o600))
+	}, func() error { return ask(ctx, h, queryFor("h0."+zoneName, typeA)) })
 }
 
 // ask sends a query to the resolver from the resolver's host. It returns an error unless an answer arrives soon.
@@ -142,12 +104,6 @@ func ask(ctx context.Context, h *lab.Host, query []byte) error {
 	}
 	_, err = conn.Read(make([]byte, 512))
 	return err
-}
-
-// close kills the resolver and removes its directory.
-func (r *resolver) close() error {
-	r.Kill()
-	return os.RemoveAll(r.dir)
 }
 
 // queryFor returns a query that requests recursion and accepts answers of 4,096 bytes (RFC 1035, 4.1; RFC 6891, 6.1.2).

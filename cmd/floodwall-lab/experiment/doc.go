@@ -11,10 +11,9 @@
 //   - a table (rig.Table): which figures become columns and results, shares of other rows, goals, marks, and a ranking;
 //   - claims over figures (report.Claim).
 //
-// Session.Run sets rows up, takes their rounds in turn, and publishes. It runs all experiments but tables of packet rates (rig.RateTable), which are
-// drop, sets, cost, payload, limit and the first of pass. Their XDP programs take turns under one flood, and their rates are published as rows.
-// Placement and the calibration give the runner probes. The loading in sets and blocklist, placement's moves and the calibration have tables of their
-// own.
+// Session.Run sets rows up, takes their rounds in turn, and publishes. Tables of packet rates (rig.RateTable) have the same rows: in drop, sets, cost,
+// payload, limit and the first of pass. Their XDP programs take turns under one flood, all others in the runner. Placement and the calibration give the
+// runner probes. The loading in sets and blocklist, placement's moves and the calibration have tables of their own.
 //
 //	r, err := experiment.Run(ctx, []string{"drop"}, rig.Options{Quick: true})
 //	err = r.WriteTables(os.Stdout, false)

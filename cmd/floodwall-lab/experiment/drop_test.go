@@ -5,9 +5,9 @@ package experiment
 import (
 	"testing"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 

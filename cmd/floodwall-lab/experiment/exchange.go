@@ -8,13 +8,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // runExchange measures the longest stalls of CPUs while a list is loaded, exchanged and removed. It does so for lists of several sizes.
@@ -61,7 +65,7 @@ func (e *exchange) table() *rig.Table {
 	}
 	for _, group := range [][]*rig.Row{
 		e.floodwall("xdp", 0), e.floodwall("nftables", slowNft), e.floodwall("iptables", slowOther),
-		e.bpfMap("bpf-hash", "BPF hash map", !e.list.V6 && e.list.Hosts, e.fillHash), e.bpfMap("bpf-lpm", "BPF LPM trie", !e.list.V6, e.fillTrie),
+		e.bpfMap("bpf-hash", "BPF hash map", !e.list.V6 && e.list.Hosts, fillHash), e.bpfMap("bpf-lpm", "BPF LPM trie", true, fillTrie),
 	} {
 		if slices.ContainsFunc(group, func(r *rig.Row) bool { return e.Wants(r.Name) }) {
 			t.Rows = append(t.Rows, group...)
@@ -140,20 +144,20 @@ func (e *exchange) floodwall(target string, slow int) []*rig.Row {
 }
 
 // bpfMap returns the rows of a BPF map with an entry for each address. This process fills and frees the map.
-func (e *exchange) bpfMap(name, label string, fits bool, fill func() (rig.LoadedPeer, error)) []*rig.Row {
+func (e *exchange) bpfMap(name, label string, fits bool, fill func(*rig.List) (rig.LoadedPeer, error)) []*rig.Row {
 	var filled rig.LoadedPeer
 	free := func() error { return closePeer(&filled) }
 	e.Owned = append(e.Owned, free)
 	own := []string{ownName()}
 	all := []*rig.Row{
 		e.row(name+"/fill", label+": filled", own, func(context.Context) error {
-			return onCPU(workCPU, lab.Ordinary, func() (err error) { filled, err = fill(); return err })
+			return onCPU(workCPU, lab.Ordinary, func() (err error) { filled, err = fill(e.list); return err })
 		}),
 		e.row(name+"/free", label+": freed", own, func(context.Context) error { return onCPU(workCPU, lab.Ordinary, free) }),
 	}
 	for _, r := range all {
 		r.Missing = report.Choice(fits, "", "does not hold such a list here")
-		if need := 150 * uint64(len(e.list.Prefixes)); rig.AvailableMemory() < 2*need {
+		if !memoryFor(e.list) {
 			r.Missing = "not enough memory"
 		}
 	}
@@ -266,4 +270,103 @@ var kernelThreads = []string{"kworker/", "ksoftirqd/", "rcu", "migration/", "cpu
 // thread.
 func caused(by string, holders []string) bool {
 	return by == "" || slices.ContainsFunc(slices.Concat(holders, kernelThreads), func(prefix string) bool { return strings.HasPrefix(by, prefix) })
+}
+
+// exchange is a list, and the site at which the list is exchanged.
+type exchange struct {
+	*rig.Builder
+	list   *rig.List
+	dir    string
+	site   *rig.Site
+	ours   *product
+	stalls *lab.Stalls
+	holder map[*rig.Row]string // the thread that had another CPU in a row's longest stall; "" if there was none, or if it is not known
+}
+
+// build builds the site. An attacker and a client are at one end of a link. Floodwall and a service are at the other end.
+func (e *exchange) build(ctx context.Context) (err error) {
+	program, err := e.Find("floodwall")
+	if err != nil {
+		return err
+	}
+	if e.dir, err = e.TempDir(); err != nil {
+		return err
+	}
+	end := lab.EndOptions{CPU: lab.OnCPU(otherCPU), Urgent: true, Queue: true}
+	client := end
+	client.First = true
+	if e.site, err = e.Connect(client, end); err != nil {
+		return err
+	}
+	for _, half := range []string{"0.0.0.0/1", "128.0.0.0/1"} {
+		if err := e.site.Server.Route(netip.MustParsePrefix(half), e.site.Out.Addrs[0].Addr(), e.site.In); err != nil {
+			return err
+		}
+	}
+	stop, err := e.Lab.NewEchoProcess(e.site.Server, netip.AddrPortFrom(rig.Server4, exchangePort), otherCPU, lab.MoreUrgent)
+	if err != nil {
+		return err
+	}
+	e.Owned = append(e.Owned, stop)
+	if e.ours, err = newProduct(e.site.Server, program, e.dir); err != nil {
+		return err
+	}
+	e.Owned = append(e.Owned, e.ours.close)
+	e.ours.cpu = workCPU
+	if err := e.writeLists(); err != nil {
+		return err
+	}
+	e.stalls, err = e.site.Server.WatchStalls(ctx, workCPU, otherCPU)
+	return err
+}
+
+// writeLists writes two editions of the list, and a policy for each. The second edition lacks a tenth of the entries.
+func (e *exchange) writeLists() error {
+	fewer := *e.list
+	fewer.Prefixes = fewer.Prefixes[:len(fewer.Prefixes)-max(len(fewer.Prefixes)/10, 1)]
+	for i, l := range []*rig.List{e.list, &fewer} {
+		file := filepath.Join(e.dir, fmt.Sprintf("list%d.txt", i))
+		if err := report.WriteFile(file, l.Write); err != nil {
+			return err
+		}
+		text := fmt.Sprintf("devices: [%s]\ndefault: drop\nsets: {listed: {file: %s}}\nrules: [{name: listed, from: $listed, then: drop}]\n"+
+			"services: [{name: game, port: udp/%d}]\n", e.site.In.Name, strconv.Quote(file), exchangePort)
+		if err := os.WriteFile(e.policy(i), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// policy returns the file of the policy with the given edition of the list.
+func (e *exchange) policy(edition int) string {
+	return filepath.Join(e.dir, fmt.Sprintf("policy%d.yaml", edition))
+}
+
+// freeTime returns the time after a command in which the kernel may still free memory. The kernel's workers do so after each CPU has left its old
+// code (an RCU grace period).
+func freeTime(s *rig.Session) time.Duration {
+	return report.Choice(s.Quick, 200*time.Millisecond, time.Second)
+}
+
+// notStopped returns err, or nil if err only says that something was stopped.
+func notStopped(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// talk makes a client send datagrams for a time.
+func (e *exchange) talk(ctx context.Context, lasts time.Duration) (lab.TalkSummary, error) {
+	return lab.Talk(ctx, lab.TalkOptions{
+		Host: e.site.Out.Host, Server: netip.AddrPortFrom(rig.Server4, exchangePort), From: []netip.Addr{e.site.Out.Addrs[0].Addr()}, Clients: 1,
+		Port: firstClient, Payload: make([]byte, lab.TalkStamp), Rate: exchangeRate, Duration: lasts, Timeout: udpTimeout, CPU: otherCPU, Urgent: true,
+	})
+}
+
+// ownName returns the kernel's name of this process.
+func ownName() string {
+	name, _ := os.ReadFile("/proc/self/comm") // the file exists
+	return strings.TrimSpace(string(name))
 }

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // Experiment is a measurement with a name.
@@ -30,6 +30,7 @@ var Experiments = []Experiment{
 	{"blocklist", "a web server behind up to 10 million blocked addresses, with iptables rules, ipset and nft beside, by an article of 2012", runBlocklist},
 	{"cost", "what one packet costs, by an article of 2016: accepted, dropped, by position, set, string, limit", runPacketCost},
 	{"pass", "what a packet costs that passes, and a download and requests of a host, with nft, iptables and a flowtable beside", runPass},
+	{"calm", "bulk and requests of a host until a flood begins, as it begins, beside it and after it, with `xdp: flooded`, nft and XDP beside", runCalm},
 	{"limit", "limits of packets per second by source, what they cost and let through, with hashlimit, nft and a BPF map beside", runLimit},
 	{"payload", "texts and bytes looked for in packets, with iptables string and u32 and nft raw payload beside", runPayload},
 	{"placement", "a router with a full table that drops packets at XDP, in raw or in filter, and where placement has it do so", runPlacement},

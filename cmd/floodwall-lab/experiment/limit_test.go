@@ -52,7 +52,7 @@ func TestLimitBars(t *testing.T) {
 	random, spread := limitTestCases[0], limitTestCases[2] // they allow 64 * 1100 and 200 packets in a second
 	var rows []*limiter
 	for _, name := range []string{"floodwall/xdp/random", "floodwall/xdp/spread", "nft/spread", "bpf-lru/spread"} {
-		rows = append(rows, &limiter{Rate: &rig.Rate{Name: name, Label: name}, xdp: strings.HasPrefix(name, "floodwall")})
+		rows = append(rows, &limiter{Row: &rig.Row{Name: name, Label: name}, xdp: strings.HasPrefix(name, "floodwall")})
 	}
 	rows[3].Missing = "no such map"
 	table := passTable(&rig.Session{Options: rig.Options{Rounds: 2, Window: time.Second}}, rows)

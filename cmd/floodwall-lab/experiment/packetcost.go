@@ -15,10 +15,10 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // costCase is a line of the article's table.
@@ -128,7 +128,7 @@ func runPacketCost(ctx context.Context, s *rig.Session) error {
 		if err := two.Measure(ctx, s); err != nil {
 			return err
 		}
-		one.Untold = func() []*rig.Rate { return untold(one) }
+		one.Untold = func() []*rig.Row { return untold(one) }
 		if err := one.Measure(ctx, s); err != nil {
 			return err
 		}
@@ -179,10 +179,10 @@ func addCosts(ctx context.Context, b *rig.Builder) error {
 	if err != nil {
 		return err
 	}
-	b.Add(&rig.Rate{
+	b.Add(&rig.Row{
 		Name: "pass", Label: "empty XDP_PASS, no firewall (the limit of accepting)", Subject: rig.Subject{Site: limit.Site, Program: b.Own(pass)},
 	})
-	b.Add(&rig.Rate{Name: "accept", Label: "accept, no firewall", Subject: rig.Subject{Site: open.Site}})
+	b.Add(&rig.Row{Name: "accept", Label: "accept, no firewall", Subject: rig.Subject{Site: open.Site}})
 	cases, err := costCases(func(l *rig.List) (string, error) {
 		file, remove, err := rig.TempFile("list.txt", l.Write)
 		if err == nil {
@@ -203,9 +203,9 @@ func addCosts(ctx context.Context, b *rig.Builder) error {
 
 // addCost adds the rows of a case: one with iptables, and one with Floodwall on each target.
 func addCost(ctx context.Context, b *rig.Builder, c costCase) error {
-	row := &rig.Rate{Name: "iptables/" + c.name, Label: "iptables: " + c.label}
+	row := &rig.Row{Name: "iptables/" + c.name, Label: "iptables: " + c.label}
 	if c.kpps > 0 {
-		row.Article = &rig.ArticleRow{Kpps: c.kpps, Cost: c.cost}
+		row.Article = []string{fmt.Sprintf("%.0f", c.kpps), c.cost}
 	}
 	switch c.name {
 	case baseCase:
@@ -218,13 +218,13 @@ func addCost(ctx context.Context, b *rig.Builder, c costCase) error {
 	}
 	label := cmp.Or(c.own, c.label)
 	if c.policy == "" {
-		b.Add(&rig.Rate{Name: "floodwall/" + c.name, Label: "floodwall: " + label, Missing: c.lacks})
+		b.Add(&rig.Row{Name: "floodwall/" + c.name, Label: "floodwall: " + label, Missing: c.lacks})
 		return nil
 	}
 	for _, target := range targets {
-		row := &rig.Rate{Name: "floodwall/" + target + "/" + c.name, Label: "floodwall, " + target + ": " + label, Missing: c.cannot[target]}
+		row := &rig.Row{Name: "floodwall/" + target + "/" + c.name, Label: "floodwall, " + target + ": " + label, Missing: c.cannot[target]}
 		if target == "xdp" {
-			row.Share, row.Times = c.least, c.times
+			row.Goals = append(rig.OfLeast(c.least), rig.XRival("iptables/"+rivalCase, c.times)...)
 		}
 		if err := addSink(ctx, b, row, c, rig.Floodwall(target, c.policy)); err != nil {
 			return fmt.Errorf("floodwall, %s: %w", target, err)
@@ -235,7 +235,7 @@ func addCost(ctx context.Context, b *rig.Builder, c costCase) error {
 
 // addSink adds a row for a guard at a site with a socket. Before that, it tests that packets arrive at the socket, or that they do not, as the case
 // says. If a policy drops on XDP, only its program is measured.
-func addSink(ctx context.Context, b *rig.Builder, row *rig.Rate, c costCase, g rig.Guard) error {
+func addSink(ctx context.Context, b *rig.Builder, row *rig.Row, c costCase, g rig.Guard) error {
 	switch {
 	case !b.Wants(row.Name) && row != b.Table.Base && row != b.Table.Rival:
 		return nil
@@ -258,4 +258,109 @@ func addSink(ctx context.Context, b *rig.Builder, row *rig.Rate, c costCase, g r
 		return nil
 	}
 	return at.expect(ctx, flow, c.accept)
+}
+
+// packetcostClaim is a statement of the article. It also holds here if a ratio is between two bounds. The ratio is the time per packet of one row
+// divided by that of another row.
+type packetcostClaim struct {
+	text        string
+	article     float64
+	rows, bases []string // the slowest of rows is compared with the fastest of bases
+	least, most float64
+	rule        string
+}
+
+// packetcostArticleClaims are the article's four claims, and the costs of the kinds of rules in its table. The article's own figures are rates, such
+// as 280 kpps for dropping in raw.
+var packetcostArticleClaims = []packetcostClaim{
+	{
+		"raw is only a little better than filter", 280.0 / 250, []string{"iptables/filter"}, []string{"iptables/" + baseCase},
+		1, 1.25, "filter costs up to 25% more than raw",
+	},
+	{
+		"position matters a little", 280.0 / 250, []string{"iptables/raw/rules=5"}, []string{"iptables/" + baseCase},
+		1.02, 1.25, "5 rules before it cost 2% to 25% more",
+	},
+	{
+		"set size does not matter", 1, setRows, setRows,
+		0, 1.10, "the dearest of the three sizes costs at most 10% more than the cheapest",
+	},
+	{
+		"dropping costs 2.5 times less than accepting", 280.0 / 106, []string{"iptables/accept/untracked"}, []string{"iptables/" + baseCase},
+		2, 3.5, "accepting without conntrack costs 2 to 3.5 times what dropping in raw does",
+	},
+	addition("conntrack adds 20% to accepting", 106.0/87, "accept/tracked", "accept/untracked"),
+	addition("an ipset adds 10% to dropping", 280.0/255, "set/n=1", baseCase),
+	addition("a string match (bm) adds 10%", 280.0/255, "string/bm", baseCase),
+	addition("a string match (kmp) adds 17%", 280.0/235, "string/kmp", baseCase),
+	addition("hashlimit adds 20%", 280.0/225, "hashlimit", baseCase),
+}
+
+// addition returns a claim about the additional cost of one iptables case over another. The article's statement holds if this cost is above 0 and
+// below three times the article's cost.
+func addition(text string, article float64, row, base string) packetcostClaim {
+	most := 1 + 3*(article-1)
+	return packetcostClaim{
+		text, article, []string{"iptables/" + row}, []string{"iptables/" + base}, 1.01, most,
+		fmt.Sprintf("it costs 1%% to %.0f%% more, up to three times what the article has", 100*(most-1)),
+	}
+}
+
+var setRows = []string{"iptables/set/n=1", "iptables/set/n=65000", "iptables/set/n=265000"}
+
+// outcome judges the claims with the measurement on one core. The article also used one core. It compares the receive thread's own time per packet.
+func outcome(t *rig.RateTable) (claims []report.Claim) {
+	for _, c := range packetcostArticleClaims {
+		judged := report.OpenClaim(c.text, report.TimesText(c.article), c.rule+", in time per packet with source and receiver on one core")
+		if times := c.times(t); len(times) > 0 {
+			judged = judged.Within(report.WithInterval(times), times, c.least, c.most, c.unsteady(t))
+		}
+		claims = append(claims, judged)
+	}
+	return claims
+}
+
+// untold returns the rows of those claims that cannot be decided yet with the measured figures.
+func untold(t *rig.RateTable) (rows []*rig.Row) {
+	var names []string
+	for _, c := range packetcostArticleClaims {
+		if times := c.times(t); len(times) > 0 && !report.Told(times, c.least, c.most) {
+			names = append(append(names, c.rows...), c.bases...)
+		}
+	}
+	for _, r := range t.Rows {
+		if slices.Contains(names, r.Name) {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// times returns the time per packet of the slowest row divided by that of the fastest base, round by round. It returns nil if one of them was not
+// measured.
+func (c packetcostClaim) times(t *rig.RateTable) report.Samples {
+	row, base := extreme(t, c.rows, 1), extreme(t, c.bases, -1)
+	if row == nil {
+		return nil
+	}
+	return row.By(base, "ns/op")
+}
+
+func (c packetcostClaim) unsteady(t *rig.RateTable) bool {
+	return slices.ContainsFunc(slices.Concat(c.rows, c.bases), func(name string) bool { r := t.Find(name); return r != nil && r.Doubtful() })
+}
+
+// extreme returns the named row with the longest time per packet if sign is 1, or with the shortest if sign is -1. It returns nil if one of the rows
+// was not measured.
+func extreme(t *rig.RateTable, names []string, sign float64) (found *rig.Row) {
+	for _, name := range names {
+		r := t.Find(name)
+		if r == nil || !r.Measured() {
+			return nil
+		}
+		if found == nil || sign*r.Figure("ns/op").Median() > sign*found.Figure("ns/op").Median() {
+			found = r
+		}
+	}
+	return found
 }

@@ -26,7 +26,7 @@ func runPayload(ctx context.Context, s *rig.Session) error {
 			return err
 		}
 		for _, r := range guardRows() {
-			row := &rig.Rate{Name: r.name, Label: r.label, Times: payloadTimes[r.name]}
+			row := &rig.Row{Name: r.name, Label: r.label, Goals: rig.XRival(payloadRival, payloadTimes[r.name])}
 			if r.name == payloadRival {
 				b.Table.Rival = row
 			}
@@ -49,7 +49,7 @@ var payloadNotes = []string{
 // magic is four bytes that no packet of the bench starts with.
 const magic = "de ad be ef"
 
-// defaultDrops is what a program must do with packets that no rule matches.
+// defaultDrops has a packet that no rule matches, with its verdict.
 var defaultDrops = map[string]string{rig.FloodPacket(rig.Addr4(0x01020304)): defaultDropped}
 
 // guardRow is a row of a guard.

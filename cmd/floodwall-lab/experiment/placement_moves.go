@@ -3,17 +3,26 @@
 package experiment
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/daemon"
+	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/internal/model/cost"
 )
 
 // The limits of a live move: the longest time that it may take, and the time after which await gives up.
@@ -120,4 +129,101 @@ func ruleAt(ctx context.Context, at *rig.Site, in control.Instance, stage plan.S
 		return nil
 	})
 	return is, err
+}
+
+// automaticPolicy returns the policy whose rule is placed automatically.
+func automaticPolicy() (*control.Compiled, error) {
+	return control.CompileSource("placement", []byte("devices: [any]\n"+strings.Replace(placementPolicy, "%s", "auto", 1)))
+}
+
+// ruleName is the name of the rule.
+const ruleName = "flood"
+
+// choose returns the stage of the policy's rule by the costs of this host, for traffic of which it drops the given number of packets. All other
+// packets are forwarded.
+func choose(policy *control.Compiled, costs *cost.Model, t plan.Target, arrived, dropped uint64) (plan.Stage, error) {
+	mix := cost.Mix{
+		Seconds: float64(arrived) / articleRate, Arrived: arrived, Forwarded: arrived - dropped, Rules: map[string]uint64{ruleName: dropped},
+	}
+	plan, err := policy.Placed(t, costs, mix)
+	if err != nil {
+		return "", err
+	}
+	for i, r := range plan.Program.Rules {
+		if r.Name == ruleName {
+			return plan.Rules[i].Stage, nil
+		}
+	}
+	return "", fmt.Errorf("the plan has no rule %q", ruleName)
+}
+
+// above returns the row's cost divided by the cost of the cheapest other row, as the median of the rounds; 1 if the row is the cheapest.
+func above(r *rig.Row, others ...*rig.Row) float64 {
+	most := 1.0
+	for _, o := range others {
+		most = max(most, r.By(o, "ns/op").Median())
+	}
+	return most
+}
+
+// crossing returns the share of dropped packets above which one row costs less than the other. Both have a row for each share. The cost is a linear
+// function of the share: the cost of a dropped packet and the cost of another packet, each times its share. So the difference of two costs is linear,
+// too. The result is the zero of the least squares line of this difference; NaN if the zero is not between 0 and 1.
+func crossing(shares []float64, one, other []*rig.Row) float64 {
+	var n, x, y, xx, xy float64
+	for i, share := range shares {
+		d := one[i].Figure("ns/op").Minus(other[i].Figure("ns/op")).Median()
+		n, x, y, xx, xy = n+1, x+share, y+d, xx+share*share, xy+share*d
+	}
+	slope := (n*xy - x*y) / (n*xx - x*x)
+	at := -(y - slope*x) / n / slope
+	if !(at > 0 && at < 1) {
+		return math.NaN()
+	}
+	return at
+}
+
+// watcherName is the name of this program as a process that does the work of `floodwall daemon`.
+const watcherName = "floodwall-watcher"
+
+// Roles is like lab.Roles, but for a program that also has experiments. A process that watches an instance must have all its threads in the
+// instance's network namespace. This needs a process of its own.
+func Roles() { lab.Roles(map[string]func() error{watcherName: watchHere}) }
+
+// watchHere does the work of this process: it watches the instance that is pinned in the file system that the process inherited.
+func watchHere() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	var model cost.Model
+	if err := json.NewDecoder(os.Stdin).Decode(&model); err != nil {
+		return err
+	}
+	in := control.Instance{Dir: fmt.Sprintf("/proc/self/fd/%d/%s", inheritedPins, rig.Pinned)}
+	return daemon.Watch(ctx, in, "", func() *cost.Model { return &model }, func(e daemon.Event) { fmt.Fprintln(os.Stderr, e.Text, e.Err) })
+}
+
+// inheritedPins is the first descriptor that a process inherits after the usual three.
+const inheritedPins = 3
+
+// placementWatch starts a process in a host. The process watches the instance that is pinned in p.
+func placementWatch(p *rig.Pins, h *lab.Host, m *cost.Model) (*lab.Process, error) {
+	model, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	c := exec.Command("/proc/self/exe")
+	c.Args = []string{watcherName}
+	c.Stdin, c.ExtraFiles = bytes.NewReader(model), []*os.File{p.Root}
+	return h.Start(c, nil)
+}
+
+// watcherPatience is the longest time that the process may take to end.
+const watcherPatience = 20 * time.Second
+
+// stopWatcher ends the process. If the process failed, the error has its messages.
+func stopWatcher(w *lab.Process) error {
+	if w.Stop(watcherPatience); w.Err != nil {
+		return fmt.Errorf("watcher: %w: %s", w.Err, w.Complaint())
+	}
+	return nil
 }

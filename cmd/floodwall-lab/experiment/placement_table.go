@@ -8,10 +8,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // shares returns the shares of dropped packets in the sweep.
@@ -33,7 +33,7 @@ const cpuShare = "cpu-%"
 // rows.
 func (b *placementBuilder) compare(ctx context.Context, what, prefix string, flows []lab.Flow, which func(*way) bool) (*rig.Table, error) {
 	t := &rig.Table{Results: []string{"ns/op", cpuShare}, Marks: []rig.Mark{{
-		Sign: "~", On: placementUnsteady, Note: fmt.Sprintf("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%.", 100*report.UnsteadySpread),
+		Sign: "~", On: (*rig.Row).Doubtful, Note: fmt.Sprintf("~ unsteady: others had the receiving CPU, or the rounds differ by more than %.0f%%.", 100*report.UnsteadySpread),
 	}}}
 	var probes []*rig.Probe
 	for _, w := range b.ways {
@@ -41,6 +41,9 @@ func (b *placementBuilder) compare(ctx context.Context, what, prefix string, flo
 			continue
 		}
 		r := &rig.Row{Name: prefix + w.name, Label: w.label, Kind: w.name, Missing: w.missing}
+		if prefix == "drop/" {
+			r.Article = []string{w.article}
+		}
 		t.Rows = append(t.Rows, r)
 		if w.missing == "" {
 			p := &rig.Probe{Label: what + ", " + w.label, Subject: w.subject, Flows: flows, Row: r}
@@ -57,20 +60,15 @@ func (b *placementBuilder) compare(ctx context.Context, what, prefix string, flo
 	return t, err
 }
 
-// placementUnsteady reports whether the figures of a row are doubtful.
-func placementUnsteady(r *rig.Row) bool {
-	return 2*r.Figure(rig.Others).Sum() > float64(len(r.Rounds)) || r.Figure("ns/op").Unsteady()
-}
-
-// The function by adds the columns of the table of a test: the article's figure, CPU, its spread, time per packet, and the time as a multiple of the
+// The function by adds the columns of the table of a test: the article's figure below head, CPU, its spread, time per packet, and the time as a multiple of the
 // row base.
-func (b *placementBuilder) by(t *rig.Table, head string, article func(*rig.Row) string, times, base string) {
+func (b *placementBuilder) by(t *rig.Table, head, times, base string) {
 	t.Shares = []rig.Share{{Unit: "times", Of: "ns/op", By: func(*rig.Row) *rig.Row { return t.Find(base) }}}
-	t.Columns = []rig.Column{
-		{Head: head, Text: article}, {Head: "CPU", Unit: cpuShare, Show: func(s report.Samples) string { return rig.Digits(2, 1)(s) + "%" }},
+	t.Columns = append(rig.Articles(head), []rig.Column{
+		{Head: "CPU", Unit: cpuShare, Show: func(s report.Samples) string { return rig.Digits(2, 1)(s) + "%" }},
 		{Head: "min .. max", Unit: cpuShare, Show: rig.Range(2, 1)}, {Head: "ns/packet", Unit: "ns/op", Show: rig.Digits(0, 1)},
 		{Head: times, Unit: "times", Show: func(s report.Samples) string { return report.TimesText(s.Median()) }},
-	}
+	}...)
 }
 
 // drops runs the first test: all packets are dropped.
@@ -79,7 +77,7 @@ func (b *placementBuilder) drops(ctx context.Context) error {
 	t.Title = fmt.Sprintf("placement: %s packets/s to the router itself, all dropped, by a router with %s routes",
 		report.CountText(articleRate), report.CountText(b.Routes))
 	t.Notes = b.notes()
-	b.by(t, "article's CPU", func(r *rig.Row) string { return b.way(r.Kind).article }, "of iptables in raw", "drop/iptables/raw")
+	b.by(t, "article's CPU", "of iptables in raw", "drop/iptables/raw")
 	t.Above = func(line []*rig.Row) []string {
 		return report.Choice(line[0] == t.Rows[0], []string{"nothing (background)", "1.5%", "", "", "", "", ""}, nil)
 	}
@@ -106,14 +104,14 @@ func (b *placementBuilder) forwarded(ctx context.Context, what, from, prefix str
 	t, err := b.compare(ctx, what, prefix, b.mixed(articleShare, own), func(w *way) bool { return !w.all })
 	t.Title = fmt.Sprintf("placement: %s packets/s in four streams %s, forwarded, and %s of it dropped",
 		report.CountText(articleRate), from, percent(articleShare))
-	b.by(t, "", func(*rig.Row) string { return "" }, "of no rule", prefix+"no-rule")
+	b.by(t, "", "of no rule", prefix+"no-rule")
 	t.Publish(b.Outcome)
 	return t, err
 }
 
 // claim judges a claim about the cost of one row divided by that of the other.
 func (b *placementBuilder) claim(text, article, rule string, one, other *rig.Row, least, most float64) {
-	c := ratioClaim(report.OpenClaim(text, article, rule), one, other, "ns/op", least, most, placementUnsteady)
+	c := ratioClaim(report.OpenClaim(text, article, rule), one, other, "ns/op", least, most, (*rig.Row).Doubtful)
 	b.Outcome.Claims = append(b.Outcome.Claims, c)
 }
 

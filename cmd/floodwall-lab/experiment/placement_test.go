@@ -6,8 +6,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/cost"
 )
 

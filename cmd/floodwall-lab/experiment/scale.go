@@ -16,9 +16,9 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // leastShare is the goal for work with little shared memory: the packet rate of all CPUs at the same time, divided by the sum of their rates when

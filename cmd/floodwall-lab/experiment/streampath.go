@@ -5,14 +5,18 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lab"
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // streamPath is the path of connections from a host to an address of another host. It has the CPU of each side, and the devices whose receive threads
@@ -22,6 +26,7 @@ type streamPath struct {
 	at       netip.AddrPort
 	cpus     [2]int
 	devices  [2][]*lab.Device
+	ordinary bool // the ends have the priority of ordinary programs; otherwise they go before these
 }
 
 // open opens a connection. Both ends are established when it returns, also with a proxy between them.
@@ -46,10 +51,11 @@ func (p *streamPath) open(ctx context.Context) (near, far *streamEnd, err error)
 		return nil, nil, err
 	}
 	defer accepted.Close()
-	if near, err = newStreamEnd(dialed, p.cpus[0]); err != nil {
+	priority := report.Choice(p.ordinary, lab.Ordinary, lab.Urgent)
+	if near, err = newStreamEnd(dialed, p.cpus[0], priority); err != nil {
 		return nil, nil, err
 	}
-	if far, err = newStreamEnd(accepted, p.cpus[1]); err != nil {
+	if far, err = newStreamEnd(accepted, p.cpus[1], priority); err != nil {
 		return nil, nil, errors.Join(err, near.close())
 	}
 	return near, far, nil
@@ -69,17 +75,17 @@ func (p *streamPath) listen(ctx context.Context) (l *net.TCPListener, err error)
 	return l, err
 }
 
-// transfer opens a connection and sends bytes over it, from the far end if back is true. It returns two rates in bytes per second: one by the elapsed
-// time, the other by the CPU time of the busier CPU.
-func (p *streamPath) transfer(ctx context.Context, back bool, bytes int64) (rate, able float64, err error) {
+// read opens a connection and sends bytes over it, from the far end if back is true. The figures are two rates in megabytes per second, one by the
+// elapsed time, the other by the CPU time of the busier CPU, and the CPU time of both for a gigabyte.
+func (p *streamPath) read(ctx context.Context, back bool, bytes int64) (read rig.Reading, err error) {
 	near, far, err := p.open(ctx)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, near.close(), far.close()) }()
 	before, err := p.received()
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	sends, takes := streamCall(unix.Write), streamCall(unix.Read)
 	if back {
@@ -90,15 +96,12 @@ func (p *streamPath) transfer(ctx context.Context, back bool, bytes int64) (rate
 	here, there := <-started, <-other
 	took := time.Since(began)
 	after, looked := p.received()
-	busiest := max(here.ran+after[0]-before[0], there.ran+after[1]-before[1])
-	perSecond := func(d time.Duration) float64 { return float64(bytes) / d.Seconds() }
-	return perSecond(took), perSecond(busiest), errors.Join(here.err, there.err, looked)
-}
-
-// read transfers bytes, and returns both rates in megabytes per second.
-func (p *streamPath) read(ctx context.Context, back bool, bytes int64) (rig.Reading, error) {
-	rate, able, err := p.transfer(ctx, back, bytes)
-	return rig.Reading{"MB/s": rate / 1e6, "able-MB/s": able / 1e6}, err
+	ran := [2]time.Duration{here.ran + after[0] - before[0], there.ran + after[1] - before[1]}
+	perSecond := func(d time.Duration) float64 { return float64(bytes) / 1e6 / d.Seconds() }
+	read = rig.Reading{
+		"MB/s": perSecond(took), "able-MB/s": perSecond(max(ran[0], ran[1])), "cpu-s/GB": (ran[0] + ran[1]).Seconds() / (float64(bytes) / 1e9),
+	}
+	return read, errors.Join(here.err, there.err, looked)
 }
 
 // received returns the run time of the receive threads of both sides.
@@ -113,4 +116,80 @@ func (p *streamPath) received() (ran [2]time.Duration, err error) {
 		}
 	}
 	return ran, nil
+}
+
+// streamEnd is one end of a connection. A separate thread reads or writes, on the CPU where the segments of this end arrive. Its calls block in the
+// kernel. If Go waited instead, it would first wake another thread, and that would be part of the measurement.
+type streamEnd struct {
+	file          *os.File
+	cpu, priority int
+}
+
+// streamPatience is the time for which an end waits for the other end.
+const streamPatience = time.Minute
+
+// streamBuffer is the number of bytes in one read or write.
+const streamBuffer = 256 << 10
+
+// newStreamEnd duplicates the socket of a connection. The caller must still close the connection.
+func newStreamEnd(c net.Conn, cpu, priority int) (*streamEnd, error) {
+	f, err := c.(*net.TCPConn).File()
+	if err != nil {
+		return nil, err
+	}
+	e := &streamEnd{f, cpu, priority}
+	patience := unix.NsecToTimeval(streamPatience.Nanoseconds())
+	err = unix.SetNonblock(e.fd(), false)
+	for _, option := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
+		err = errors.Join(err, unix.SetsockoptTimeval(e.fd(), unix.SOL_SOCKET, option, &patience))
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	return e, nil
+}
+
+func (e *streamEnd) fd() int      { return int(e.file.Fd()) }
+func (e *streamEnd) close() error { return e.file.Close() }
+
+// streamCall is a function such as read(2) or write(2).
+type streamCall func(fd int, bytes []byte) (int, error)
+
+// streamed is the result of an end's transfer.
+type streamed struct {
+	ran time.Duration // the thread's CPU time
+	err error
+}
+
+// start transfers bytes on a new thread.
+func (e *streamEnd) start(call streamCall, bytes int64) <-chan streamed {
+	done := make(chan streamed, 1)
+	go func() {
+		var s streamed
+		s.err = onCPU(e.cpu, e.priority, func() (err error) {
+			err = e.run(call, bytes)
+			var clocked error
+			s.ran, clocked = threadTime()
+			return errors.Join(err, clocked)
+		})
+		done <- s
+	}()
+	return done
+}
+
+func (e *streamEnd) run(call streamCall, bytes int64) error {
+	buffer, fd := make([]byte, streamBuffer), e.fd()
+	for bytes > 0 {
+		n, err := call(fd, buffer[:min(bytes, streamBuffer)])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return fmt.Errorf("%d bytes before the end: %w", bytes, err)
+		case n == 0:
+			return fmt.Errorf("%d bytes before the end: %w", bytes, io.ErrUnexpectedEOF)
+		}
+		bytes -= int64(n)
+	}
+	return nil
 }

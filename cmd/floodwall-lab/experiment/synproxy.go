@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // synproxyGuard is a defence between the floods and the server.
@@ -170,12 +170,11 @@ func floodTable(s *rig.Session, f *Flood) *rig.Table {
 	t := &rig.Table{
 		Title: "synproxy: " + f.label + ", millions of " + f.figure, Doing: f.label + ", ", Notes: synproxyNotes(s),
 		Results: []string{"Mpps", able, "of-limit", "x-rival", "able-of-limit"},
-		Columns: []rig.Column{
-			{Head: "talk", Text: func(r *rig.Row) string { return talkText(f, r.Kind) }},
+		Columns: append(rig.Articles("talk"), []rig.Column{
 			{Head: "most", Unit: "Mpps", Show: rig.Digits(2, 1)}, {Head: "min .. max", Unit: "Mpps", Show: rig.Range(2, 1)},
 			{Head: "of " + f.limit, Unit: "of-limit", Show: rig.Digits(2, 1)}, {Head: "x SYNPROXY", Unit: "x-rival", Show: rig.Digits(2, 1)},
 			{Head: "able", Unit: able, Show: rig.Digits(2, 1)}, {Head: "of " + f.limit, Unit: "able-of-limit", Show: rig.Digits(2, 1)},
-		},
+		}...),
 		Ranking: &rig.Ranking{
 			Title: "synproxy: " + f.label, Unit: "millions of " + f.figure, Figure: "Mpps", Per: 1, Limit: f.name + "/" + f.limit,
 		},
@@ -213,11 +212,6 @@ func guardOf(name string) synproxyGuard {
 	return all[slices.IndexFunc(all, func(g synproxyGuard) bool { return g.name == name })]
 }
 
-func talkText(f *Flood, guard string) string {
-	talk := guardOf(guard).talk[report.Choice(f == SYNs, 0, 1)]
-	return report.Choice(talk > 0, fmt.Sprintf("%.2f", talk), "")
-}
-
 // rivalOf returns the name of the guard that a guard is compared with, in addition to the limit. The rate of the limit, as a multiple of SYNPROXY's
 // rate, is the highest that any guard can reach here.
 func rivalOf(guard string) string {
@@ -231,6 +225,9 @@ func rateUnit(pps float64) string { return fmt.Sprintf("at %g pps", pps) }
 // floodRow returns a guard under a flood.
 func floodRow(s *rig.Session, at *synproxySite, setup *rig.Setup, g synproxyGuard, f *Flood) *rig.Row {
 	r := &rig.Row{Name: f.name + "/" + g.name, Label: g.label, Kind: g.name, Setup: setup}
+	if talk := g.talk[slices.Index(tcpFloods, f)]; talk > 0 {
+		r.Article = []string{fmt.Sprintf("%.2f", talk)}
+	}
 	if g.rival != "" {
 		r.Goals = []rig.Goal{
 			{Unit: "of-limit", What: "of " + f.limit, Bound: f.share}, {Unit: "x-rival", What: "x " + g.rival, Bound: f.times},

@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // synproxyVisitOf returns a visit with a load. This number of 10,000 connections was completed, with this 99th percentile of the connect time and

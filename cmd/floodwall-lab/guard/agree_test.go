@@ -15,8 +15,8 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/testutil"
 )

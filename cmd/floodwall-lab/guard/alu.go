@@ -5,24 +5,8 @@ package guard
 import (
 	"fmt"
 	"math/bits"
-)
 
-// Operations of the classes ALU and ALU64 (RFC 9669, 4.1).
-const (
-	aluAdd  = 0x00
-	aluSub  = 0x10
-	aluMul  = 0x20
-	aluDiv  = 0x30
-	aluOr   = 0x40
-	aluAnd  = 0x50
-	aluLsh  = 0x60
-	aluRsh  = 0x70
-	aluNeg  = 0x80
-	aluMod  = 0x90
-	aluXor  = 0xa0
-	aluMov  = 0xb0
-	aluArsh = 0xc0
-	aluEnd  = 0xd0
+	"github.com/cilium/ebpf/asm"
 )
 
 // The offsets that change an operation.
@@ -33,13 +17,13 @@ const (
 
 // alu returns the result of an instruction for its operands.
 func alu(i instruction, dst, src uint64) (uint64, error) {
-	if i.op() == aluEnd {
+	if i.code.ALUOp() == asm.Swap {
 		return swap(i, dst)
 	}
-	if i.off != 0 && !(i.off == offSigned && (i.op() == aluDiv || i.op() == aluMod)) && i.op() != aluMov {
-		return 0, fmt.Errorf("unknown offset %d of operation %#x", i.off, i.code)
+	if i.off != 0 && !(i.off == offSigned && (i.code.ALUOp() == asm.Div || i.code.ALUOp() == asm.Mod)) && i.code.ALUOp() != asm.Mov {
+		return 0, fmt.Errorf("unknown offset %d of operation %v", i.off, i.code)
 	}
-	if i.class() == classALU64 {
+	if i.code.Class() == asm.ALU64Class {
 		return alu64(i, dst, src)
 	}
 	v, err := alu32(i, uint32(dst), uint32(src))
@@ -47,47 +31,47 @@ func alu(i instruction, dst, src uint64) (uint64, error) {
 }
 
 func alu64(i instruction, dst, src uint64) (uint64, error) {
-	switch i.op() {
-	case aluAdd:
+	switch i.code.ALUOp() {
+	case asm.Add:
 		return dst + src, nil
-	case aluSub:
+	case asm.Sub:
 		return dst - src, nil
-	case aluMul:
+	case asm.Mul:
 		return dst * src, nil
-	case aluDiv, aluMod:
+	case asm.Div, asm.Mod:
 		return divide(i, dst, src, int64(dst), int64(src)), nil
-	case aluOr:
+	case asm.Or:
 		return dst | src, nil
-	case aluAnd:
+	case asm.And:
 		return dst & src, nil
-	case aluLsh:
+	case asm.LSh:
 		return dst << (src & 63), nil
-	case aluRsh:
+	case asm.RSh:
 		return dst >> (src & 63), nil
-	case aluArsh:
+	case asm.ArSh:
 		return uint64(int64(dst) >> (src & 63)), nil
-	case aluNeg:
+	case asm.Neg:
 		return -dst, nil
-	case aluXor:
+	case asm.Xor:
 		return dst ^ src, nil
-	case aluMov:
+	case asm.Mov:
 		return move(i, src)
 	}
-	return 0, fmt.Errorf("unknown operation %#x", i.code)
+	return 0, fmt.Errorf("unknown operation %v", i.code)
 }
 
 func alu32(i instruction, dst, src uint32) (uint32, error) {
-	switch i.op() {
-	case aluLsh:
+	switch i.code.ALUOp() {
+	case asm.LSh:
 		return dst << (src & 31), nil
-	case aluRsh:
+	case asm.RSh:
 		return dst >> (src & 31), nil
-	case aluArsh:
+	case asm.ArSh:
 		return uint32(int32(dst) >> (src & 31)), nil
-	case aluDiv, aluMod:
+	case asm.Div, asm.Mod:
 		return uint32(divide(i, uint64(dst), uint64(src), int64(int32(dst)), int64(int32(src)))), nil
 	}
-	if i.op() == aluMov && (i.off == offPerCPU || i.off == 32) {
+	if i.code.ALUOp() == asm.Mov && (i.off == offPerCPU || i.off == 32) {
 		return 0, fmt.Errorf("unknown offset %d of a move of 32 bits", i.off)
 	}
 	v, err := alu64(i, uint64(dst), uint64(src)) // its lower half is the result of the other operations
@@ -96,7 +80,7 @@ func alu32(i instruction, dst, src uint32) (uint32, error) {
 
 // divide returns a quotient or a remainder. Division by 0 gives 0, and the remainder is then the dividend (RFC 9669, 4.1).
 func divide(i instruction, a, b uint64, signedA, signedB int64) uint64 {
-	quotient := i.op() == aluDiv
+	quotient := i.code.ALUOp() == asm.Div
 	switch {
 	case b == 0 && quotient:
 		return 0
@@ -129,9 +113,9 @@ func move(i instruction, src uint64) (uint64, error) {
 
 // swap converts the lower bytes to network order or to little endian (class ALU), or reverses them (class ALU64).
 func swap(i instruction, v uint64) (uint64, error) {
-	toLittle := i.code&sourceX == 0
+	toLittle := i.code.Endianness() == asm.LE
 	isLittle := getNumber([]byte{1, 0}) == 1
-	turn := i.class() == classALU64 || toLittle != isLittle
+	turn := i.code.Class() == asm.ALU64Class || toLittle != isLittle
 	switch i.imm {
 	case 16:
 		v = uint64(uint16(v))
@@ -153,54 +137,36 @@ func swap(i instruction, v uint64) (uint64, error) {
 	return v, nil
 }
 
-// Conditions of jumps (RFC 9669, 4.3).
-const (
-	jumpAlways = 0x00
-	jumpEQ     = 0x10
-	jumpGT     = 0x20
-	jumpGE     = 0x30
-	jumpSet    = 0x40
-	jumpNE     = 0x50
-	jumpSGT    = 0x60
-	jumpSGE    = 0x70
-	jumpCall   = 0x80
-	jumpExit   = 0x90
-	jumpLT     = 0xa0
-	jumpLE     = 0xb0
-	jumpSLT    = 0xc0
-	jumpSLE    = 0xd0
-)
-
 // holds reports whether a jump is taken.
 func holds(i instruction, a, b uint64) (bool, error) {
 	signedA, signedB := int64(a), int64(b)
-	if i.class() == classJMP32 {
+	if i.code.Class() == asm.Jump32Class {
 		signedA, signedB = int64(int32(a)), int64(int32(b))
 		a, b = uint64(uint32(a)), uint64(uint32(b))
 	}
-	switch i.op() {
-	case jumpEQ:
+	switch i.code.JumpOp() {
+	case asm.JEq:
 		return a == b, nil
-	case jumpGT:
+	case asm.JGT:
 		return a > b, nil
-	case jumpGE:
+	case asm.JGE:
 		return a >= b, nil
-	case jumpSet:
+	case asm.JSet:
 		return a&b != 0, nil
-	case jumpNE:
+	case asm.JNE:
 		return a != b, nil
-	case jumpSGT:
+	case asm.JSGT:
 		return signedA > signedB, nil
-	case jumpSGE:
+	case asm.JSGE:
 		return signedA >= signedB, nil
-	case jumpLT:
+	case asm.JLT:
 		return a < b, nil
-	case jumpLE:
+	case asm.JLE:
 		return a <= b, nil
-	case jumpSLT:
+	case asm.JSLT:
 		return signedA < signedB, nil
-	case jumpSLE:
+	case asm.JSLE:
 		return signedA <= signedB, nil
 	}
-	return false, fmt.Errorf("unknown jump %#x", i.code)
+	return false, fmt.Errorf("unknown jump %v", i.code)
 }

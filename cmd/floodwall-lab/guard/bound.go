@@ -15,7 +15,7 @@ import (
 type Bound struct {
 	Kind   string `json:"kind"` // one of Kinds
 	Most   int    `json:"most"`
-	Why    string `json:"why"`              // what is wrong if it takes more
+	Why    string `json:"why"`              // the fault if a packet takes more
 	Random bool   `json:"random,omitempty"` // the figure depends on the keys of a table, which are random in each program
 }
 

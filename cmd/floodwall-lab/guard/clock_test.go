@@ -8,8 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 

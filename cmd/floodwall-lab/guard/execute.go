@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 )
 
 // maxInstructions is more than any packet needs. A run that exceeds it is in an endless loop. The verifier examines up to a million instructions;
@@ -67,25 +68,25 @@ func (c *cpu) visit() {
 func (c *cpu) step() (done bool, err error) {
 	i := c.instructions[c.pc]
 	if int(i.dst) >= len(c.r) || int(i.src) >= len(c.r) {
-		return false, fmt.Errorf("unknown register in %#x", i.code)
+		return false, fmt.Errorf("unknown register in %v", i.code)
 	}
-	switch i.class() {
-	case classALU, classALU64:
+	switch i.code.Class() {
+	case asm.ALUClass, asm.ALU64Class:
 		c.r[i.dst], err = alu(i, c.r[i.dst], c.operand(i))
-	case classJMP, classJMP32:
+	case asm.JumpClass, asm.Jump32Class:
 		return c.jump(i)
-	case classLD:
-		if i.code != loadImm64 {
-			return false, fmt.Errorf("unknown load %#x", i.code)
+	case asm.LdClass:
+		if !i.code.IsDWordLoad() {
+			return false, fmt.Errorf("unknown load %v", i.code)
 		}
 		c.r[i.dst] = c.references[c.pc]
 		c.pc++
-	case classLDX:
+	case asm.LdXClass:
 		err = c.load(i)
-	case classST:
+	case asm.StClass:
 		err = c.store(i, uint64(int64(i.imm)))
-	case classSTX:
-		if i.mode() == modeAtomic {
+	case asm.StXClass:
+		if i.code.Mode() == asm.AtomicMode {
 			err = c.atomic(i)
 		} else {
 			err = c.store(i, c.r[i.src])
@@ -97,7 +98,7 @@ func (c *cpu) step() (done bool, err error) {
 
 // operand returns the second operand.
 func (c *cpu) operand(i instruction) uint64 {
-	if i.code&sourceX != 0 {
+	if i.code.Source() == asm.RegSource {
 		return c.r[i.src]
 	}
 	return uint64(int64(i.imm))
@@ -105,14 +106,14 @@ func (c *cpu) operand(i instruction) uint64 {
 
 func (c *cpu) jump(i instruction) (done bool, err error) {
 	switch {
-	case i.op() == jumpCall && i.class() == classJMP:
+	case i.code.JumpOp() == asm.Call:
 		return false, c.call(i)
-	case i.op() == jumpExit && i.class() == classJMP:
+	case i.code.JumpOp() == asm.Exit:
 		return c.exit(), nil
-	case i.op() == jumpAlways && i.class() == classJMP32: // by more than 16 bits
+	case i.code.JumpOp() == asm.Ja && i.code.Class() == asm.Jump32Class: // by more than 16 bits
 		c.pc += 1 + int(i.imm)
 		return false, nil
-	case i.op() == jumpAlways:
+	case i.code.JumpOp() == asm.Ja:
 		c.pc += 1 + int(i.off)
 		return false, nil
 	}
@@ -209,13 +210,13 @@ func (m *Machine) tailProgram(id ebpf.ProgramID) (*program, error) {
 }
 
 func (c *cpu) load(i instruction) error {
-	if i.mode() != modeMem && i.mode() != modeMemSX {
-		return fmt.Errorf("unknown load %#x", i.code)
+	if i.code.Mode() != asm.MemMode && i.code.Mode() != asm.MemSXMode {
+		return fmt.Errorf("unknown load %v", i.code)
 	}
 	c.counts.Loads++
-	v, _, err := c.number(c.r[i.src]+uint64(int64(i.off)), i.size())
-	if i.mode() == modeMemSX {
-		unused := 64 - 8*i.size()
+	v, _, err := c.number(c.r[i.src]+uint64(int64(i.off)), i.code.Size().Sizeof())
+	if i.code.Mode() == asm.MemSXMode {
+		unused := 64 - 8*i.code.Size().Sizeof()
 		v = uint64(int64(v<<unused) >> unused)
 	}
 	c.r[i.dst] = v
@@ -223,10 +224,10 @@ func (c *cpu) load(i instruction) error {
 }
 
 func (c *cpu) store(i instruction, v uint64) error {
-	if i.mode() != modeMem {
-		return fmt.Errorf("unknown store %#x", i.code)
+	if i.code.Mode() != asm.MemMode {
+		return fmt.Errorf("unknown store %v", i.code)
 	}
-	r, err := c.setNumber(c.r[i.dst]+uint64(int64(i.off)), i.size(), v)
+	r, err := c.setNumber(c.r[i.dst]+uint64(int64(i.off)), i.code.Size().Sizeof(), v)
 	if err != nil {
 		return err
 	}
@@ -258,7 +259,7 @@ const (
 // atomic executes an atomic operation.
 func (c *cpu) atomic(i instruction) error {
 	c.counts.Atomics++
-	size := i.size()
+	size := i.code.Size().Sizeof()
 	if i.imm == atomicAcquire {
 		v, _, err := c.number(c.r[i.src]+uint64(int64(i.off)), size)
 		c.r[i.dst] = v
@@ -291,14 +292,14 @@ func (c *cpu) atomic(i instruction) error {
 
 // exchanged returns the value that an atomic operation writes.
 func exchanged(i instruction, old, operand, compared uint64) (uint64, error) {
-	if i.size() < 4 {
-		return 0, fmt.Errorf("an atomic operation on %d bytes", i.size())
+	if i.code.Size().Sizeof() < 4 {
+		return 0, fmt.Errorf("an atomic operation on %d bytes", i.code.Size().Sizeof())
 	}
 	switch i.imm {
 	case atomicXchg:
 		return operand, nil
 	case atomicCmpXchg:
-		if i.size() == 4 {
+		if i.code.Size().Sizeof() == 4 {
 			compared = uint64(uint32(compared))
 		}
 		if old != compared {
@@ -306,9 +307,9 @@ func exchanged(i instruction, old, operand, compared uint64) (uint64, error) {
 		}
 		return operand, nil
 	}
-	op := uint8(i.imm &^ atomicFetch)
-	if i.imm>>8 != 0 || !slices.Contains([]uint8{aluAdd, aluOr, aluAnd, aluXor}, op) {
+	op := asm.ALUOp(i.imm &^ atomicFetch)
+	if i.imm>>8 != 0 || !slices.Contains([]asm.ALUOp{asm.Add, asm.Or, asm.And, asm.Xor}, op) {
 		return 0, fmt.Errorf("unknown atomic operation %#x", i.imm)
 	}
-	return alu64(instruction{code: classALU64 | op}, old, operand)
+	return alu64(instruction{code: asm.OpCode(asm.ALU64Class) | asm.OpCode(op)}, old, operand)
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/cilium/ebpf"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 

@@ -9,12 +9,13 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 )
 
 // instruction is struct bpf_insn of linux/bpf.h. A load of a 64-bit constant takes two. The imm of the second one is the upper half.
 type instruction struct {
-	code     uint8
+	code     asm.OpCode
 	dst, src uint8
 	off      int16
 	imm      int32
@@ -22,44 +23,12 @@ type instruction struct {
 
 const instructionSize = 8
 
-// The parts of an opcode: linux/bpf_common.h, linux/bpf.h, and RFC 9669.
-const (
-	classMask  = 0x07
-	classLD    = 0x00
-	classLDX   = 0x01
-	classST    = 0x02
-	classSTX   = 0x03
-	classALU   = 0x04
-	classJMP   = 0x05
-	classJMP32 = 0x06
-	classALU64 = 0x07
-
-	sourceX = 0x08 // the second operand is a register
-	opMask  = 0xf0
-
-	modeMask   = 0xe0
-	modeMem    = 0x60
-	modeMemSX  = 0x80
-	modeAtomic = 0xc0
-
-	loadImm64 = 0x18
-)
-
 // The values of src in calls and loads of 64-bit constants.
 const (
 	pseudoMap      = 1 // of a load: imm is the identifier of a map
 	pseudoMapValue = 2 // of a load: an address in the single value of a map
 	pseudoCall     = 1 // of a call: of a function of the program
-	pseudoKfunc    = 2 // of a call: of a kernel function that is no helper
 )
-
-// sizes of loads and stores in bytes, by bits 3 and 4 of the opcode.
-var sizes = [4]int{4, 2, 1, 8}
-
-func (i instruction) class() uint8 { return i.code & classMask }
-func (i instruction) op() uint8    { return i.code & opMask }
-func (i instruction) mode() uint8  { return i.code & modeMask }
-func (i instruction) size() int    { return sizes[i.code>>3&3] }
 
 // decode reads instructions in the byte order of this machine.
 func decode(raw []byte) []instruction {
@@ -67,7 +36,7 @@ func decode(raw []byte) []instruction {
 	for n := range all {
 		b := raw[n*instructionSize:]
 		all[n] = instruction{
-			code: b[0], dst: b[1] & 0xf, src: b[1] >> 4,
+			code: asm.OpCode(b[0]), dst: b[1] & 0xf, src: b[1] >> 4,
 			off: int16(binary.NativeEndian.Uint16(b[2:])), imm: int32(binary.NativeEndian.Uint32(b[4:])),
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 )
 
 // program is instructions, with the targets of their references.
@@ -33,12 +34,12 @@ func (m *Machine) openProgram(p *ebpf.Program) (*program, error) {
 	for pc := 0; pc < len(instructions); pc++ {
 		i := instructions[pc]
 		switch {
-		case i.code == loadImm64 && pc+1 < len(instructions):
+		case i.code.IsDWordLoad() && pc+1 < len(instructions):
 			if err := m.resolve(o, pc); err != nil {
 				return nil, fmt.Errorf("instruction %d: %w", pc, err)
 			}
 			pc++
-		case i.code == classJMP|jumpCall && i.src != pseudoCall:
+		case i.code.JumpOp() == asm.Call && i.src != pseudoCall:
 			m.name(o, pc)
 		}
 	}

@@ -13,15 +13,18 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/engine/ban"
 )
 
 // subject is a program, and the kinds of packets for it.
 type subject struct {
-	open  func(context.Context, *guard, func(*ebpf.Program) error) error // loads the program, and calls a function with it
+	open  opener
 	kinds []kind
 }
+
+// opener loads a program, and calls use with it.
+type opener func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error
 
 // The policies that need more than rules.
 const (
@@ -131,7 +134,7 @@ func Kinds() (names []string) {
 }
 
 // reference returns a program that belongs to no policy.
-func reference(load func() (*ebpf.Program, error)) func(context.Context, *guard, func(*ebpf.Program) error) error {
+func reference(load func() (*ebpf.Program, error)) opener {
 	return func(_ context.Context, _ *guard, use func(*ebpf.Program) error) error {
 		p, err := load()
 		if err != nil {
@@ -143,13 +146,13 @@ func reference(load func() (*ebpf.Program, error)) func(context.Context, *guard,
 }
 
 // rules returns the program of n rules that do not match, and of `replies: drop`.
-func rules(n int, checks string) func(context.Context, *guard, func(*ebpf.Program) error) error {
+func rules(n int, checks string) opener {
 	return replying(n, "replies: drop\nchecks: "+checks)
 }
 
 // replying returns the program of n rules that do not match, after other keys. The text is made when the program is counted. Otherwise, every command
 // of floodwall would make it at its start.
-func replying(n int, keys string) func(context.Context, *guard, func(*ebpf.Program) error) error {
+func replying(n int, keys string) opener {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		return policy(keys+"\n"+rig.RulesPolicy(n))(ctx, g, use)
 	}
@@ -159,44 +162,41 @@ func replying(n int, keys string) func(context.Context, *guard, func(*ebpf.Progr
 const openFlows = 250_000
 
 // flowing returns the program of n rules that do not match, with open flows that started here.
-func flowing(n int) func(context.Context, *guard, func(*ebpf.Program) error) error {
-	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
-		return replying(n, "checks: off")(ctx, g, func(xdp *ebpf.Program) error {
-			egress, err := rig.EgressProgram(g.at.In.Name)
+func flowing(n int) opener {
+	return prepared(replying(n, "checks: off"), func(xdp, egress *ebpf.Program) error {
+		for own, reply := range openings {
+			err := rig.Leave(egress, own)
+			if err == nil {
+				_, err = rig.Arrive(xdp, reply)
+			}
 			if err != nil {
 				return err
 			}
-			defer egress.Close()
-			for own, reply := range openings {
-				err := rig.Leave(egress, own)
-				if err == nil {
-					_, err = rig.Arrive(xdp, reply)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			if err := rig.OpenFlows(xdp, egress, forgedTo, openFlows); err != nil {
-				return err
-			}
-			return use(xdp)
-		})
-	}
+		}
+		return rig.OpenFlows(xdp, egress, forgedTo, openFlows)
+	})
 }
 
 // udpService returns the program of a protected UDP service, during a flood.
-func udpService(u rig.UDPService) func(context.Context, *guard, func(*ebpf.Program) error) error {
+func udpService(u rig.UDPService) opener {
+	return prepared(policy(u.Policy()), func(xdp, egress *ebpf.Program) error {
+		if err := u.Meet(xdp, egress); err != nil {
+			return err
+		}
+		return u.Flood(xdp, overLimit)
+	})
+}
+
+// prepared returns a program after prepare has run it, and the program for packets that leave.
+func prepared(open opener, prepare func(xdp, egress *ebpf.Program) error) opener {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
-		return policy(u.Policy())(ctx, g, func(xdp *ebpf.Program) error {
+		return open(ctx, g, func(xdp *ebpf.Program) error {
 			egress, err := rig.EgressProgram(g.at.In.Name)
 			if err != nil {
 				return err
 			}
 			defer egress.Close()
-			if err := u.Meet(xdp, egress); err != nil {
-				return err
-			}
-			if err := u.Flood(xdp, overLimit); err != nil {
+			if err := prepare(xdp, egress); err != nil {
 				return err
 			}
 			return use(xdp)
@@ -205,7 +205,7 @@ func udpService(u rig.UDPService) func(context.Context, *guard, func(*ebpf.Progr
 }
 
 // patterns returns the program of n rules that each search the payload for a text. No packet has any of the texts.
-func patterns(n int) func(context.Context, *guard, func(*ebpf.Program) error) error {
+func patterns(n int) opener {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		text := "default: drop\nreplies: drop\nchecks: off\nrules:\n"
 		for i := range n {
@@ -216,12 +216,12 @@ func patterns(n int) func(context.Context, *guard, func(*ebpf.Program) error) er
 }
 
 // policy returns the program of a policy that is in force.
-func policy(text string) func(context.Context, *guard, func(*ebpf.Program) error) error {
+func policy(text string) opener {
 	return banning(text)
 }
 
 // banning returns the program of a policy with bans in force.
-func banning(text string, bans ...ban.Ban) func(context.Context, *guard, func(*ebpf.Program) error) error {
+func banning(text string, bans ...ban.Ban) opener {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		held, err := g.at.Install(ctx, text, rig.TargetOptions(g.place))
 		if err != nil {
@@ -249,7 +249,7 @@ func banning(text string, bans ...ban.Ban) func(context.Context, *guard, func(*e
 }
 
 // inTC returns the same subject in mode tc.
-func inTC(open func(context.Context, *guard, func(*ebpf.Program) error) error) func(context.Context, *guard, func(*ebpf.Program) error) error {
+func inTC(open opener) opener {
 	return func(ctx context.Context, g *guard, use func(*ebpf.Program) error) error {
 		defer func(place string) { g.place = place }(g.place)
 		g.place = "tc"

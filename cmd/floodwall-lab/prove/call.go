@@ -7,8 +7,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // call models a call of a function of the kernel or of the C part. The function's result is the result of the model: see world.

@@ -4,6 +4,7 @@ package prove
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf/asm"
 )
@@ -101,8 +102,6 @@ func (c *code) sort() error {
 			stack = append(stack, visit{at: to})
 		}
 	}
-	for i, j := 0, len(c.order)-1; i < j; i, j = i+1, j-1 {
-		c.order[i], c.order[j] = c.order[j], c.order[i]
-	}
+	slices.Reverse(c.order)
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/guard"
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/guard"
 )
 
 // loadedCode reads a function as the kernel returns it: the translated instructions (xlated_prog_insns of struct bpf_prog_info), from which the JIT

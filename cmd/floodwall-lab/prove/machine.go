@@ -293,7 +293,9 @@ func (m *machine) jump(at int, s *state, in *asm.Instruction) error {
 		}
 		cond = m.holds(in.OpCode.JumpOp(), x, y)
 	case a.isPointer() && b.isPointer() && a.of.is(b.of) && wide && a.of.kind == inFrame:
-		cond = m.inOrder(in.OpCode.JumpOp(), a.t, b.t)
+		if op, ok := signed[in.OpCode.JumpOp()]; ok {
+			cond = m.holds(op, a.t, b.t)
+		}
 	case a.isPointer() && b.isNumber() && wide:
 		cond = m.isNull(in.OpCode.JumpOp(), a, b.t)
 	}
@@ -343,23 +345,9 @@ func (m *machine) holds(op asm.JumpOp, a, b *smt.Term) *smt.Term {
 	return nil
 }
 
-// inOrder compares two positions in the frame. A position may be before the begin of the frame.
-func (m *machine) inOrder(op asm.JumpOp, a, b *smt.Term) *smt.Term {
-	switch op {
-	case asm.JGT:
-		return m.SLT(b, a)
-	case asm.JGE:
-		return m.SLE(b, a)
-	case asm.JLT:
-		return m.SLT(a, b)
-	case asm.JLE:
-		return m.SLE(a, b)
-	case asm.JEq:
-		return m.Eq(a, b)
-	case asm.JNE:
-		return m.Not(m.Eq(a, b))
-	}
-	return nil
+// signed are the comparisons of positions in the frame. A position may be before the begin of the frame.
+var signed = map[asm.JumpOp]asm.JumpOp{
+	asm.JGT: asm.JSGT, asm.JGE: asm.JSGE, asm.JLT: asm.JSLT, asm.JLE: asm.JSLE, asm.JEq: asm.JEq, asm.JNE: asm.JNE,
 }
 
 // isNull compares a pointer with 0.

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile/plan"
-	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/compile/plan"
+	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/sources/feed"
 	"github.com/floodwall/floodwall/policy"
@@ -239,11 +239,11 @@ func TestLoaded(t *testing.T) {
 	}
 }
 
-// TestLarge proves the tables and the code of 10,000 rules, and of a list of a million addresses. Without FLOODWALL_PROVE it uses a tenth of both
+// TestLarge proves the tables and the code of 10,000 rules, and of a list of a million addresses. Without FLOODWALL_PROVE it uses a twentieth of both
 // numbers.
 func TestLarge(t *testing.T) {
 	requireSolver(t)
-	share := 10
+	share := 20
 	if os.Getenv("FLOODWALL_PROVE") != "" {
 		share = 1
 	}

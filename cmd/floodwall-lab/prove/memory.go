@@ -8,8 +8,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // Members of struct xdp_md of the kernel's include/uapi/linux/bpf.h.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // mutant is a copy of the code or of a table with one mistake.
@@ -125,35 +125,33 @@ func targets(code asm.Instructions, at int) (list []mutant) {
 	return append(list, mutant{class: "missing", at: at, text: fmt.Sprintf("instruction %d, %v: no jump", at, code[at]), code: changed})
 }
 
-// tableMutant changes a byte of a table that is not 0, or a neighbor of such a byte.
-func (s *Subject) tableMutant(r *rand.Rand) (m mutant, ok bool) {
-	names := slices.Sorted(maps.Keys(s.world.tables.memory))
-	for range 100 {
-		name := names[r.IntN(len(names))]
-		memory := s.world.tables.memory[name]
-		if len(memory) == 0 || !tableMaps[name] {
-			continue
-		}
-		at := r.IntN(len(memory))
-		for i := range min(len(memory), 1<<16) {
-			if memory[(at+i)%len(memory)] != 0 {
-				at = (at + i) % len(memory)
-				break
-			}
-		}
-		bit := r.IntN(8)
-		changed := maps.Clone(s.world.tables.memory)
-		changed[name] = slices.Clone(memory)
-		changed[name][at] ^= 1 << bit
-		return mutant{class: "table word", at: -1, text: fmt.Sprintf("%s: bit %d of byte %d", name, bit, at), table: changed}, true
+// tableMutant changes a bit of a byte in one of some tables, usually of a byte that is not 0. It chooses each table with the same probability, because
+// some are small. It returns false if all of them are empty.
+func (s *Subject) tableMutant(r *rand.Rand, names []string) (m mutant, ok bool) {
+	memory := s.world.tables.memory
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return len(memory[name]) == 0 })
+	if len(names) == 0 {
+		return m, false
 	}
-	return m, false
+	name := names[r.IntN(len(names))]
+	at := r.IntN(len(memory[name]))
+	for i := range min(len(memory[name]), 1<<16) {
+		if memory[name][(at+i)%len(memory[name])] != 0 {
+			at = (at + i) % len(memory[name])
+			break
+		}
+	}
+	bit := r.IntN(8)
+	changed := maps.Clone(memory)
+	changed[name] = slices.Clone(memory[name])
+	changed[name][at] ^= 1 << bit
+	return mutant{class: "table word", at: -1, text: fmt.Sprintf("%s: bit %d of byte %d", name, bit, at), table: changed}, true
 }
 
-// tableMaps are the maps whose content the proof reads.
-var tableMaps = map[string]bool{
-	image.Listed: true, image.Reflectors: true, image.Filter4: true, image.Filter6: true, image.HostFilter4: true, image.Index4: true,
-	image.Background4: true, image.Lines4: true, image.Full4: true, image.Hosts4: true, image.HostClasses4: true, image.Buckets6: true,
+// listMaps are the tables of lists that the proof reads.
+var listMaps = []string{
+	image.Listed, image.Reflectors, image.Filter4, image.Filter6, image.HostFilter4, image.Index4, image.Background4, image.Lines4, image.Full4,
+	image.Hosts4, image.HostClasses4, image.Buckets6,
 }
 
 // MutantCounts contains the results for the mutants of a class.
@@ -224,7 +222,7 @@ const tableShare = 32
 // mutant returns a random mutant: of an instruction that at least one frame reaches, or, once in tableShare, of a table.
 func (s *Subject) mutant(r *rand.Rand, reached map[int][]kind) (mutant, bool) {
 	if r.IntN(tableShare) == 0 {
-		if m, ok := s.tableMutant(r); ok {
+		if m, ok := s.tableMutant(r, listMaps); ok {
 			return m, true
 		}
 	}

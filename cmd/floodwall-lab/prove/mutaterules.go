@@ -5,13 +5,12 @@ package prove
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/image"
 )
 
 // ruleMaps are the tables that the proof of the rules reads.
@@ -48,7 +47,7 @@ func (s *Subject) MutantsOfRules(ctx context.Context, l smt.Limits, n int, r *ra
 // mutantOfRules returns a random mutant. One mutant in four is of a table, if there is any table.
 func (s *Subject) mutantOfRules(r *rand.Rand, places []int) (mutant, bool) {
 	if r.IntN(4) == 0 {
-		if m, ok := s.ruleTableMutant(r); ok {
+		if m, ok := s.tableMutant(r, ruleMaps); ok {
 			return m, true
 		}
 	}
@@ -58,29 +57,6 @@ func (s *Subject) mutantOfRules(r *rand.Rand, places []int) (mutant, bool) {
 		}
 	}
 	return mutant{}, false
-}
-
-// ruleTableMutant changes a bit of a byte in a table, usually of a byte that is not 0. It chooses each map with the same probability, because the map
-// of conditions is small.
-func (s *Subject) ruleTableMutant(r *rand.Rand) (m mutant, ok bool) {
-	memory := s.world.tables.memory
-	names := slices.DeleteFunc(slices.Clone(ruleMaps), func(name string) bool { return len(memory[name]) == 0 })
-	if len(names) == 0 {
-		return m, false
-	}
-	name := names[r.IntN(len(names))]
-	at := r.IntN(len(memory[name]))
-	for i := range min(len(memory[name]), 1<<16) {
-		if memory[name][(at+i)%len(memory[name])] != 0 {
-			at = (at + i) % len(memory[name])
-			break
-		}
-	}
-	bit := r.IntN(8)
-	changed := maps.Clone(memory)
-	changed[name] = slices.Clone(memory[name])
-	changed[name][at] ^= 1 << bit
-	return mutant{class: "table word", at: -1, text: fmt.Sprintf("%s: bit %d of byte %d", name, bit, at), table: changed}, true
 }
 
 // refuteRules searches for a packet that a mutant decides wrongly. If the model cannot execute the code, the verifier would refuse the code. If the

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/xdp"
 )
 
 // mutatedRules are policies with rules of which mutants are made. Together they use all parts of decide(), in both forms of its code.

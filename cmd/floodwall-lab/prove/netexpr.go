@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
 // expression evaluates an expression as net/netfilter/nf_tables_core.c and nft_*.c of Linux do.

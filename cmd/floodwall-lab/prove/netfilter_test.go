@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/subject"

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 )
 
 // netMachine executes the chains of a table once, for all packets of a kind. The conditions of the rules become formulas, as the conditions of

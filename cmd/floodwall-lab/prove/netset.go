@@ -11,8 +11,8 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/kernel/nftable"
 	"github.com/floodwall/floodwall/internal/model/addrs"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/compile/xdp/entry"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/model/ir"
 )
 

@@ -7,9 +7,9 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )

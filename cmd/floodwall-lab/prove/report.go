@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/plan"
 )
 
 // Report is the result of a proof.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/xdp"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/test/subject"
 )

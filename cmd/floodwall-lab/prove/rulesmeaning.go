@@ -5,8 +5,8 @@ package prove
 import (
 	"fmt"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )

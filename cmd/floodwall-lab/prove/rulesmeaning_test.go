@@ -9,9 +9,9 @@ import (
 	"os"
 	"testing"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/compile/xdp"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/test/subject"

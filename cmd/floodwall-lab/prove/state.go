@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/prove/smt"
+	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/model/ir"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )

@@ -5,6 +5,7 @@ package rig
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -43,8 +44,21 @@ func (b *Builder) NewSite() (*Site, error) {
 	return NewSite(b.Lab, b.Sites)
 }
 
+// Connect builds another site. The parameter out has the options of the attacker's end, and in the options of the server's end.
+func (b *Builder) Connect(out, in lab.EndOptions) (*Site, error) {
+	b.Sites++
+	return ConnectSite(b.Lab, b.Sites, out, in)
+}
+
+// TempDir makes a directory that exists until the builder is closed.
+func (b *Builder) TempDir() (string, error) {
+	dir, err := os.MkdirTemp("", "floodwall-bench-")
+	b.Owned = append(b.Owned, func() error { return os.RemoveAll(dir) })
+	return dir, err
+}
+
 // Add adds a row.
-func (b *Builder) Add(r *Rate) *Rate {
+func (b *Builder) Add(r *Row) *Row {
 	if r.Flows == nil {
 		r.Flows = []lab.Flow{b.Flow}
 	}
@@ -62,17 +76,17 @@ func (b *Builder) Limits() (err error) {
 	if err != nil {
 		return err
 	}
-	b.Add(&Rate{Name: "empty", Label: "empty XDP_DROP, no look at the frame", Subject: Subject{b.XDP, b.Own(empty)}})
+	b.Add(&Row{Name: "empty", Label: "empty XDP_DROP, no look at the frame", Subject: Subject{b.XDP, b.Own(empty)}})
 	touch, err := LoadPeerProgram(Touch)
 	if err != nil {
 		return err
 	}
-	b.Add(&Rate{Name: "touch", Label: "XDP_DROP after reading one byte", Subject: Subject{b.XDP, b.Own(touch)}})
+	b.Add(&Row{Name: "touch", Label: "XDP_DROP after reading one byte", Subject: Subject{b.XDP, b.Own(touch)}})
 	least, err := LoadPeerProgram(leastFor(&b.Flow))
 	if err != nil {
 		return err
 	}
-	b.Table.least = b.Add(&Rate{Name: "least", Label: "the least that a filter does", Subject: Subject{b.XDP, b.Own(least)}})
+	b.Table.least = b.Add(&Row{Name: "least", Label: "the least that a filter does", Subject: Subject{b.XDP, b.Own(least)}})
 	return nil
 }
 

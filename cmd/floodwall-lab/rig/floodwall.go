@@ -6,15 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
+	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/model/packet"
 	"github.com/floodwall/floodwall/policy"
 )
@@ -23,70 +25,46 @@ import (
 type Applied struct {
 	*control.Applied
 	Program *ebpf.Program
-	Seconds float64 // from the policy file to enforcement: what `floodwall apply` takes
+	Seconds float64 // from the policy file to enforcement, as `floodwall apply` takes
 	Bytes   uint64  // of kernel memory in the program's maps
 }
 
 // Apply applies a policy as the command does, calls use with the running instance, and unloads it. The text is the policy without its devices.
 // Apply returns ctx's error as soon as ctx ends. Work that goes on then ends with the process; nothing of it is visible outside.
-func (s *Site) Apply(ctx context.Context, text string, use func(context.Context, control.Instance) error) (*Applied, error) {
-	dir, err := os.MkdirTemp("", "floodwall-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(file, []byte(s.devices()+text), 0o600); err != nil {
-		return nil, err
-	}
-	p, err := newPins()
-	if err != nil {
-		return nil, err
-	}
-	type result struct {
-		*Applied
-		error
-	}
-	done := make(chan result, 1)
+func (s *Site) Apply(ctx context.Context, text string, use func(context.Context, control.Instance) error) (a *Applied, err error) {
+	done := make(chan error, 1)
+	var applied *Applied
 	go func() {
-		defer p.close()
-		a, err := s.applyFile(ctx, file, control.Instance{Dir: p.dir("floodwall")}, use)
-		done <- result{a, err}
+		var err error
+		applied, err = s.applyOnce(ctx, text, use)
+		done <- err
 	}()
 	select {
-	case r := <-done:
-		return r.Applied, r.error
+	case err := <-done:
+		return applied, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-func (s *Site) applyFile(
-	ctx context.Context, file string, in control.Instance, use func(context.Context, control.Instance) error,
-) (a *Applied, err error) {
+func (s *Site) applyOnce(ctx context.Context, text string, use func(context.Context, control.Instance) error) (a *Applied, err error) {
 	// The heap of the bench must neither speed up nor slow down the measurement: a command starts with an empty heap.
 	debug.FreeOSMemory()
+	held, err := s.Install(ctx, text, TargetOptions("native"))
+	if err != nil {
+		return nil, err
+	}
+	a = &Applied{Applied: held.applied, Seconds: held.seconds}
 	err = s.Server.Do(func() (err error) {
-		start := time.Now()
-		p, err := policy.Read(file)
-		if err != nil {
-			return err
-		}
-		did, err := in.Apply(ctx, p, TargetOptions("native"))
-		if err != nil {
-			return err
-		}
-		a = &Applied{Applied: did, Seconds: time.Since(start).Seconds()}
-		defer func() { err = errors.Join(err, in.Unload(ctx)) }()
 		if a.Program, err = AttachedProgram(s.In.Name); err != nil {
 			return err
 		}
 		if a.Bytes, err = MapMemory(a.Program); err != nil || use == nil {
 			return err
 		}
-		return use(ctx, in)
+		return use(ctx, held.Instance)
 	})
-	if err != nil && a != nil && a.Program != nil {
+	if err = errors.Join(err, held.Remove()); err != nil && a.Program != nil {
 		a.Program.Close()
 	}
 	return a, err
@@ -157,3 +135,94 @@ func Expect(reasons map[string]string) func(context.Context, control.Instance) e
 		return nil
 	}
 }
+
+// Hold applies a policy at a site. The policy is in force until the builder is closed. The text has no devices.
+func (b *Builder) Hold(ctx context.Context, at *Site, policy string, o control.ApplyOptions) (*Held, error) {
+	h, err := at.Install(ctx, policy, o)
+	if err == nil {
+		b.Owned = append(b.Owned, h.Remove)
+	}
+	return h, err
+}
+
+// Held is a policy that is in force at a site until it is removed.
+type Held struct {
+	control.Instance
+	Pins    *Pins
+	site    *Site
+	applied *control.Applied
+	seconds float64 // from the policy file to enforcement, as `floodwall apply` takes
+}
+
+// Install applies a policy. The text has no devices.
+func (s *Site) Install(ctx context.Context, text string, o control.ApplyOptions) (*Held, error) {
+	file, forget, err := TempFile("policy.yaml", func(w io.Writer) error {
+		_, err := io.WriteString(w, s.devices()+text)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer forget()
+	p, err := newPins()
+	if err != nil {
+		return nil, err
+	}
+	h := &Held{Instance: control.Instance{Dir: p.dir(Pinned)}, Pins: p, site: s}
+	err = s.Server.Do(func() error {
+		start := time.Now()
+		read, err := policy.Read(file)
+		if err == nil {
+			h.applied, err = h.Apply(ctx, read, o)
+		}
+		h.seconds = time.Since(start).Seconds()
+		return err
+	})
+	if err != nil {
+		_ = p.close() // the first error is the useful one
+		return nil, err
+	}
+	return h, nil
+}
+
+// Remove removes the policy.
+func (h *Held) Remove() error {
+	unloaded := h.site.Server.Do(func() error { return h.Unload(context.Background()) })
+	return errors.Join(unloaded, h.Pins.close())
+}
+
+// Pinned is the name of an instance in a file system of its own.
+const Pinned = "floodwall"
+
+// TargetOptions returns options that put a policy to a place. It is a target (auto, xdp, nftables or iptables), or a mode of target xdp (native, tc).
+// Native is for programs that are opened: xdp alone takes mode tc where the policy's answers would be lost.
+func TargetOptions(target string) control.ApplyOptions {
+	return map[string]control.ApplyOptions{
+		"auto": {}, "xdp": {Target: "xdp"}, "native": {Target: "xdp", Mode: datapath.Native}, "tc": {Target: "xdp", Mode: datapath.TC},
+		"nftables": {Target: "nftables"}, "iptables": {Target: "iptables"},
+	}[target]
+}
+
+// Pins is a BPF file system that is mounted nowhere. Its pins disappear when it is closed, or when the process ends for any reason.
+type Pins struct{ Root *os.File }
+
+func newPins() (*Pins, error) {
+	fs, err := unix.Fsopen("bpf", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("new BPF file system: %w", err)
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return nil, fmt.Errorf("new BPF file system: %w", err)
+	}
+	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("new BPF file system: %w", err)
+	}
+	return &Pins{os.NewFile(uintptr(fd), "bpf")}, nil
+}
+
+// dir returns a path of this process to a directory in the file system.
+func (p *Pins) dir(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", p.Root.Fd(), name) }
+
+func (p *Pins) close() error { return p.Root.Close() }

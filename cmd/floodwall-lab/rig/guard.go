@@ -12,11 +12,11 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
+	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/lab"
-	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 )
 
 // Guard describes the things that are installed at a site, in the language of their tool. The zero value installs nothing.
@@ -89,7 +89,7 @@ func (g *Guard) onXDP() bool {
 
 // AddGuarded adds a row for a guard, if the row is wanted. For a policy on XDP it measures only the program, which must drop packets for the
 // reasons in drops. Any other guard gets a site of its own.
-func (b *Builder) AddGuarded(ctx context.Context, r *Rate, g Guard, drops map[string]string) error {
+func (b *Builder) AddGuarded(ctx context.Context, r *Row, g Guard, drops map[string]string) error {
 	if !b.Wants(r.Name) && r != b.Table.Base && r != b.Table.Rival {
 		return nil
 	}

@@ -4,9 +4,12 @@ package rig
 
 import (
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // Loaded is a list in the kernel.
@@ -62,3 +65,24 @@ const leastToWeigh = 100_000
 
 // SlowSize is the number of addresses from which slow tools take minutes.
 const SlowSize = 5_000_000
+
+// KernelMemory returns the memory in the kernel's unreclaimable slabs and in vmalloc, in bytes. Sets of nft are there.
+func KernelMemory() int64 { return int64(meminfo("SUnreclaim:") + meminfo("VmallocUsed:")) }
+
+// AvailableMemory returns MemAvailable of /proc/meminfo, in bytes.
+func AvailableMemory() uint64 { return meminfo("MemAvailable:") }
+
+// meminfo reads a line of /proc/meminfo, in bytes; 0 if there is no such line.
+func meminfo(name string) uint64 {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
+			n, _ := strconv.ParseUint(f[1], 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}

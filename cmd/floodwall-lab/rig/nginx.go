@@ -22,12 +22,6 @@ import (
 	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Nginx is a web server in a host. It is one process, which ends with this process.
-type Nginx struct {
-	*lab.Process
-	dir string
-}
-
 // nginxQuiet is configuration that prevents nginx from writing anything outside of its directory.
 const nginxQuiet = `	access_log off;
 	client_body_temp_path %[1]s/body;
@@ -87,7 +81,7 @@ http {
 `
 
 // StartStaticNginx starts a server that serves a file at an IPv4 and an IPv6 address. The server runs at the place where.
-func StartStaticNginx(ctx context.Context, h *lab.Host, where Place, v4, v6 netip.AddrPort, name string, file []byte) (*Nginx, error) {
+func StartStaticNginx(ctx context.Context, h *lab.Host, where Place, v4, v6 netip.AddrPort, name string, file []byte) (*Daemon, error) {
 	return runNginx(ctx, h, &where, v4, func(dir string) (string, error) {
 		root := filepath.Join(dir, "files")
 		err := os.Mkdir(root, 0o700)
@@ -99,7 +93,7 @@ func StartStaticNginx(ctx context.Context, h *lab.Host, where Place, v4, v6 neti
 }
 
 // StartNginx starts a server at an address of a host, as a proxy in front of another server.
-func StartNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*Nginx, error) {
+func StartNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*Daemon, error) {
 	return runNginx(ctx, h, nil, at, func(dir string) (string, error) {
 		return fmt.Sprintf(nginxConf, dir, at, behind), writeCertificate(dir, at.Addr())
 	})
@@ -107,62 +101,28 @@ func StartNginx(ctx context.Context, h *lab.Host, at, behind netip.AddrPort) (*N
 
 // StartPlainNginx starts a server at an address of a host, on a separate CPU. The server answers by itself. Its priority is higher than everything
 // outside the experiment, and lower than receive threads.
-func StartPlainNginx(ctx context.Context, h *lab.Host, cpu int, at netip.AddrPort) (*Nginx, error) {
+func StartPlainNginx(ctx context.Context, h *lab.Host, cpu int, at netip.AddrPort) (*Daemon, error) {
 	return runNginx(ctx, h, &Place{cpu, lab.Urgent}, at, func(dir string) (string, error) {
 		return fmt.Sprintf(plainNginxConf, dir, at), nil
 	})
 }
 
 // runNginx starts a server. The function configure makes the configuration for the server's directory.
-func runNginx(
-	ctx context.Context, h *lab.Host, where *Place, at netip.AddrPort, configure func(dir string) (string, error),
-) (n *Nginx, err error) {
-	n = &Nginx{}
-	if n.dir, err = os.MkdirTemp("", "floodwall-bench-"); err != nil {
-		return nil, err
-	}
-	file := filepath.Join(n.dir, "nginx.conf")
-	text, err := configure(n.dir)
-	if err == nil {
-		err = os.WriteFile(file, []byte(text), 0o600)
-	}
-	if err == nil {
-		n.Process, err = StartProcess(h, where, nil, "nginx", "-c", file, "-p", n.dir, "-e", "stderr")
-	}
-	if err != nil {
-		os.RemoveAll(n.dir)
-		return nil, err
-	}
-	if err := n.await(ctx, h, at); err != nil {
-		return nil, errors.Join(err, n.Close())
-	}
-	return n, nil
-}
-
-// await waits until the server accepts connections.
-func (n *Nginx) await(ctx context.Context, h *lab.Host, at netip.AddrPort) error {
-	for end := time.Now().Add(10 * time.Second); ; {
+func runNginx(ctx context.Context, h *lab.Host, where *Place, at netip.AddrPort, configure func(dir string) (string, error)) (*Daemon, error) {
+	return StartDaemon(ctx, h, where, "nginx", func(dir string) ([]string, error) {
+		file := filepath.Join(dir, "nginx.conf")
+		text, err := configure(dir)
+		if err == nil {
+			err = os.WriteFile(file, []byte(text), 0o600)
+		}
+		return []string{"-c", file, "-p", dir, "-e", "stderr"}, err
+	}, func() error {
 		conn, err := h.Dial(ctx, "tcp", at)
 		if err == nil {
-			return conn.Close()
+			err = conn.Close()
 		}
-		select {
-		case <-n.Ended:
-			return &Missing{fmt.Sprintf("nginx: %v: %s", n.Err, n.Complaint())}
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("nginx: takes no connections: %w", err)
-		}
-	}
-}
-
-// Close kills the server and removes its directory.
-func (n *Nginx) Close() error {
-	n.Kill()
-	return os.RemoveAll(n.dir)
+		return err
+	})
 }
 
 // writeCertificate writes a self-signed certificate for an address, and its key.

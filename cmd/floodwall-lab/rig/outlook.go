@@ -28,6 +28,7 @@ var usualTime = map[string]struct{ full, quick time.Duration }{
 	"scale":     {2 * time.Minute, 20 * time.Second},
 	"program":   {time.Minute, 10 * time.Second},
 	"calibrate": {50 * time.Second, 15 * time.Second},
+	"calm":      {6 * time.Minute, 90 * time.Second},
 }
 
 // Usual returns the usual time of an experiment; 0 if it is unknown.

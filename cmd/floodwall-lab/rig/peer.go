@@ -60,6 +60,18 @@ type LoadedPeer struct {
 	Counts  *ebpf.Map
 }
 
+// Count returns the sums over all CPUs of a counter of frames and of their bytes.
+func (p LoadedPeer) Count(n uint32) (frames, bytes uint64, err error) {
+	var perCPU [][2]uint64
+	if err := p.Counts.Lookup(n, &perCPU); err != nil {
+		return 0, 0, fmt.Errorf("counters: %w", err)
+	}
+	for _, c := range perCPU {
+		frames, bytes = frames+c[0], bytes+c[1]
+	}
+	return frames, bytes, nil
+}
+
 // readPeers reads the compiled C.
 var readPeers = sync.OnceValues(loadPeers)
 

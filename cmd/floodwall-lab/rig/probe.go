@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // Probe measures the time per packet of a receive thread, with source and receiver on one core. Unlike the packet rate of a table, this time is

@@ -9,42 +9,39 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
-// Rate is a row of a table of packet rates.
-type Rate struct {
-	Name    string // of the result, within the experiment: "floodwall/rules=20"
-	Label   string // in the table
-	Subject Subject
-	Flows   []lab.Flow
-	Missing string       // why the row cannot be measured
-	Flood   string       // for programs: rows with the same name have the same flows, and take turns under one flood
-	Share   float64      // the goal, as a share of the smallest program's rate; 0: none
-	Times   float64      // the goal, as a multiple of the rival's rate; 0: none
-	Extra   []lab.Metric // more figures of the result
-	Article *ArticleRow  // the article's figures for this case; nil: none
-
-	Rounds    report.Samples // packets per second of the receive thread's own time, see lab.Measurement.Cost; 0: nothing arrived
-	least     report.Samples // the same of the least program in the same rounds, under the same flood; none: it was not measured beside the row
-	disturbed int            // rounds in which all tries were disturbed
-}
-
-// RateTable is a table of rows that are measured in turn, round by round. So a change on the machine changes all rows.
+// RateTable is a table of packet rates: of the receive thread's own time, see lab.Measurement.Cost. A round in which nothing arrived has no figures.
 type RateTable struct {
-	Title string
+	Table
 	cores Cores
-	Rows  []*Rate
-	least *Rate  // the row of the least that a filter does with these packets: one of Rows
-	Base  *Rate  // the row that the others' costs are compared with: one of Rows; nil in a table of shares of the limit
-	By    string // the unit of figures that are divided by the base's
-	Rival *Rate  // the row that the others should beat: one of Rows, or nil
-	Notes []string
+	least *Row   // the row of the least that a filter does with these packets: one of Rows
+	Base  *Row   // the row that the others' costs are compared with: one of Rows; nil in a table of shares of the limit
+	By    string // the unit of times per packet that are divided by the base's
+	Rival *Row   // the row that the others should beat: one of Rows, or nil
 
 	// Untold returns, after the rounds, the rows that claims still wait for. Further rounds of these rows follow, until it returns none or the
 	// time is over. nil: no claim rests on the table.
-	Untold func() []*Rate
+	Untold func() []*Row
+}
+
+// OfLeast is the goal of a share of the smallest program's rate; 0: none.
+func OfLeast(share float64) []Goal {
+	return goalOf(Goal{Unit: ofLeast, What: "of least", Bound: share})
+}
+
+// XRival is the goal of a multiple of the rate of RateTable.Rival; 0: none.
+func XRival(rival string, times float64) []Goal {
+	return goalOf(Goal{Unit: xRival, What: "x " + rival, Bound: times})
+}
+
+func goalOf(g Goal) []Goal {
+	if g.Bound == 0 {
+		return nil
+	}
+	return []Goal{g}
 }
 
 // disturbedShare is the share of the time that other threads may have the receiving CPU. Above it, a measurement is repeated.
@@ -62,16 +59,20 @@ func (t *RateTable) Measure(ctx context.Context, s *Session) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll(swaps)) }()
-	alone := slices.DeleteFunc(slices.Clone(t.Rows), func(r *Rate) bool { return r.Missing != "" || t.swapped(r) })
-	s.Steps.Expect(s.Rounds*len(alone) + swapSteps(swaps, s))
-	for round := range s.Rounds {
-		if err := t.turn(ctx, s, alone, round); err != nil {
-			return err
+	alone := &Table{}
+	for _, r := range t.Rows {
+		if !t.swapped(r) {
+			r.Take = func(ctx context.Context, round int) (Reading, error) { return r.rate(ctx, s, t.cores, uint64(round)) }
+			alone.Rows = append(alone.Rows, r)
 		}
+	}
+	if err := s.TakeAll(ctx, alone); err != nil {
+		return err
 	}
 	if err := t.untilTold(ctx, s); err != nil {
 		return err
 	}
+	s.Steps.Expect(swapSteps(swaps, s))
 	for _, w := range swaps {
 		if err := w.measure(ctx, s); err != nil {
 			return err
@@ -79,18 +80,6 @@ func (t *RateTable) Measure(ctx context.Context, s *Session) (err error) {
 	}
 	if len(swaps) > 0 {
 		t.Notes = append(t.Notes, swapNotes(swaps, s)...)
-	}
-	return nil
-}
-
-// turn takes one round of some rows.
-func (t *RateTable) turn(ctx context.Context, s *Session, rows []*Rate, round int) error {
-	for _, r := range rows {
-		s.Steps.Show("round %d, %s", round+1, r.Label)
-		if err := r.measure(ctx, s, t.cores, uint64(round)); err != nil {
-			return fmt.Errorf("%s: %w", r.Label, err)
-		}
-		s.Steps.Step()
 	}
 	return nil
 }
@@ -107,7 +96,7 @@ func (t *RateTable) untilTold(ctx context.Context, s *Session) error {
 	end := time.Now().Add(time.Duration(claimWindows*len(rows)) * s.Window)
 	round := s.Rounds
 	for ; len(rows) > 0 && time.Now().Before(end); rows = t.Untold() {
-		if err := t.turn(ctx, s, rows, round); err != nil {
+		if err := s.takeStage(ctx, &Table{Rows: rows}, round, 0); err != nil {
 			return err
 		}
 		round++
@@ -119,17 +108,22 @@ func (t *RateTable) untilTold(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// measure takes one round of one row by itself.
-func (r *Rate) measure(ctx context.Context, s *Session, c Cores, round uint64) error {
+// rate takes one round of one row by itself.
+func (r *Row) rate(ctx context.Context, s *Session, c Cores, round uint64) (Reading, error) {
 	best, err := r.best(ctx, s, c, round)
-	if err != nil {
-		return err
+	read := rateReading(Capacity(best))
+	if len(read) > 0 && Disturbed(best) {
+		read[Others] = 1
 	}
-	r.Rounds = append(r.Rounds, Capacity(best))
-	if best.PPS > 0 && Disturbed(best) {
-		r.disturbed++
+	return read, err
+}
+
+// rateReading returns the figures of a rate.
+func rateReading(pps float64) Reading {
+	if pps == 0 {
+		return Reading{}
 	}
-	return nil
+	return Reading{timePer: 1e9 / pps, mpps: pps / 1e6}
 }
 
 // firstOffer is the first rate that is sent to every row, in packets per second.
@@ -138,7 +132,7 @@ const firstOffer = 7e6
 // best returns the highest rate that the receiver takes. With a core each, the receiver takes less of a full flood. It returns the pages of the
 // frames to the sender's pool, and a sender returns the pages of refused frames itself. The more the sender is ahead, the longer the receiver waits
 // for the pool's lock. So the source begins with a lower rate, and raises it step by step. With Quick, only the first step is taken.
-func (r *Rate) best(ctx context.Context, s *Session, c Cores, round uint64) (best lab.Measurement, err error) {
+func (r *Row) best(ctx context.Context, s *Session, c Cores, round uint64) (best lab.Measurement, err error) {
 	if c == OneCore {
 		return r.once(ctx, s, round, offer{cpu: ReceiverCPU})
 	}
@@ -158,7 +152,7 @@ func (r *Rate) best(ctx context.Context, s *Session, c Cores, round uint64) (bes
 }
 
 // once takes a measurement, and repeats it if it was disturbed. If all tries were disturbed, it returns the one in which most packets arrived.
-func (r *Rate) once(ctx context.Context, s *Session, round uint64, o offer) (best lab.Measurement, err error) {
+func (r *Row) once(ctx context.Context, s *Session, round uint64, o offer) (best lab.Measurement, err error) {
 	for range s.Tries() {
 		m, err := r.Subject.measure(ctx, r.Flows, o, round+1, s.Window)
 		if err != nil || !Disturbed(m) {
@@ -182,9 +176,3 @@ func Capacity(m lab.Measurement) float64 {
 	}
 	return 0
 }
-
-// Arrived returns the rounds in which packets arrived. In the other rounds something else had the CPUs, so they say nothing about the row.
-func (r *Rate) Arrived() report.Samples { return r.Rounds.Positive() }
-
-// failed returns the number of rounds in which nothing arrived.
-func (r *Rate) failed() int { return len(r.Rounds) - len(r.Arrived()) }

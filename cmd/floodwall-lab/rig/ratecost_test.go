@@ -12,13 +12,15 @@ import (
 
 // costTable returns a table of costs after a round: a row that was not measured, the row that the others' costs are compared with, and two more.
 func costTable() *RateTable {
-	row := func(name string, pps float64) *Rate {
-		return &Rate{Name: name, Label: name, Rounds: report.Samples{pps}}
+	row := func(name string, pps float64) *Row {
+		return &Row{Name: name, Label: name, Rounds: rounds(pps)}
 	}
 	base, filter := row("iptables/raw", 5e6), row("iptables/filter", 4e6)
-	base.Article, filter.Article = &ArticleRow{280, "baseline"}, &ArticleRow{250, "12%"}
-	unmeasured := &Rate{Name: "iptables/accept/untracked", Label: "iptables/accept/untracked"}
-	return &RateTable{Title: "cost: a packet", cores: OneCore, Base: base, Rows: []*Rate{unmeasured, base, filter, row("floodwall/xdp/raw", 20e6)}}
+	base.Article, filter.Article = []string{"280", "baseline"}, []string{"250", "12%"}
+	unmeasured := &Row{Name: "iptables/accept/untracked", Label: "iptables/accept/untracked"}
+	return &RateTable{
+		Table: Table{Title: "cost: a packet", Rows: []*Row{unmeasured, base, filter, row("floodwall/xdp/raw", 20e6)}}, cores: OneCore, Base: base, By: "x-raw-drop",
+	}
 }
 
 func TestCostTable(t *testing.T) {
@@ -41,7 +43,7 @@ func TestCostTable(t *testing.T) {
 func TestCostBars(t *testing.T) {
 	table, o := costTable(), &report.Outcome{Name: "cost"}
 	table.cores, table.Rival, table.least = twoCores, table.Rows[2], table.Rows[3]
-	table.Rows[3].Share, table.Rows[3].Times = 0.7, 6
+	table.Rows[3].Goals = append(OfLeast(0.7), XRival("iptables/filter", 6)...)
 	table.publish(o)
 	want := []string{"cost/floodwall/xdp/raw of least >= 0.70 met", "cost/floodwall/xdp/raw x iptables/filter >= 6.00 MISSED"}
 	var got []string

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+
 package rig
 
 import (
@@ -6,12 +8,6 @@ import (
 
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
 )
-
-// ArticleRow contains the article's figures for a case.
-type ArticleRow struct {
-	Kpps float64
-	Cost string // in the article's wording
-}
 
 // The units of the figures of rows. The share of the base is an additional figure; its unit is RateTable.By.
 const (
@@ -23,74 +19,51 @@ const (
 
 // publish adds the table, its results, its bars and its ranking to the outcome.
 func (t *RateTable) publish(o *report.Outcome) {
-	out := &Table{
-		Title: t.Title + t.cores.suffix(), Prefix: t.cores.prefix(), Results: []string{timePer, mpps, ofLeast, t.By, xRival}, Notes: t.Notes,
-		Marks:   []Mark{{Sign: "nothing arrived: others had the CPUs", On: func(r *Row) bool { return len(r.Figure(mpps)) == 0 }}},
-		Ranking: &Ranking{Title: t.Title + t.cores.suffix(), Unit: mpps, Figure: mpps, Per: 1},
+	t.Title += t.cores.suffix()
+	t.Prefix, t.Results, t.Columns = t.cores.prefix(), []string{timePer, mpps, ofLeast}, t.columns()
+	t.Ranking = &Ranking{Title: t.Title, Unit: mpps, Figure: mpps, Per: 1}
+	share := func(unit, of string, by *Row) {
+		if by != nil {
+			t.Shares = append(t.Shares, Share{Unit: unit, Of: of, By: func(*Row) *Row { return by }})
+		}
 	}
+	share(ofLeast, mpps, t.least)
 	if t.least != nil {
-		out.Ranking.Limit = t.least.Name
+		t.Ranking.Limit = t.least.Name
 	}
-	rates := map[*Row]*Rate{}
+	if share(t.By, timePer, t.Base); t.By != "" {
+		t.Results = append(t.Results, t.By)
+	}
+	share(xRival, mpps, t.Rival)
+	t.Results = append(t.Results, xRival)
+	t.Marks = []Mark{
+		{Sign: "nothing arrived: others had the CPUs", On: func(r *Row) bool { return !r.Measured() }},
+		{
+			Sign: "~", On: (*Row).Doubtful,
+			Note: fmt.Sprintf("~ unsteady: the interval is wider than %.0f%% of the figure, or others had the receiving CPU.", 100*report.UnsteadySpread),
+		},
+	}
 	for _, r := range t.Rows {
-		row := t.row(r)
-		rates[row], out.Rows = r, append(out.Rows, row)
-	}
-	out.Columns = t.columns(rates)
-	out.Marks = append(out.Marks, Mark{
-		Sign: "~", On: func(r *Row) bool { return rates[r].Measured() && rates[r].Unsteady() },
-		Note: fmt.Sprintf("~ unsteady: the interval is wider than %.0f%% of the figure, or others had the receiving CPU.", 100*report.UnsteadySpread),
-	})
-	for _, row := range out.Rows {
-		if r := rates[row]; r.Measured() && r.failed() > 0 {
-			out.Marks = append(out.Marks, Mark{
-				Sign: "!", On: func(other *Row) bool { return other == row },
-				Note: fmt.Sprintf("! nothing arrived in %d of %d rounds, which are left out: others had the CPUs.", r.failed(), len(r.Rounds)),
+		if failed := r.failed(); r.Measured() && failed > 0 {
+			t.Marks = append(t.Marks, Mark{
+				Sign: "!", On: func(other *Row) bool { return other == r },
+				Note: fmt.Sprintf("! nothing arrived in %d of %d rounds, which are left out: others had the CPUs.", failed, len(r.Rounds)),
 			})
 		}
 	}
-	out.Publish(o)
-}
-
-// row returns a rate as a row of a table: its figures by their units, and its goals with a core each.
-func (t *RateTable) row(r *Rate) *Row {
-	row := &Row{Name: r.Name, Label: r.Label, Missing: r.Missing, Extra: r.Extra, Rounds: make([]Reading, len(r.Rounds))}
-	for i := range row.Rounds {
-		row.Rounds[i] = Reading{}
-	}
-	for unit, figures := range map[string]report.Samples{
-		timePer: r.Arrived().Each(func(pps float64) float64 { return 1e9 / pps }), mpps: r.Arrived().Each(func(pps float64) float64 { return pps / 1e6 }),
-		ofLeast: t.ofLeast(r), t.By: shares(t.Base, r), xRival: shares(r, t.Rival),
-	} {
-		if !r.Measured() {
-			break
-		}
-		for i, v := range figures {
-			if i < len(row.Rounds) {
-				row.Rounds[i][unit] = v
-			}
-		}
-	}
-	if t.cores != twoCores {
-		return row
-	}
-	if r.Share > 0 {
-		row.Goals = append(row.Goals, Goal{Unit: ofLeast, What: "of least", Bound: r.Share})
-	}
-	if r.Times > 0 && t.Rival != nil {
-		row.Goals = append(row.Goals, Goal{Unit: xRival, What: "x " + t.Rival.Name, Bound: r.Times})
-	}
-	return row
+	t.Publish(o)
 }
 
 // columns returns the columns of a table of costs, or of shares of the smallest program's rate.
-func (t *RateTable) columns(rates map[*Row]*Rate) []Column {
+func (t *RateTable) columns() (all []Column) {
 	rate, per := Column{Head: mpps, Unit: mpps, Show: Digits(2, 1)}, Column{Head: "ns/packet", Unit: mpps, Show: func(s report.Samples) string { return fmt.Sprintf("%.1f", 1e3/s.Median()) }}
 	if t.Base != nil {
-		return append(t.articleColumns(rates), rate, Column{Head: "min .. max", Unit: mpps, Show: Range(2, 1)}, per,
-			Column{Head: "cost", Text: func(r *Row) string { return t.costText(rates[r]) }})
+		if slices.ContainsFunc(t.Rows, func(r *Row) bool { return r.Article != nil }) {
+			all = Articles("article kpps", "article's cost")
+		}
+		return append(all, rate, Column{Head: "min .. max", Unit: mpps, Show: Range(2, 1)}, per, Column{Head: "cost", Text: t.costText})
 	}
-	all := []Column{rate, per, {Head: "of least", Unit: ofLeast, Show: Digits(2, 1)}, {Head: "from .. to", Unit: ofLeast, Show: func(s report.Samples) string {
+	all = []Column{rate, per, {Head: "of least", Unit: ofLeast, Show: Digits(2, 1)}, {Head: "from .. to", Unit: ofLeast, Show: func(s report.Samples) string {
 		low, high := s.Interval()
 		return fmt.Sprintf("%.2f .. %.2f", low, high)
 	}}}
@@ -100,28 +73,9 @@ func (t *RateTable) columns(rates map[*Row]*Rate) []Column {
 	return all
 }
 
-// articleColumns returns the columns of an article's figures, if a row has such figures.
-func (t *RateTable) articleColumns(rates map[*Row]*Rate) []Column {
-	if !slices.ContainsFunc(t.Rows, func(r *Rate) bool { return r.Article != nil }) {
-		return nil
-	}
-	of := func(text func(*ArticleRow) string) func(*Row) string {
-		return func(r *Row) string {
-			if a := rates[r].Article; a != nil {
-				return text(a)
-			}
-			return ""
-		}
-	}
-	return []Column{
-		{Head: "article kpps", Text: of(func(a *ArticleRow) string { return fmt.Sprintf("%.0f", a.Kpps) })},
-		{Head: "article's cost", Text: of(func(a *ArticleRow) string { return a.Cost })},
-	}
-}
-
 // costText returns the cost of a row above the base.
-func (t *RateTable) costText(r *Rate) string {
-	times := shares(t.Base, r)
+func (t *RateTable) costText(r *Row) string {
+	times := t.Figure(r, t.By)
 	switch {
 	case r == t.Base && r.Measured():
 		return "baseline"
@@ -133,42 +87,69 @@ func (t *RateTable) costText(r *Rate) string {
 
 // keep removes the rows that are not wanted. It keeps the rows that others are compared with.
 func (t *RateTable) keep(wanted func(row string) bool) {
-	t.Rows = slices.DeleteFunc(t.Rows, func(r *Rate) bool {
+	t.Rows = slices.DeleteFunc(t.Rows, func(r *Row) bool {
 		return r != t.least && r != t.Base && r != t.Rival && !wanted(r.Name)
 	})
 }
 
-// ofLeast returns a row's rates as shares of the smallest program's rates in the same rounds.
-func (t *RateTable) ofLeast(r *Rate) report.Samples {
-	if len(r.least) > 0 {
-		return r.Rounds.By(r.least).Positive()
-	}
-	return shares(r, t.least)
-}
-
-// shares returns a row's rates as shares of another row's rates. If both were measured in the same rounds, each rate is divided by the other row's
-// rate of the round, else by the other row's median.
-func shares(r, limit *Rate) report.Samples {
-	switch {
-	case r == nil || limit == nil:
-		return nil
-	case len(r.Rounds) == len(limit.Rounds):
-		return r.Rounds.By(limit.Rounds).Positive()
-	case !limit.Measured():
-		return nil
-	}
-	median := limit.Arrived().Median()
-	return r.Arrived().Each(func(pps float64) float64 { return pps / median })
-}
-
 // Measured reports whether the row has figures, so that others can be divided by them.
-func (r *Rate) Measured() bool { return len(r.Arrived()) > 0 }
+func (r *Row) Measured() bool { return len(r.Figure(timePer)) > 0 }
 
-// Unsteady reports whether the figures are doubtful. For rows that were measured together with the smallest program, it judges the shares of the same
-// rounds.
-func (r *Rate) Unsteady() bool {
-	if len(r.least) > 0 {
-		return r.Rounds.By(r.least).Positive().Unsteady()
+// failed returns the number of rounds in which nothing arrived.
+func (r *Row) failed() int { return len(r.Rounds) - len(r.Figure(timePer)) }
+
+// Doubtful reports whether the times per packet of the row are doubtful. For rows that were measured together with the smallest program, it judges the
+// shares of the same rounds.
+func (r *Row) Doubtful() bool {
+	if of := r.Figure(ofLeast); len(of) > 0 {
+		return of.Unsteady()
 	}
-	return 2*r.disturbed > len(r.Rounds) || 2*r.failed() >= len(r.Rounds) || r.Arrived().Unsteady()
+	times := r.Figure(timePer)
+	return len(times) > 0 && (2*r.Figure(Others).Sum() > float64(len(r.Rounds)) || 2*r.failed() >= len(r.Rounds) || times.Unsteady())
 }
+
+// Cores describes the cores on which the source and the receiver run.
+type Cores int
+
+const (
+	// twoCores runs source and receiver on separate cores. On veth, the receiver fetches each frame from the other core's cache.
+	twoCores Cores = iota
+
+	// OneCore runs both on one core. Each frame is in the cache of this core, similar to a frame that a network card has written there.
+	OneCore
+)
+
+// On returns a copy of the table for other cores, without measurements and goals.
+func (t *RateTable) On(c Cores) *RateTable {
+	other := *t
+	other.cores, other.Rows, other.Notes = c, nil, slices.Clone(t.Notes)
+	for _, r := range t.Rows {
+		clone := *r
+		clone.Rounds, clone.Goals = nil, nil
+		other.Rows = append(other.Rows, &clone)
+		switch r {
+		case t.least:
+			other.least = &clone
+		case t.Base:
+			other.Base = &clone
+		case t.Rival:
+			other.Rival = &clone
+		}
+	}
+	return &other
+}
+
+// cpu returns the CPU of the source.
+func (c Cores) cpu() int {
+	if c == OneCore {
+		return ReceiverCPU
+	}
+	return SourceCPU
+}
+
+// suffix returns the text after titles, and prefix the text before the names of results.
+func (c Cores) suffix() string {
+	return report.Choice(c == OneCore, ", source and receiver on one core", ", source and receiver on a core each")
+}
+
+func (c Cores) prefix() string { return report.Choice(c == OneCore, "one-core/", "") }

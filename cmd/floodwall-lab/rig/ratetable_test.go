@@ -8,27 +8,37 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // rows returns a table after two rounds of its rows, and eight of the program that was swapped.
 func rows() *RateTable {
-	t := &RateTable{Title: "drop: a flood"}
-	t.least = &Rate{Name: "least", Label: "the least", Rounds: report.Samples{5e6, 5e6}}
-	t.Rows = []*Rate{
-		{Name: "empty", Label: "empty XDP_DROP", Rounds: report.Samples{10e6, 10e6}},
+	t := &RateTable{Table: Table{Title: "drop: a flood"}}
+	t.least = &Row{Name: "least", Label: "the least", Rounds: rounds(5e6, 5e6)}
+	t.Rows = []*Row{
+		{Name: "empty", Label: "empty XDP_DROP", Rounds: rounds(10e6, 10e6)},
 		t.least,
 		{
-			Name: "floodwall/rules=20", Label: "floodwall: 20 rules", Share: 0.95,
-			Rounds: report.Samples{4e6, 4e6, 4e6, 4e6, 4e6, 4e6, 4e6, 4e6},
-			least:  report.Samples{5e6, 5e6, 5e6, 5e6, 5e6, 5e6, 5e6, 2e6},
+			Name: "floodwall/rules=20", Label: "floodwall: 20 rules", Goals: OfLeast(0.95),
+			Rounds: rounds(4e6, 4e6, 4e6, 4e6, 4e6, 4e6, 4e6, 4e6),
 		},
-		{Name: "slow", Label: "slow | source", Rounds: report.Samples{2e6, 3e6}},
+		{Name: "slow", Label: "slow | source", Rounds: rounds(2e6, 3e6)},
 		{Name: "bpfilter", Label: "bpfilter", Missing: "not packaged"},
-		{Name: "still", Label: "still", Rounds: report.Samples{0, 0}},
+		{Name: "still", Label: "still", Rounds: rounds(0, 0)},
+	}
+	for i, read := range t.Rows[2].Rounds {
+		read[ofLeast] = 4 / []float64{5, 5, 5, 5, 5, 5, 5, 2}[i]
 	}
 	return t
+}
+
+// rounds returns the readings of packet rates.
+func rounds(pps ...float64) (all []Reading) {
+	for _, rate := range pps {
+		all = append(all, rateReading(rate))
+	}
+	return all
 }
 
 func TestRateTable(t *testing.T) {
@@ -84,8 +94,8 @@ const wantMarkdown = `### drop: a flood, source and receiver on one core
 // TestFailedRounds checks that rounds in which nothing arrived are left out, and that the table reports them.
 func TestFailedRounds(t *testing.T) {
 	table := &RateTable{cores: OneCore}
-	table.least = &Rate{Name: "least", Rounds: report.Samples{10e6, 10e6, 0, 10e6}}
-	table.Rows = []*Rate{table.least, {Name: "floodwall", Label: "floodwall", Rounds: report.Samples{0, 4e6, 5e6, 5e6}}}
+	table.least = &Row{Name: "least", Rounds: rounds(10e6, 10e6, 0, 10e6)}
+	table.Rows = []*Row{table.least, {Name: "floodwall", Label: "floodwall", Rounds: rounds(0, 4e6, 5e6, 5e6)}}
 	o := &report.Outcome{Name: "drop"}
 	table.publish(o)
 	if diff := cmp.Diff([]string{"floodwall", "5.00", "200.0", "0.45", "0.40 .. 0.50", "~!"}, o.Tables[0].Rows[1]); diff != "" {
@@ -106,7 +116,7 @@ func TestFailedRounds(t *testing.T) {
 func TestRival(t *testing.T) {
 	table, o := rows(), &report.Outcome{Name: "payload"}
 	table.Rival = table.Rows[3]
-	table.Rows[2].Share, table.Rows[2].Times = 0, 3
+	table.Rows[2].Goals = XRival("slow", 3)
 	table.publish(o)
 	if diff := cmp.Diff([]string{"x slow | source", ""}, o.Tables[0].Head[5:]); diff != "" {
 		t.Errorf("columns (-want +got):\n%s", diff)

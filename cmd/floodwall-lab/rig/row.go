@@ -11,8 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // Reading contains the figures of one round, by their units. A figure without a value in the round is absent.
@@ -28,12 +28,18 @@ type Row struct {
 	Hidden bool   // the row is in no line
 	Stage  int    // in each round, rows of a lower stage come first
 
-	Setup   *Setup // what the row needs; rows may share it
+	Setup   *Setup // the parts that the row needs; rows may share it
 	Take    func(ctx context.Context, round int) (Reading, error)
 	Goals   []Goal
+	Article []string     // an article's figures for the row, in the order of their columns
 	Missing string       // why the row cannot be measured
 	Rounds  []Reading    // the readings
 	Extra   []lab.Metric // more figures of the result
+
+	// Of rows of a table of packet rates.
+	Subject Subject
+	Flows   []lab.Flow
+	Flood   string // for programs: rows with the same name have the same flows, and take turns under one flood
 }
 
 // Setup builds and installs the things that rows measure.

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // Options are the choices of a run. The zero value is good.

@@ -173,3 +173,25 @@ const SinkPort = 53
 
 // TestPackets is the number of packets that a test sends. The test assumes that all packets of the flow get the verdict of these.
 const TestPackets = 10
+
+// LeastLimit is the packet rate that a limit per /16 must reach on XDP, as a share of the smallest program's rate.
+const LeastLimit = 0.75
+
+// The packet rate that a text search must reach on XDP, as a multiple of the rate of iptables. Iptables searches for one string (bm) and then
+// drops the packet.
+const (
+	LeastString  = 3 // with one string
+	LeastStrings = 2 // with 64
+)
+
+// The ends of a link at sites with two links: OtherEnd, and ServerEnd on the server. ServerEnd has a queue, as a network card has.
+var (
+	OtherEnd  = lab.EndOptions{CPU: lab.OnCPU(SourceCPU), Urgent: true}
+	ServerEnd = lab.EndOptions{CPU: lab.OnCPU(ReceiverCPU), Urgent: true, Queue: true}
+)
+
+// The addresses of the clients' link: ClientsAddr at the clients, ForClientsAddr at the server.
+var ClientsAddr, ForClientsAddr = netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.1.0.2")
+
+// ClientNetwork has the clients' addresses. The flood uses none of them.
+var ClientNetwork = netip.MustParsePrefix("40.0.0.0/16")

@@ -12,8 +12,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
@@ -23,7 +23,7 @@ import (
 type swap struct {
 	site  *Site
 	flows []lab.Flow
-	rows  []*Rate
+	rows  []*Row
 	least *ebpf.Program // the program that rows are compared with: the least that a program does with such packets
 }
 
@@ -39,7 +39,7 @@ const (
 )
 
 // swapped reports whether a row is measured by swapping.
-func (t *RateTable) swapped(r *Rate) bool {
+func (t *RateTable) swapped(r *Row) bool {
 	return t.cores == twoCores && r.Subject.Program != nil && r.Missing == ""
 }
 
@@ -134,7 +134,7 @@ func (w *swap) measure(ctx context.Context, s *Session) error {
 
 func (w *swap) wide() bool {
 	for _, r := range w.rows {
-		if r.Rounds.By(r.least).Positive().WiderThan(swapSpread) {
+		if r.Figure(ofLeast).WiderThan(swapSpread) {
 			return true
 		}
 	}
@@ -185,7 +185,11 @@ func (w *swap) round(ctx context.Context, round uint64, window time.Duration) er
 		return err
 	}
 	for i, r := range w.rows {
-		r.Rounds, r.least = append(r.Rounds, rates[i+1]), append(r.least, rates[0])
+		read := rateReading(rates[i+1])
+		if rates[0] > 0 && rates[i+1] > 0 {
+			read[ofLeast] = rates[i+1] / rates[0]
+		}
+		r.Rounds = append(r.Rounds, read)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/report"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // Table contains rows, and how their figures are published.
@@ -41,7 +41,8 @@ type Table struct {
 	Before func(ctx context.Context, round, stage int) error
 }
 
-// Share is a figure of a row divided by a figure of another row, in the same rounds.
+// Share is a figure of a row divided by a figure of another row, in the same rounds. If the rows have different numbers of rounds, the median of the
+// other's figures divides.
 type Share struct {
 	Unit string
 	Of   string          // the unit of the row's figure
@@ -109,12 +110,33 @@ func (t *Table) Other(r *Row, name string) *Row {
 
 // Figure returns a figure of a row, or a share of Shares.
 func (t *Table) Figure(r *Row, unit string) report.Samples {
-	for _, s := range t.Shares {
-		if s.Unit == unit {
-			return r.share(s.Of, s.By(r), cmp.Or(s.Base, s.Of))
-		}
+	i := slices.IndexFunc(t.Shares, func(s Share) bool { return s.Unit == unit })
+	if figures := r.Figure(unit); len(figures) > 0 || i < 0 {
+		return figures
 	}
-	return r.Figure(unit)
+	s := t.Shares[i]
+	by, base := s.By(r), cmp.Or(s.Base, s.Of)
+	if by == nil || len(r.Rounds) == len(by.Rounds) {
+		return r.share(s.Of, by, base)
+	}
+	median := by.Figure(base).Median()
+	if !(median > 0) {
+		return nil
+	}
+	return r.Figure(s.Of).Each(func(v float64) float64 { return v / median })
+}
+
+// Articles returns columns of Row.Article.
+func Articles(heads ...string) (columns []Column) {
+	for i, head := range heads {
+		columns = append(columns, Column{Head: head, Text: func(r *Row) string {
+			if i < len(r.Article) {
+				return r.Article[i]
+			}
+			return ""
+		}})
+	}
+	return columns
 }
 
 // Publish adds the table to the outcome if the table has a line. It also adds its results, its bars and its ranking. It returns the table as it is

@@ -147,7 +147,7 @@ func come(class Class, n int, rate func(time.Duration) float64, make shape) Stre
 	}}
 }
 
-// usualRates are the packets per second of the usual mix over UDP. Real sockets make its TCP part: see the package.
+// The packets per second of the usual mix over UDP. Real sockets make its TCP part: see the package.
 const (
 	dnsRate, gameRate, voiceRate, smallRate = 150, 600, 250, 200
 	usualUDP                                = dnsRate + gameRate + voiceRate + smallRate

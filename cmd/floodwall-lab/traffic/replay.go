@@ -20,36 +20,10 @@ import (
 	"github.com/floodwall/floodwall/internal/model/packet"
 )
 
-// recordings are the captures of real attacks, which are replayed if they are there: those of the DDoS Packet Capture Collection by L.F. Haaijer
-// (2022). They also have packets to the victim that are not of the attack: half of the last one's are of the victim's own TCP connections.
-var recordings = []struct {
-	name, label, file string
-	attacks           func(*packet.Packet) bool
-}{
-	{"recorded-syn", "a recorded SYN flood", "pkt.TCP.synflood.spoofed.pcap", func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x02 }},
-	{"recorded-synack", "a recorded reflection of SYN-ACKs", "amp.TCP.reflection.SYNACK.pcap", func(p *packet.Packet) bool { return p.Value[packet.Flags] == 0x12 }},
-	{"recorded-ike", "a recorded amplification by ISAKMP", "amp.UDP.isakmp.pcap", func(p *packet.Packet) bool { return p.Value[packet.SPort] == packet.PortUDP+4500 }},
-	{"recorded-dns", "a recorded amplification by DNS, most of it later fragments", "amp.dns.RRSIG.fragmented.pcap", func(p *packet.Packet) bool {
-		large := p.Value[packet.SPort] == packet.PortUDP+53 && p.Value[packet.Fragment] == packet.FragmentFirst
-		return large || p.Value[packet.Proto] == packet.ProtoUDP && p.Value[packet.Fragment] == packet.FragmentLater
-	}},
-}
-
-// OfRecording returns a function that distinguishes the packets of the attack from the others in a capture of Recordings, by the name of its file;
-// nil for other files.
-func OfRecording(file string) func(*packet.Packet) bool {
-	for _, r := range recordings {
-		if r.file == file {
-			return r.attacks
-		}
-	}
-	return nil
-}
-
 // Recordings returns the recorded attacks. They are read when they are played.
 func Recordings() (list []*Model) {
-	for _, r := range recordings {
-		list = append(list, &Model{Name: r.name, Label: r.label, Lasts: attackTime, Rate: AttackRate})
+	for _, r := range lab.Recordings {
+		list = append(list, &Model{Name: r.Name, Label: r.Label, Lasts: attackTime, Rate: AttackRate})
 	}
 	return list
 }
@@ -57,14 +31,14 @@ func Recordings() (list []*Model) {
 // Read reads the packets of the attack of a model of Recordings from a directory. It returns an fs.ErrNotExist if the directory does not contain
 // them.
 func (m *Model) Read(dir string) error {
-	for _, r := range recordings {
-		if r.name == m.Name {
-			list, err := readCapture(filepath.Join(dir, r.file), r.attacks)
+	for _, r := range lab.Recordings {
+		if r.Name == m.Name {
+			list, err := readCapture(filepath.Join(dir, r.File), r.Attacks)
 			if err == nil && len(list) == 0 {
 				err = errors.New("no IPv4 packet of the attack is in it")
 			}
 			if err != nil {
-				return fmt.Errorf("capture %s: %w", filepath.Join(dir, r.file), err)
+				return fmt.Errorf("capture %s: %w", filepath.Join(dir, r.File), err)
 			}
 			m.Recorded = list
 		}

@@ -201,7 +201,7 @@ func TestRead(t *testing.T) {
 	arp[12], arp[13] = 8, 6
 	for _, ng := range []bool{false, true} {
 		dir := t.TempDir()
-		writeCapture(t, filepath.Join(dir, recordings[0].file), ng, whole, arp, others[0], whole[:len(whole)-4])
+		writeCapture(t, filepath.Join(dir, lab.Recordings[0].File), ng, whole, arp, others[0], whole[:len(whole)-4])
 		m := Recordings()[0]
 		if err := m.Read(dir); err != nil {
 			t.Fatal(err)

@@ -6,11 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"time"
 
-	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
+	"github.com/floodwall/floodwall/internal/lab"
 )
 
 // floodedSite is a host with two links, like a host with two uplinks: one to the clients, and one to the attacker. Both links end at the firewall. On
@@ -26,9 +27,8 @@ type floodedSite struct {
 
 // newFloodedSite builds another site. Its clients have routes to the given servers.
 func newFloodedSite(b *rig.Builder, servers ...netip.Addr) (s *floodedSite, err error) {
-	b.Sites++
 	s = &floodedSite{}
-	if s.Site, err = rig.ConnectSite(b.Lab, b.Sites, rig.OtherEnd, rig.ServerEnd); err != nil {
+	if s.Site, err = b.Connect(rig.OtherEnd, rig.ServerEnd); err != nil {
 		return nil, err
 	}
 	if err := s.connectClients(b.Sites, servers); err != nil {
@@ -46,6 +46,31 @@ func newFloodedSite(b *rig.Builder, servers ...netip.Addr) (s *floodedSite, err 
 func firstEnd(o lab.EndOptions, addr netip.Addr) lab.EndOptions {
 	o.First, o.Addrs = true, []netip.Prefix{netip.PrefixFrom(addr, 24)}
 	return o
+}
+
+// The link to a host behind the site's host. innerDevice is the name of the device towards it.
+var behindAddr, forBehindAddr = netip.MustParseAddr("10.2.0.2"), netip.MustParseAddr("10.2.0.1")
+
+const innerDevice = "inner"
+
+// connectBehind adds a host behind the host of site number n, which becomes a router. Packets of the attacker's host to behindAddr pass the router.
+func connectBehind(at *rig.Site, n int, o lab.EndOptions) (inner, end *lab.Device, err error) {
+	host, err := at.Lab.Host(fmt.Sprintf("behind%d", n))
+	if err == nil {
+		err = at.Server.Router()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	near := firstEnd(o, forBehindAddr)
+	near.Name = innerDevice
+	if inner, end, err = at.Lab.Connect(at.Server, host, lab.LinkOptions{A: near, B: firstEnd(o, behindAddr)}); err != nil {
+		return nil, nil, err
+	}
+	if err := at.Out.Host.Route(netip.PrefixFrom(behindAddr, 32), rig.Server4, at.Out); err != nil {
+		return nil, nil, err
+	}
+	return inner, end, host.Route(netip.MustParsePrefix("0.0.0.0/0"), forBehindAddr, end)
 }
 
 // clientAddrs returns the clients' addresses. Each is in a /24 of its own, as with clients on the Internet. The flood uses none of these addresses.
@@ -134,4 +159,64 @@ func (s *floodedSite) begin(ctx context.Context, flows []lab.Flow, pps float64, 
 		cancel()
 		return mean, least, errors.Join(err, <-done, source.Close(), s.Out.Coalesce(0))
 	}, nil
+}
+
+// sinkSite is a site with a socket that nobody reads.
+type sinkSite struct {
+	*rig.Site
+	sink net.PacketConn
+}
+
+func newSinkSite(b *rig.Builder) (*sinkSite, error) {
+	at, err := b.NewSite()
+	if err != nil {
+		return nil, err
+	}
+	sink, err := openSink(b, at.Server, netip.AddrPortFrom(rig.Server4, rig.SinkPort))
+	return &sinkSite{at, sink}, err
+}
+
+// openSink opens a socket of UDP in a host, until the builder is closed.
+func openSink(b *rig.Builder, h *lab.Host, at netip.AddrPort) (sink net.PacketConn, err error) {
+	err = h.Do(func() (err error) {
+		sink, err = net.ListenPacket("udp4", at.String())
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sink: %w", err)
+	}
+	b.Owned = append(b.Owned, sink.Close)
+	return sink, nil
+}
+
+// expect sends some packets, and checks that all of them arrive at the socket, or none if accept is false. Measuring a guard with other decisions
+// would be useless.
+func (s *sinkSite) expect(ctx context.Context, flow lab.Flow, accept bool) error {
+	source, err := s.Lab.NewSource(s.Out, lab.SourceOptions{
+		Flows: []lab.Flow{flow}, CPU: rig.SourceCPU, Seed: 1, Count: rig.TestPackets, Rate: 1000,
+	})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(source.Run(ctx), source.Close()); err != nil {
+		return err
+	}
+	want, wait := 0, 50*time.Millisecond
+	if accept {
+		want, wait = rig.TestPackets, 2*time.Second
+	}
+	if err := s.sink.SetReadDeadline(time.Now().Add(wait)); err != nil {
+		return err
+	}
+	got, bytes := 0, make([]byte, 2048)
+	for got < rig.TestPackets {
+		if _, _, err := s.sink.ReadFrom(bytes); err != nil {
+			break // the deadline has passed
+		}
+		got++
+	}
+	if got != want && ctx.Err() == nil {
+		return fmt.Errorf("%d of %d packets are accepted, want %d", got, rig.TestPackets, want)
+	}
+	return ctx.Err()
 }
