@@ -45,13 +45,15 @@ type Spec struct {
 	Tools   []string // programs of this host for a machine without Disk: "ethtool"
 	Memory  int      // MB; 0 for 1024
 	CPUs    int      // 0 for 1; with more than one, QEMU must emulate all atomic operations by functions
+
+	Start func(*exec.Cmd) error // starts QEMU, as in another network namespace; nil: in this one
 }
 
-// Card is a network card of a machine. Its cable ends in a Wire.
+// Card is a network card of a machine. Its cable ends in a Wire, or at a tap device.
 type Card struct {
 	Model string // QEMU's name: virtio-net-pci, vmxnet3, igb
 	MAC   net.HardwareAddr
-	Wire  *Wire
+	Tap   string // the name of the tap device where QEMU runs; the card then has the offloads of virtio. "": a Wire
 }
 
 // Machine is a virtual machine in QEMU. It is killed when the test ends.
@@ -83,8 +85,12 @@ func New(t testing.TB, spec Spec) *Machine {
 		m.disk = filepath.Join(m.dir, "disk")
 		m.host("cp", "--sparse=always", m.parts.root, m.disk)
 	}
-	for i := range spec.Cards {
-		m.wires = append(m.wires, newWire(t, m.wirePath(i)))
+	for i, c := range spec.Cards {
+		var w *Wire
+		if c.Tap == "" {
+			w = newWire(t, m.wirePath(i))
+		}
+		m.wires = append(m.wires, w)
 	}
 	var err error
 	if m.channel, err = net.ListenUnix("unix", &net.UnixAddr{Name: m.path("agent")}); err != nil {
@@ -111,7 +117,7 @@ func Start(t testing.TB, spec Spec) *Machine {
 func (m *Machine) path(name string) string  { return filepath.Join(m.dir, name) }
 func (m *Machine) wirePath(card int) string { return m.path(fmt.Sprint("wire", card)) }
 
-// Wire is the other end of a card's cable.
+// Wire is the other end of a card's cable; nil for a tap device.
 func (m *Machine) Wire(card int) *Wire { return m.wires[card] }
 
 // host runs a command of this host.
@@ -146,7 +152,11 @@ func (m *Machine) PowerOn() {
 		runtime.LockOSThread() // the kernel kills the process with the thread that started it
 		defer runtime.UnlockOSThread()
 		defer close(ended)
-		err := process.Start()
+		start := (*exec.Cmd).Start
+		if m.spec.Start != nil {
+			start = m.spec.Start
+		}
+		err := start(process)
 		started <- err
 		if err == nil {
 			process.Wait()
@@ -156,7 +166,9 @@ func (m *Machine) PowerOn() {
 		m.t.Fatalf("QEMU: %v", err)
 	}
 	for i, w := range m.wires {
-		m.connected(fmt.Sprint("cable of card ", i), w.listener, w.connect)
+		if w != nil {
+			m.connected(fmt.Sprint("cable of card ", i), w.listener, w.connect)
+		}
 	}
 	m.answers = make(chan Response, 16)
 	m.connected("channel to the agent", m.channel, func(conn net.Conn) {
@@ -189,8 +201,11 @@ func (m *Machine) arguments() []string {
 		"-device", "virtio-serial-pci", "-chardev", "socket,id=agent,path=" + m.path("agent"), "-device", "virtserialport,chardev=agent",
 	}
 	for i, c := range m.spec.Cards {
-		args = append(args,
-			"-netdev", fmt.Sprintf("stream,id=wire%d,server=off,addr.type=unix,addr.path=%s", i, m.wirePath(i)),
+		cable := fmt.Sprintf("stream,id=wire%d,server=off,addr.type=unix,addr.path=%s", i, m.wirePath(i))
+		if c.Tap != "" {
+			cable = fmt.Sprintf("tap,id=wire%d,ifname=%s,script=no,downscript=no", i, c.Tap)
+		}
+		args = append(args, "-netdev", cable,
 			"-device", fmt.Sprintf("%s,netdev=wire%d,mac=%s,romfile=", c.Model, i, c.MAC))
 	}
 	if m.disk != "" {
@@ -209,7 +224,9 @@ func (m *Machine) Kill() {
 	m.ended = nil
 	m.port.Close()
 	for _, w := range m.wires {
-		w.cut()
+		if w != nil {
+			w.cut()
+		}
 	}
 }
 

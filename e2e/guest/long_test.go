@@ -242,7 +242,7 @@ func build(t *testing.T, commit, to string) {
 	t.Helper()
 	dir := t.TempDir()
 	top := testutil.Top(t)
-	script := `git -C "$1" archive "$2" | tar -x -C "$3" && cd "$3" && CGO_ENABLED=0 scripts/go build -trimpath -buildvcs=false -o "$4" ./cmd/floodwall`
+	script := `git -C "$1" archive "$2" | tar -x -C "$3" && cd "$3" && CGO_ENABLED=0 GOWORK=off scripts/go build -trimpath -buildvcs=false -o "$4" ./cmd/floodwall`
 	if out, err := exec.Command("bash", "-euo", "pipefail", "-c", script, "-", top, commit, dir, to).CombinedOutput(); err != nil {
 		t.Fatalf("building %s (a shallow clone does not have it): %v: %s", commit, err, out)
 	}

@@ -40,7 +40,7 @@ type aptHost struct {
 
 // run runs commands on a new host. The directory served is its apt repository.
 func (h *aptHost) run(served, commands string) (string, error) {
-	sources := strings.ReplaceAll(h.block("floodwall.sources"), "https://packages.example.org/floodwall", "http://127.0.0.1/")
+	sources := strings.ReplaceAll(h.block("floodwall.sources"), "ADDRESS", "http://127.0.0.1/")
 	cmd := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--uts", "--ipc",
 		"bash", "-euo", "pipefail", "-c", host, "-", h.t.TempDir(), h.lower, served, commands)
 	cmd.Env = append(os.Environ(), "SOURCES="+sources, "KEY="+filepath.Join(h.tree, "packaging/keys/floodwall-archive-keyring.asc"))

@@ -18,7 +18,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/floodwall/floodwall/test/testutil"
+	"github.com/floodwall/floodwall/e2e/schemas"
 )
 
 // statement is the part of the provenance that the test reads.
@@ -81,7 +81,7 @@ func (s *shop) provenance(text []byte) {
 		}
 	}
 	want := map[string]string{"commit": strings.TrimSpace(s.must(s.tree, "git rev-parse HEAD"))}
-	for _, name := range []string{"go.sum", "packaging/tools/go.sum"} {
+	for _, name := range []string{"go.sum", "go.work.sum", "cmd/floodwall-lab/go.sum", "packaging/tools/go.sum"} {
 		content, err := os.ReadFile(filepath.Join(s.tree, name))
 		if err != nil {
 			s.t.Fatal(err)
@@ -107,7 +107,7 @@ func (s *shop) provenance(text []byte) {
 func (s *shop) bill(text []byte) {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err == nil {
-		err = testutil.CycloneDX(s.t).Validate(value)
+		err = schemas.CycloneDX(s.t).Validate(value)
 	}
 	if err != nil {
 		s.t.Error(err)
@@ -121,10 +121,10 @@ func (s *shop) bill(text []byte) {
 		uses[d.Ref] = *d.Dependencies
 	}
 	for ref, parts := range map[string][]string{
-		"program:floodwall/amd64": {"pkg:golang/github.com/cilium/ebpf@v", "bpf:internal/compile/image/floodwall_bpfel.o", "pkg:deb/debian/nftables",
+		"program:floodwall/amd64": {"pkg:golang/github.com/cilium/ebpf@v", "bpf:internal/compile/image/floodwall_bpfel.o.gz", "pkg:deb/debian/nftables",
 			"pkg:golang/std@1."},
-		"program:floodwall-lab/arm64":                  {"bpf:internal/lab/lab_bpfel.o"},
-		"bpf:internal/compile/image/floodwall_bpfel.o": {"pkg:deb/debian/libbpf-dev"},
+		"program:floodwall-lab/arm64":                     {"bpf:internal/lab/lab_bpfel.o"},
+		"bpf:internal/compile/image/floodwall_bpfel.o.gz": {"pkg:deb/debian/libbpf-dev"},
 	} {
 		for _, part := range parts {
 			if !slices.ContainsFunc(uses[ref], func(u string) bool { return strings.HasPrefix(u, part) }) {

@@ -260,7 +260,7 @@ func again(s *shop) {
 	have := strings.Fields(string(cache))
 	o := s.with(s.t, "HOME="+filepath.Join(dir, "home"), "GOCACHE="+filepath.Join(dir, "cache"), "GOMODCACHE="+have[0], "GOENV="+have[1],
 		"TZ=Asia/Tokyo", "GOFLAGS=-p=3", "GOAMD64=v3")
-	script := strings.NewReplacer("git clone … floodwall", "git clone --quiet "+s.tree+" floodwall", "GOTOOLCHAIN=go1.26.8", "GOTOOLCHAIN="+have[2],
+	script := strings.NewReplacer("git clone SOURCE floodwall", "git clone --quiet "+s.tree+" floodwall", "GOTOOLCHAIN=go1.26.8", "GOTOOLCHAIN="+have[2],
 		"/path/to/SHA256SUMS", filepath.Join(s.files, "SHA256SUMS")).Replace(s.block("again"))
 	o.must(dir, "umask 077; mkdir home; exec faketime -f +40d bash -euo pipefail -c \"$1\"", script)
 	o.must(filepath.Join(dir, "floodwall"), `scripts/repository "$1" build/rebuild/*/*.deb`, filepath.Join(dir, "apt"))

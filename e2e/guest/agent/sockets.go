@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -35,14 +36,17 @@ func (s *sockets) count(port string, data []byte) {
 	s.received[port+" "+string(bytes.TrimRight(data, "\x00"))]++
 }
 
-// listen opens sockets at ports such as "udp/53" and "tcp/80".
+// listen opens sockets at ports such as "udp/53", "tcp/80" and "sctp/5000".
 func (s *sockets) listen(ports []string) error {
 	for _, port := range ports {
 		proto, number, _ := strings.Cut(port, "/")
 		var err error
-		if proto == "udp" {
+		switch proto {
+		case "udp":
 			err = s.listenUDP(port, ":"+number)
-		} else {
+		case "sctp":
+			err = listenSCTP(number)
+		default:
 			err = s.listenTCP(port, ":"+number)
 		}
 		if err != nil {
@@ -105,4 +109,20 @@ func (s *sockets) listenTCP(port, address string) error {
 		}
 	}()
 	return nil
+}
+
+// listenSCTP listens until the agent ends. The kernel accepts the associations.
+func listenSCTP(number string) error {
+	port, err := strconv.Atoi(number)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP)
+	if err != nil {
+		return err
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: port}); err != nil {
+		return err
+	}
+	return unix.Listen(fd, 1)
 }

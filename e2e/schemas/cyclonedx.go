@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package testutil
+package schemas
 
 import (
 	"bytes"
@@ -10,14 +10,17 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/CycloneDX/cyclonedx-go" // so that a build fetches the library, whose schemas CycloneDX reads
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/floodwall/floodwall/test/testutil"
 )
 
 // CycloneDX returns the JSON schema of CycloneDX 1.6, a format of bills of materials. The library that writes such bills contains the files of the
 // schema.
 func CycloneDX(t testing.TB) *jsonschema.Schema {
 	t.Helper()
-	out, err := exec.Command(filepath.Join(Top(t), "scripts/go"), "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
+	out, err := exec.Command(filepath.Join(testutil.Top(t), "scripts/go"), "list", "-m", "-f", "{{.Dir}}", "github.com/CycloneDX/cyclonedx-go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
