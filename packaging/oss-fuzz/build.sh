@@ -5,8 +5,8 @@
 # test-nightly runs all of them.
 set -euo pipefail
 targets=(
-	internal/bgp/flowspec:FuzzDecode
 	cmd/floodwall-bgp/speaker:FuzzWanted
+	internal/bgp/flowspec:FuzzDecode
 	internal/daemon/api:FuzzRequest
 	internal/daemon/integrations:FuzzAlert
 	internal/daemon/integrations:FuzzDecisions

@@ -21,7 +21,7 @@ import (
 	strict "sigs.k8s.io/yaml"
 )
 
-// known are the types, by version and kind.
+// known has the types by version and kind.
 var known = map[string]func() any{
 	"v1/ConfigMap":      func() any { return new(core.ConfigMap) },
 	"apps/v1/DaemonSet": func() any { return new(apps.DaemonSet) },

@@ -17,20 +17,20 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// Licences of what is Floodwall's own (LICENSE and bpf/LICENSE).
+// The licenses of Floodwall's own code (LICENSE and bpf/LICENSE).
 const (
 	licence  = "Apache-2.0"
 	licenceC = "GPL-2.0-only OR BSD-2-Clause"
 )
 
-// headers are what the C in bpf/ includes, by the package of Debian that has it. The commit has the compiled C, so the version
-// of the headers is not that of the machine which makes the release; the provenance names the version with which it was compiled again.
+// headers are the Debian packages of the headers that the C in bpf/ includes. The commit has the compiled C, so this machine's version of the
+// headers may differ. The provenance names the version with which the C was compiled again.
 var headers = []struct{ name, licence string }{
 	{"libbpf-dev", "LGPL-2.1-only OR BSD-2-Clause"},
 	{"linux-libc-dev", "GPL-2.0-only WITH Linux-syscall-note"},
 }
 
-// bill is the bill of a release while it is made: components and what each depends on, by their reference.
+// bill is the bill of materials of a release while it is made: components, and the dependencies of each by their references.
 type bill struct {
 	components map[string]cdx.Component
 	uses       map[string][]string
@@ -48,7 +48,7 @@ func (b *bill) use(user, ref string) {
 	}
 }
 
-// object is a compiled C program, which the binaries have in them as it is.
+// object is a compiled C program that the binaries contain, some of them compressed.
 type object struct {
 	ref     string
 	content []byte
@@ -86,7 +86,7 @@ func writeBill(w io.Writer, version, tree, binaries, packages string) error {
 
 // addObjects adds the compiled C programs of the commit, and the headers that they include.
 func (b *bill) addObjects(tree, version string) (list []object, err error) {
-	names, err := output(tree, "git", "ls-files", "*_bpfel.o")
+	names, err := output(tree, "git", "ls-files", "*_bpfel.o", "*_bpfel.o.gz")
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (b *bill) addObjects(tree, version string) (list []object, err error) {
 	return list, nil
 }
 
-// addProgram adds a program of an architecture, by the bill that it has of itself, and what it has in it.
+// addProgram adds a program of an architecture and its components. The program prints its own bill.
 func (b *bill) addProgram(file, version string, objects []object) (ref string, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -149,16 +149,16 @@ func (b *bill) addProgram(file, version string, objects []object) (ref string, e
 	return ref, nil
 }
 
-// relations are the fields of a Debian package that name others, and whether the program runs without these.
+// relations are the fields of a Debian package that name other packages. The value is whether the program runs without these.
 var relations = []struct {
 	field string
 	scope cdx.Scope
 }{{"Depends", cdx.ScopeRequired}, {"Recommends", cdx.ScopeOptional}, {"Suggests", cdx.ScopeOptional}}
 
-// relation reads a package in such a field: floodwall (= 1.0-1).
+// relation matches a package in such a field, for example floodwall (= 1.0-1).
 var relation = regexp.MustCompile(`^([a-z0-9][a-z0-9+.-]+)(?: \((.*)\))?$`)
 
-// addPackages adds what the Debian packages depend on and do not hold. Alternatives are components of their own.
+// addPackages adds the dependencies of the Debian packages. Each alternative is a component.
 func (b *bill) addPackages(dir string) error {
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil {
@@ -187,7 +187,7 @@ func (b *bill) addPackages(dir string) error {
 					return fmt.Errorf("%s: %s: %q is no package", deb, r.field, one)
 				}
 				if strings.HasPrefix(m[1], "floodwall") {
-					continue // which is the release itself
+					continue // this package is part of the release
 				}
 				c := cdx.Component{
 					BOMRef: "pkg:deb/debian/" + m[1], Type: cdx.ComponentTypeLibrary, Name: m[1], PackageURL: "pkg:deb/debian/" + m[1], Scope: r.scope,
@@ -204,14 +204,14 @@ func (b *bill) addPackages(dir string) error {
 	return nil
 }
 
-// write writes the bill in an order that is the same each time.
+// write writes the bill in a fixed order.
 func (b *bill) write(w io.Writer, root cdx.Component, tree string) error {
 	at, err := output(tree, "git", "log", "-1", "--format=%cd", "--date=format-local:%Y-%m-%dT%H:%M:%SZ")
 	if err != nil {
 		return err
 	}
 	bom := cdx.NewBOM()
-	bom.SerialNumber = "" // a random one would make each bill differ
+	bom.SerialNumber = "" // a random number would make each bill differ
 	bom.Metadata = &cdx.Metadata{Timestamp: at, Component: &root}
 	components, dependencies := []cdx.Component{}, []cdx.Dependency{}
 	for _, c := range b.components {

@@ -25,11 +25,11 @@ import (
 
 const (
 	predicateType = "https://slsa.dev/provenance/v1"
-	buildType     = "https://" + project + "/docs/verify.md#provenance" // what the parameters mean
+	buildType     = "https://" + project + "/docs/verify.md#provenance" // explains the parameters
 	builder       = "https://" + project + "/scripts/release"           // on a maintainer's machine; no service vouches for it
 )
 
-// tools are the Debian packages that the C was compiled again with, which gave the bytes that the commit has.
+// tools are the Debian packages with which the C was compiled again. The result was the same as in the commit.
 var tools = []string{"clang-19", "llvm-19", "libbpf-dev", "linux-libc-dev"}
 
 func writeProvenance(w io.Writer, version, tree, files, began string) error {
@@ -49,7 +49,7 @@ func writeProvenance(w io.Writer, version, tree, files, began string) error {
 	if err != nil {
 		return err
 	}
-	inside, err := structpb.NewStruct(map[string]any{"SOURCE_DATE_EPOCH": epoch, "GOFLAGS": "-trimpath", "CGO_ENABLED": "0"})
+	inside, err := structpb.NewStruct(map[string]any{"SOURCE_DATE_EPOCH": epoch, "GOFLAGS": "-trimpath -tags=nethttpomithttp2", "CGO_ENABLED": "0"})
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func writeProvenance(w io.Writer, version, tree, files, began string) error {
 	return err
 }
 
-// structure is a message as a structure of JSON.
+// structure converts a message to a JSON structure.
 func structure(m proto.Message) (*structpb.Struct, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
@@ -97,7 +97,7 @@ func structure(m proto.Message) (*structpb.Struct, error) {
 	return of, protojson.Unmarshal(text, of)
 }
 
-// subjects are the files of a directory, which has no others.
+// subjects returns the files of a directory. It must have nothing else.
 func subjects(dir string) (list []*intoto.ResourceDescriptor, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -113,7 +113,7 @@ func subjects(dir string) (list []*intoto.ResourceDescriptor, err error) {
 	return list, nil
 }
 
-// materials are what the release was made of, and with: the commit, the sums of all modules, and the compilers.
+// materials returns the inputs of the release: the commit, the hashes of all modules, and the compilers.
 func materials(version, tree string) (list []*intoto.ResourceDescriptor, err error) {
 	commit, err := output(tree, "git", "rev-parse", "HEAD")
 	if err != nil {
@@ -122,7 +122,11 @@ func materials(version, tree string) (list []*intoto.ResourceDescriptor, err err
 	list = append(list, &intoto.ResourceDescriptor{
 		Name: "commit", Uri: "git+https://" + project + "@refs/tags/" + version, Digest: map[string]string{"gitCommit": commit},
 	})
-	for _, name := range []string{"go.sum", "packaging/tools/go.sum"} {
+	sums, err := output(tree, "git", "ls-files", "*.sum")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range strings.Fields(sums) {
 		sum, err := digest(filepath.Join(tree, name))
 		if err != nil {
 			return nil, err
@@ -145,7 +149,7 @@ func materials(version, tree string) (list []*intoto.ResourceDescriptor, err err
 	return list, nil
 }
 
-// digest is the SHA-256 of a file, as in-toto has it.
+// digest returns the SHA-256 of a file in the form of in-toto.
 func digest(name string) (map[string]string, error) {
 	f, err := os.Open(name)
 	if err != nil {
