@@ -125,9 +125,12 @@ func (c classifier) filter() *netlink.BpfFilter {
 	}
 }
 
-// program returns the ID of the filter's program, 0 when there is none.
+// program returns the ID of the filter's program, 0 when there is no such filter or no such device.
 func (c classifier) program() (ebpf.ProgramID, error) {
 	dev, err := netlink.LinkByIndex(c.ifindex)
+	if none := (netlink.LinkNotFoundError{}); errors.As(err, &none) {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -281,48 +281,6 @@ func unloadAll(t *testing.T, s *datapath.State) {
 	}
 }
 
-// TestGone removes the device and creates it again. Gone must report this, and the state of the policy must stay.
-func TestGone(t *testing.T) {
-	if !testutil.Inside(t) {
-		return
-	}
-	testutil.Veth(t, "fw0", "fw1")
-	s := locked(t)
-	if g, err := s.Latest(); g != nil || err != nil {
-		t.Errorf("latest of none: %v, %v", g, err)
-	}
-	install(t, s, "fw0")
-	for _, gone := range []string{"", "fw0"} {
-		if got, err := s.Gone(); strings.Join(got, " ") != gone || err != nil {
-			t.Errorf("gone: %v, %v, want %q", got, err, gone)
-		}
-		g, err := s.Latest()
-		if err != nil || g == nil || string(g.Manifest) != "manifest" {
-			t.Fatalf("latest: %+v, %v", g, err)
-		}
-		g.Close()
-		counters, err := s.Counters()
-		if err != nil || counters == nil {
-			t.Fatalf("counters: %v, %v", counters, err)
-		}
-		counters.Close()
-		if gone == "" {
-			ip(t, "link del fw0")
-		}
-	}
-	testutil.Veth(t, "fw0", "fw1")
-	if _, err := s.Install(loadInside(t, always(70, 1)), nil, on("fw0", "none"), time.Time{}); err == nil {
-		t.Error("installed on a device that does not exist")
-	}
-	if got, err := s.Gone(); len(got) != 1 || err != nil {
-		t.Errorf("after a failed install, gone: %v, %v", got, err)
-	}
-	install(t, s, "fw0")
-	if got, err := s.Gone(); got != nil || err != nil {
-		t.Errorf("after an install, gone: %v, %v", got, err)
-	}
-}
-
 // TestCountersStay makes installs fail. Counters must return the counters of the running generation.
 func TestCountersStay(t *testing.T) {
 	if !testutil.Inside(t) {

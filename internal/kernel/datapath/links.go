@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Device is a device that has a program attached.
@@ -156,11 +157,7 @@ func openLink(path string) (pinnable, attached, error) {
 		return nil, attached{}, err
 	}
 	on := attached{ifindex: c.ifindex, tc: true}
-	on.program, err = c.program()
-	if none := (netlink.LinkNotFoundError{}); errors.As(err, &none) {
-		err = nil
-	}
-	if on.program == 0 {
+	if on.program, err = c.program(); on.program == 0 {
 		on.ifindex = 0
 	}
 	return c, on, err
@@ -187,9 +184,12 @@ func (on attached) mode(dev netlink.Link) (Mode, error) {
 	return Native, nil
 }
 
-// hasLink reports whether a device has a link of TCX at a hook.
+// hasLink reports whether a device has a link of TCX at a hook. A device that does not exist has none: it may go at any time.
 func hasLink(ifindex int, hook ebpf.AttachType, want link.ID) (bool, error) {
 	there, err := link.QueryPrograms(link.QueryOptions{Target: ifindex, Attach: hook})
+	if errors.Is(err, unix.ENODEV) {
+		return false, nil
+	}
 	if err != nil {
 		return false, err
 	}
