@@ -41,9 +41,12 @@ func Cache(t testing.TB) string {
 	return filepath.Join(dir, "floodwall")
 }
 
-// Debian runs scripts/debian, and returns the path that it prints.
+// Debian runs scripts/debian, and returns the path that it prints. It needs root, as debootstrap does.
 func Debian(t testing.TB, words ...string) string {
 	t.Helper()
+	if os.Getenv(insideVar) == "" { // inside, the test has the rights of root under another user ID
+		RequireRoot(t)
+	}
 	cmd := exec.Command(filepath.Join(Top(t), "scripts/debian"), words...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
