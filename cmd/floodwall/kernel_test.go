@@ -71,9 +71,9 @@ func inside(t *testing.T) bool {
 	testutil.Veth(t, "fw0", "fw1", "192.0.2.1/24")
 	t.Setenv("SSH_CONNECTION", "203.0.113.5 50000 192.0.2.1 22")
 	t.Cleanup(func() {
-		floodwall("unload")
+		out, err := floodwall("unload")
 		if found := testutil.Leftovers(before); found != nil {
-			t.Errorf("left behind:\n%s", strings.Join(found, "\n"))
+			t.Errorf("left behind by unload, which said %q (%v):\n%s", out, err, strings.Join(found, "\n"))
 		}
 	})
 	return true
