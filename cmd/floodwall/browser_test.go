@@ -22,6 +22,7 @@ type browser struct {
 	mu       sync.Mutex
 	requests []string // requested addresses, in order
 	messages []string // messages of the console and of scripts
+	failures []string // requests that got no answer
 }
 
 // startBrowser starts Chromium. The browser ends with the test.
@@ -37,6 +38,8 @@ func startBrowser(t *testing.T) *browser {
 				b.note(&b.messages, err.Error())
 			}
 			b.note(&b.requests, e.Request.URL)
+		case "Network.loadingFailed":
+			b.note(&b.failures, string(params))
 		case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded":
 			b.note(&b.messages, string(params))
 		}
@@ -147,7 +150,10 @@ func (b *browser) untilNone(what string, wrong func() string) {
 			return
 		}
 		if time.Now().After(end) {
-			b.Fatalf("waiting until %s: %s; the page:\n%s", what, found, value[string](b, "document.body.innerText"))
+			state := value[string](b, "document.visibilityState + ', ' + document.body.innerText")
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.Fatalf("waiting until %s: %s; requests: %q; messages: %q; failures: %q; the page: %s", what, found, b.requests, b.messages, b.failures, state)
 		}
 	}
 }
