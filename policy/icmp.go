@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/floodwall/floodwall/internal/model/ranges"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -123,6 +124,43 @@ func (m ICMP) String() string {
 		s += fmt.Sprintf("/%d", m.Code)
 	}
 	return s
+}
+
+// MessageWords returns the alternatives of the key icmp for values of packet.ICMP, by name where the policy has one. A name that both families have
+// stands for both messages if the values have both, and otherwise needs the protocol in front.
+func MessageWords(values []ranges.Range) (list []string) {
+	all := messagesOf(values)
+	for _, m := range all {
+		name, twin := m.named()
+		switch {
+		case name == "":
+			list = append(list, m.String())
+		case twin == nil:
+			list = append(list, name)
+		case !slices.Contains(all, *twin):
+			list = append(list, ProtocolName(m.proto())+"/"+name)
+		case !m.V6: // otherwise the word of the message of IPv4 stands for it
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// named returns the name of a message type, or "", and the message of the other family that has the same name, or nil.
+func (m ICMP) named() (name string, twin *ICMP) {
+	own, other := icmpTypes, icmpv6Types
+	if m.V6 {
+		own, other = other, own
+	}
+	for n, t := range own {
+		if t == m.Type && m.Code < 0 {
+			name = n
+		}
+	}
+	if t, ok := other[name]; ok {
+		twin = &ICMP{V6: !m.V6, Type: t, Code: -1}
+	}
+	return name, twin
 }
 
 // proto returns the protocol that carries m.

@@ -182,7 +182,7 @@ func merge(run []flat, g []int, part int) flat {
 		for _, i := range g {
 			all = append(all, run[i].Field[part]...)
 		}
-		m.Field[part] = saved.Normalize(slices.Clone(all))
+		m.Field[part] = saved.Normalize(all)
 		if m.Field[part].Full(packet.Field(part)) {
 			m.Field[part] = nil
 		}

@@ -4,10 +4,12 @@ package importer
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy"
 )
 
 const (
@@ -76,7 +78,7 @@ func (f *flat) about() string {
 	case f.Field[packet.SPort] != nil && !f.Field[packet.SPort].Has(packet.PortNone):
 		return portsName(f.Field[packet.SPort], "from-")
 	case f.Field[packet.ICMP] != nil && !f.Field[packet.ICMP].Has(packet.ICMPNone):
-		if list := messageWords(f.Field[packet.ICMP]); len(list) <= 2 {
+		if list := policy.MessageWords(f.Field[packet.ICMP]); len(list) <= 2 {
 			return strings.ReplaceAll(strings.Join(list, "-"), "/", "-")
 		}
 		return "icmp"
@@ -93,10 +95,11 @@ func (f *flat) about() string {
 		}
 	}
 	if v := f.Field[packet.Proto]; v != nil && v.Count() == 1 {
-		if name, ok := saved.PolicyProtos[v[0].First]; ok {
-			return name
+		name := policy.ProtocolName(uint8(v[0].First))
+		if _, err := strconv.Atoi(name); err == nil {
+			return "proto-" + name
 		}
-		return fmt.Sprintf("proto-%d", v[0].First)
+		return name
 	}
 	return f.aboutState()
 }

@@ -3,12 +3,11 @@
 package importer
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // keys contains the keys of a policy rule: the keys of the rule itself, and the keys under `not`.
@@ -106,11 +105,7 @@ func (r *renderer) protocol() {
 	var list []string
 	for _, s := range v {
 		for n := s.First; n <= s.Last; n++ {
-			name, ok := saved.PolicyProtos[n]
-			if !ok {
-				name = fmt.Sprint(n)
-			}
-			list = append(list, name)
+			list = append(list, policy.ProtocolName(uint8(n)))
 		}
 	}
 	r.keys.add(not, "proto", list)
@@ -125,36 +120,27 @@ func (r *renderer) ports(key string, v saved.Values) {
 	if not {
 		v = v.Not(packet.DPort)
 	}
-	tcp := v.And(saved.TCPPorts)
-	udp := saved.Values{}
-	for _, s := range v.And(saved.UDPPorts) {
-		udp = append(udp, saved.Span{First: s.First - packet.PortUDP, Last: s.Last - packet.PortUDP})
+	switch r.proto {
+	case saved.ProtoTCP:
+		v = v.And(saved.TCPPorts)
+	case saved.ProtoUDP:
+		v = v.And(saved.UDPPorts)
 	}
-	switch {
-	case r.proto == saved.ProtoTCP || slices.Equal(tcp, udp):
-		r.keys.add(not, key, spanWords(tcp))
-	case r.proto == saved.ProtoUDP:
-		r.keys.add(not, key, spanWords(udp))
-	default:
-		r.keys.add(not, key, append(prefixed("tcp/", spanWords(tcp)), prefixed("udp/", spanWords(udp))...))
+	var list []string
+	var m policy.Match
+	m.Ask(packet.DPort, v)
+	for _, p := range m.Port {
+		if uint32(p.Proto) == r.proto {
+			p.Proto = 0
+		}
+		list = append(list, p.String())
 	}
-}
-
-func prefixed(prefix string, words []string) (out []string) {
-	for _, w := range words {
-		out = append(out, prefix+w)
-	}
-	return out
+	r.keys.add(not, key, list)
 }
 
 func spanWords(v saved.Values) (list []string) {
 	for _, s := range v {
-		switch {
-		case s.First == s.Last:
-			list = append(list, fmt.Sprint(s.First))
-		default:
-			list = append(list, fmt.Sprintf("%d-%d", s.First, s.Last))
-		}
+		list = append(list, policy.Range(s).String())
 	}
 	return list
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/floodwall/floodwall/internal/importer/saved"
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // flags writes TCP flags as values under masks.
@@ -77,25 +78,11 @@ func bestFlag(v saved.Values, mask, value, free uint32) (best uint32) {
 	return best
 }
 
-var flagNames = []string{"fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"}
-
 // flagWord returns VALUE/MASK, in quotes if a comma in it would end the word.
 func flagWord(value, mask uint32) string {
-	names := func(byte uint32) string {
-		var set []string
-		for i, n := range flagNames {
-			if byte>>i&1 == 1 {
-				set = append(set, n)
-			}
-		}
-		if set == nil {
-			return "none"
-		}
-		return strings.Join(set, ",")
-	}
-	word := names(value) + "/" + names(mask)
+	word := policy.Flags{Value: uint8(value), Mask: uint8(mask)}.String()
 	if value == mask && bits.OnesCount32(value) == 1 {
-		word = names(value)
+		word, _, _ = strings.Cut(word, "/")
 	}
 	if strings.Contains(word, ",") {
 		word = `"` + word + `"`

@@ -59,7 +59,7 @@ func (r chance) cond() (c Cond) {
 		var spans Values
 		for range 1 + r.IntN(2) {
 			v := pickOf(r, askedValues[f])
-			spans = append(spans, Span{v, min(v+r.Uint32N(3), f.Size()-1)})
+			spans = append(spans, Span{First: v, Last: min(v+r.Uint32N(3), f.Size()-1)})
 		}
 		if f == packet.DPort && r.IntN(3) == 0 {
 			spans = slices.Clone(pickOf(r, []Values{TCPPorts, UDPPorts}))

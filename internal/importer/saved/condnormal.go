@@ -147,7 +147,7 @@ func (c Cond) segments() Cond {
 		return c
 	}
 	flags, proto := c.Field[packet.Flags], c.Field[packet.Proto]
-	sizes := Values{{0, packet.MSSMissing}}
+	sizes := Values{{First: 0, Last: packet.MSSMissing}}
 	if !proto.Has(ProtoTCP) || flags.Within(withoutSYN) {
 		v = v.And(Only(packet.MSSNone))
 	}
@@ -184,9 +184,9 @@ type carrier struct {
 var Dependents = []dependent{
 	{packet.DPort, withPorts, packet.PortNone},
 	{packet.SPort, withPorts, packet.PortNone},
-	{packet.Flags, []carrier{{ProtoTCP, Values{{0, packet.FlagsNone - 1}}, IPv4 | IPv6}}, packet.FlagsNone},
+	{packet.Flags, []carrier{{ProtoTCP, Values{{First: 0, Last: packet.FlagsNone - 1}}, IPv4 | IPv6}}, packet.FlagsNone},
 	{packet.ICMP, []carrier{
-		{ProtoICMP, Values{{0, packet.ICMPv6 - 1}}, IPv4}, {ProtoICMPv6, Values{{packet.ICMPv6, packet.ICMPNone - 1}}, IPv6},
+		{ProtoICMP, Values{{First: 0, Last: packet.ICMPv6 - 1}}, IPv4}, {ProtoICMPv6, Values{{First: packet.ICMPv6, Last: packet.ICMPNone - 1}}, IPv6},
 	}, packet.ICMPNone},
 }
 
@@ -206,7 +206,7 @@ func (d dependent) Needs(v Values) Values {
 	protos := Values{}
 	for _, o := range d.of {
 		if len(v.And(o.values)) > 0 {
-			protos = append(protos, Span{o.proto, o.proto})
+			protos = append(protos, Span{First: o.proto, Last: o.proto})
 		}
 	}
 	return Normalize(protos)

@@ -113,10 +113,10 @@ func (c Cond) Families() Family {
 	}
 	if v := c.Field[packet.ICMP]; v != nil && !v.Has(packet.ICMPNone) {
 		var of Family
-		if len(v.And(Values{{0, packet.ICMPv6 - 1}})) > 0 {
+		if len(v.And(Values{{First: 0, Last: packet.ICMPv6 - 1}})) > 0 {
 			of |= IPv4
 		}
-		if len(v.And(Values{{packet.ICMPv6, packet.ICMPNone - 1}})) > 0 {
+		if len(v.And(Values{{First: packet.ICMPv6, Last: packet.ICMPNone - 1}})) > 0 {
 			of |= IPv6
 		}
 		all &= of

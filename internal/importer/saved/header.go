@@ -68,7 +68,7 @@ func (w Word) Cond(f Family) (c Cond, ok bool) {
 
 func (v Values) shifted(by uint32) (out Values) {
 	for _, s := range v {
-		out = append(out, Span{s.First + by, s.Last + by})
+		out = append(out, Span{First: s.First + by, Last: s.Last + by})
 	}
 	return out
 }

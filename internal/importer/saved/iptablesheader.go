@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/policy"
 )
 
 // fragment parses -f, which matches all fragments except the first.
@@ -57,7 +58,7 @@ func portNumber(text string, proto uint32) (Span, bool) {
 	if s, ok := PortSpan(text, "\x00"); ok {
 		return s, true
 	}
-	n, err := net.LookupPort(PolicyProtos[proto], text)
+	n, err := net.LookupPort(policy.ProtocolName(uint8(proto)), text)
 	return Span{First: uint32(n), Last: uint32(n)}, err == nil
 }
 

@@ -5,6 +5,8 @@ package saved
 import (
 	"slices"
 	"strings"
+
+	"github.com/floodwall/floodwall/policy"
 )
 
 // tokenizer splits a rule into options as iptables-restore does (getopt_long(3)). Options may have any order. Long options may be abbreviated. An
@@ -56,7 +58,7 @@ func protoExtension(n uint32) string {
 	case ProtoICMPv6:
 		return "icmp6"
 	}
-	return PolicyProtos[n]
+	return policy.ProtocolName(uint8(n))
 }
 
 // option splits a word into an option and its argument: `--dport=22`, `-ptcp`.

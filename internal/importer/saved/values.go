@@ -3,15 +3,15 @@
 package saved
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
 	"github.com/floodwall/floodwall/internal/model/packet"
+	"github.com/floodwall/floodwall/internal/model/ranges"
 )
 
 // Span is a range of values of a field, both ends included.
-type Span struct{ First, Last uint32 }
+type Span = ranges.Range
 
 // Values is a set of values of one field. Its spans are sorted, and neither overlap nor touch. Nil means any value. An
 // empty set that is not nil means no value.
@@ -21,41 +21,20 @@ type Values []Span
 func Only(vs ...uint32) Values {
 	var out Values
 	for _, v := range vs {
-		out = append(out, Span{v, v})
+		out = append(out, Span{First: v, Last: v})
 	}
 	return Normalize(out)
 }
 
 // Normalize sorts spans and joins those that overlap or touch.
-func Normalize(spans Values) Values {
-	slices.SortFunc(spans, func(a, b Span) int { return cmp.Compare(a.First, b.First) })
-	out := Values{}
-	for _, s := range spans {
-		if n := len(out); n > 0 && s.First <= out[n-1].Last+1 {
-			out[n-1].Last = max(out[n-1].Last, s.Last)
-			continue
-		}
-		out = append(out, s)
-	}
-	return out
-}
+func Normalize(spans Values) Values { return ranges.Normalize(append(Values{}, spans...)) }
 
 // Not returns the complement of v among the values of f.
 func (v Values) Not(f packet.Field) Values {
 	if v == nil {
 		return Values{}
 	}
-	out, next := Values{}, uint32(0)
-	for _, s := range v {
-		if s.First > next {
-			out = append(out, Span{next, s.First - 1})
-		}
-		next = s.Last + 1
-	}
-	if next < f.Size() {
-		out = append(out, Span{next, f.Size() - 1})
-	}
-	return out
+	return ranges.Complement(v, f.Size())
 }
 
 // And returns the values that are in both v and w.
@@ -69,7 +48,7 @@ func (v Values) And(w Values) Values {
 	out := Values{}
 	for i, j := 0, 0; i < len(v) && j < len(w); {
 		if first, last := max(v[i].First, w[j].First), min(v[i].Last, w[j].Last); first <= last {
-			out = append(out, Span{first, last})
+			out = append(out, Span{First: first, Last: last})
 		}
 		if v[i].Last < w[j].Last {
 			i++
@@ -90,7 +69,7 @@ func (v Values) Or(w Values) Values {
 
 // Has reports whether x is in v.
 func (v Values) Has(x uint32) bool {
-	return v == nil || len(v.And(Values{{x, x}})) > 0
+	return v == nil || len(v.And(Values{{First: x, Last: x}})) > 0
 }
 
 // Within reports whether all values of v are in w.
@@ -106,14 +85,14 @@ func (v Values) Count() (n int) {
 
 // Full reports whether v has every value of f.
 func (v Values) Full(f packet.Field) bool {
-	return v == nil || len(v) == 1 && v[0] == Span{0, f.Size() - 1}
+	return v == nil || len(v) == 1 && v[0] == Span{First: 0, Last: f.Size() - 1}
 }
 
 // Shifted returns v with n added to each value.
 func (v Values) Shifted(n uint32) Values {
 	out := Values{}
 	for _, s := range v {
-		out = append(out, Span{s.First + n, s.Last + n})
+		out = append(out, Span{First: s.First + n, Last: s.Last + n})
 	}
 	return out
 }
@@ -123,8 +102,8 @@ const MaxPort = math.MaxUint16
 
 // The values of TCP and UDP ports in the coding of packet.DPort.
 var (
-	TCPPorts = Values{{0, MaxPort}}
-	UDPPorts = Values{{packet.PortUDP, packet.PortUDP + MaxPort}}
+	TCPPorts = Values{{First: 0, Last: MaxPort}}
+	UDPPorts = Values{{First: packet.PortUDP, Last: packet.PortUDP + MaxPort}}
 )
 
 // Below returns the set of values less than n.
@@ -132,5 +111,5 @@ func Below(n uint32) Values {
 	if n == 0 {
 		return Values{}
 	}
-	return Values{{0, n - 1}}
+	return Values{{First: 0, Last: n - 1}}
 }

@@ -30,12 +30,6 @@ var ProtoNumbers = map[string]uint32{
 	"mpls-in-ip": 137, "hip": 139, "shim6": 140, "wesp": 141, "rohc": 142,
 }
 
-// PolicyProtos has the policy's names of protocols.
-var PolicyProtos = map[uint32]string{
-	1: "icmp", 2: "igmp", 4: "ipip", 6: "tcp", 17: "udp", 33: "dccp", 41: "ipv6", 47: "gre", 50: "esp", 51: "ah",
-	58: "icmpv6", 88: "eigrp", 89: "ospf", 103: "pim", 112: "vrrp", 115: "l2tp", 132: "sctp", 136: "udplite",
-}
-
 // Number reads a number up to limit, in decimal, or in hexadecimal with 0x.
 func Number(text string, limit uint64) (uint32, bool) {
 	n, err := strconv.ParseUint(text, 0, 32)
@@ -47,7 +41,7 @@ func NumberSpan(text, sep string, limit uint64) (Span, bool) {
 	low, high, ranged := strings.Cut(text, sep)
 	if !ranged {
 		n, ok := Number(low, limit)
-		return Span{n, n}, ok
+		return Span{First: n, Last: n}, ok
 	}
 	if low == "" {
 		low = "0"
@@ -57,7 +51,7 @@ func NumberSpan(text, sep string, limit uint64) (Span, bool) {
 	}
 	first, ok1 := Number(low, limit)
 	last, ok2 := Number(high, limit)
-	return Span{first, last}, ok1 && ok2 && first <= last
+	return Span{First: first, Last: last}, ok1 && ok2 && first <= last
 }
 
 // ProtoNumber reads an IP protocol: its number, or its name in upper or lower case.
@@ -82,7 +76,7 @@ var Services = map[string]uint32{
 // PortSpan reads a port or a range of ports.
 func PortSpan(text, sep string) (Span, bool) {
 	if n, ok := Services[text]; ok {
-		return Span{n, n}, true
+		return Span{First: n, Last: n}, true
 	}
 	return NumberSpan(text, sep, MaxPort)
 }
@@ -179,7 +173,7 @@ func FlagsWhere(holds func(flags uint32) bool) Values {
 	out := Values{}
 	for f := range uint32(packet.FlagsNone) {
 		if holds(f) {
-			out = append(out, Span{f, f})
+			out = append(out, Span{First: f, Last: f})
 		}
 	}
 	return Normalize(out)
