@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
@@ -50,19 +49,4 @@ func newFlow(entry nftable.Attributes) (f flow) {
 	}
 	f.proto, f.port = uint8(l4.Number(nl.CTA_PROTO_NUM)), uint16(l4.Number(nl.CTA_PROTO_DST_PORT))
 	return f
-}
-
-// ownAddresses lists the addresses of this host.
-func ownAddresses() (map[netip.Addr]bool, error) {
-	list, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, err
-	}
-	own := make(map[netip.Addr]bool, len(list))
-	for _, a := range list {
-		if addr, ok := netip.AddrFromSlice(a.IP); ok {
-			own[addr.Unmap()] = true
-		}
-	}
-	return own, nil
 }

@@ -45,7 +45,7 @@ func conntrackServices(ctx context.Context, h *host) []Finding {
 	if err != nil {
 		return []Finding{unseen(id, err)}
 	}
-	own, err := ownAddresses()
+	own, err := sockets.OwnAddresses()
 	if err != nil {
 		return []Finding{unseen(id, err)}
 	}
@@ -59,7 +59,7 @@ func conntrackServices(ctx context.Context, h *host) []Finding {
 		switch {
 		case f.dst.IsLoopback() || f.src == f.dst:
 			c.loopback++
-		case own[f.dst] && here[s]:
+		case slices.Contains(own, f.dst) && here[s]:
 			c.services[s]++
 		}
 	}
