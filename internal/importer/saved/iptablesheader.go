@@ -11,13 +11,24 @@ import (
 	"github.com/floodwall/floodwall/policy"
 )
 
-// fragment parses -f, which matches all fragments except the first.
-func (r *iptablesRuleReader) fragment(not bool, _ []string) {
-	v := Only(packet.FragmentLater)
+// ask narrows all alternatives by values of a field or, with not, by all other values.
+func (r *iptablesRuleReader) ask(f packet.Field, v Values, not bool) {
 	if not {
-		v = v.Not(packet.Fragment)
+		v = v.Not(f)
 	}
-	r.each(func(c Cond) Cond { return c.With(packet.Fragment, v) })
+	r.each(func(c Cond) Cond { return c.With(f, v) })
+}
+
+// asks returns the reader of an option with values of a field. what names the option in messages.
+func asks(f packet.Field, what string, parse func(text string) (Values, bool)) func(*iptablesRuleReader, bool, []string) {
+	return func(r *iptablesRuleReader, not bool, args []string) {
+		v, ok := parse(args[0])
+		if !ok {
+			r.unknown(what + " " + args[0])
+			return
+		}
+		r.ask(f, v, not)
+	}
 }
 
 // portList parses ports that are separated by commas, for the protocols of the rule.
@@ -165,18 +176,10 @@ func (r *iptablesRuleReader) state(not bool, args []string) {
 
 // spanOf parses a number or a range FIRST:LAST of a field.
 func spanOf(f packet.Field, limit uint64) func(*iptablesRuleReader, bool, []string) {
-	return func(r *iptablesRuleReader, not bool, args []string) {
-		s, ok := NumberSpan(args[0], ":", limit)
-		if !ok {
-			r.unknown(f.String() + " " + args[0])
-			return
-		}
-		v := Values{s}
-		if not {
-			v = v.Not(f)
-		}
-		r.each(func(c Cond) Cond { return c.With(f, v) })
-	}
+	return asks(f, f.String(), func(text string) (Values, bool) {
+		s, ok := NumberSpan(text, ":", limit)
+		return Values{s}, ok
+	})
 }
 
 // segmentSize parses a value or a range of values of the MSS option. Segments without the option match the negation.
@@ -186,25 +189,13 @@ func (r *iptablesRuleReader) segmentSize(not bool, args []string) {
 		r.unknown("MSS " + args[0])
 		return
 	}
-	v := Values{s}
-	if not {
-		v = v.Not(packet.MSS)
-	}
-	r.each(func(c Cond) Cond { return c.With(packet.MSS, v) })
+	r.ask(packet.MSS, Values{s}, not)
 }
 
 // class parses a DSCP name.
-func (r *iptablesRuleReader) class(not bool, args []string) {
-	n, ok := DSCPNumbers[strings.ToLower(args[0])]
-	if !ok {
-		r.unknown("DSCP class " + args[0])
-		return
-	}
-	v := Only(n)
-	if not {
-		v = v.Not(packet.DSCP)
-	}
-	r.each(func(c Cond) Cond { return c.With(packet.DSCP, v) })
+func class(text string) (Values, bool) {
+	n, ok := DSCPNumbers[strings.ToLower(text)]
+	return Only(n), ok
 }
 
 // tosNames are the names of the old type of service (RFC 1349).
@@ -235,11 +226,7 @@ func (r *iptablesRuleReader) tos(not bool, args []string) {
 			v = append(v, Span{First: d, Last: d})
 		}
 	}
-	v = Normalize(v)
-	if not {
-		v = v.Not(packet.DSCP)
-	}
-	r.each(func(c Cond) Cond { return c.With(packet.DSCP, v) })
+	r.ask(packet.DSCP, Normalize(v), not)
 }
 
 // mark parses VALUE[/MASK] of a packet's mark, or of its connection's mark.
@@ -270,12 +257,8 @@ func above(n uint32) Values {
 }
 
 func hops(of func(uint32) Values) func(*iptablesRuleReader, bool, []string) {
-	return func(r *iptablesRuleReader, _ bool, args []string) {
-		n, ok := Number(args[0], 255)
-		if !ok {
-			r.unknown("ttl " + args[0])
-			return
-		}
-		r.each(func(c Cond) Cond { return c.With(packet.TTL, of(n)) })
-	}
+	return asks(packet.TTL, "ttl", func(text string) (Values, bool) {
+		n, ok := Number(text, 255)
+		return of(n), ok
+	})
 }

@@ -28,7 +28,7 @@ var options = map[string]func(r *iptablesRuleReader, not bool, args []string){
 	"set--match-set": (*iptablesRuleReader).matchSet, "set--update-counters": nothing,
 	"set--update-subcounters": nothing,
 
-	"length--length": spanOf(packet.Length, 65535), "dscp--dscp": spanOf(packet.DSCP, 63), "dscp--dscp-class": (*iptablesRuleReader).class,
+	"length--length": spanOf(packet.Length, 65535), "dscp--dscp": spanOf(packet.DSCP, 63), "dscp--dscp-class": asks(packet.DSCP, "DSCP class", class),
 	"tcpmss--mss": (*iptablesRuleReader).segmentSize,
 	"tos--tos":    (*iptablesRuleReader).tos,
 	"ttl--ttl-eq": spanOf(packet.TTL, 255), "ttl--ttl": spanOf(packet.TTL, 255), "hl--hl-eq": spanOf(packet.TTL, 255),
@@ -81,13 +81,10 @@ func (r *iptablesRuleReader) protocol(not bool, args []string) {
 		r.unknown("protocol " + args[0])
 		return
 	}
-	v := Only(n)
-	if not {
-		v = v.Not(packet.Proto)
-	} else {
+	if !not {
 		r.protos = []uint32{n}
 	}
-	r.each(func(c Cond) Cond { return c.With(packet.Proto, v) })
+	r.ask(packet.Proto, Only(n), not)
 }
 
 // inDevice parses -i; iptables writes + for the wildcard *.

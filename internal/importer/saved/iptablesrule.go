@@ -91,7 +91,7 @@ func (r *iptablesRuleReader) core(t Token, all []Token) {
 	case "-o":
 		r.outDevice(t.Not, t.Args[0])
 	case "-f":
-		r.fragment(t.Not, nil)
+		r.ask(packet.Fragment, Only(packet.FragmentLater), t.Not)
 	case "-j":
 		r.jump(ActJump, t.Args[0])
 	case "-g":
