@@ -77,15 +77,19 @@ func loopback(f Finding, r savedRule) Finding {
 	f.Evidence = fmt.Sprintf("the rule %q of table %s%s is for packets that come in on lo, and no rule of the hook output is for those that leave there (from nft and iptables-save)",
 		r.Text, r.Table, r.from())
 	f.Cost = "the rule does nothing: what this host sends to itself has its entry before it comes in"
+	return f.command(r.notrack("loop", "out", "output", " -o lo"+r.proto().iptables(), `oif "lo" `+r.proto().nft("", portSpans{anyPort}))...)
+}
+
+// notrack returns the commands that add a rule which exempts packets from conntrack. iptables and nft are the matches of the rule in both syntaxes.
+// With nft, the rule gets a table and a chain of its own.
+func (r savedRule) notrack(table, chain, hook, iptables, nft string) []string {
 	if r.Iptables {
-		return f.command(r.tool() + " -t raw -A OUTPUT -o lo" + r.proto().iptables() + " -j CT --notrack")
+		return []string{r.tool() + " -t raw -A " + strings.ToUpper(hook) + iptables + " -j CT --notrack"}
 	}
-	match := ""
-	if p := r.proto(); p != "" {
-		match = "meta l4proto " + string(p) + " "
+	return []string{
+		"nft add table " + r.Family + " " + table, "nft add chain " + r.Family + " " + table + " " + chain + " '{ type filter hook " + hook + " priority raw; }'",
+		"nft add rule " + r.Family + " " + table + " " + chain + " '" + nft + "notrack'",
 	}
-	return f.command("nft add table "+r.Family+" loop", "nft add chain "+r.Family+" loop out '{ type filter hook output priority raw; }'",
-		"nft add rule "+r.Family+" loop out 'oif \"lo\" "+match+"notrack'")
 }
 
 // synOnly reports whether a rule matches only SYNs for SYNPROXY. Other packets of these connections are tracked.
@@ -95,13 +99,7 @@ func synOnly(r savedRule) bool {
 
 // counterpart returns the commands that also exempt the replies from these ports from conntrack.
 func (r savedRule) counterpart(ports portSpans) []string {
-	if r.Iptables {
-		return []string{r.tool() + " -t raw -A OUTPUT" + r.proto().iptables() + ports.iptables("s") + " -j CT --notrack"}
-	}
-	return []string{
-		"nft add table " + r.Family + " answers", "nft add chain " + r.Family + " answers out '{ type filter hook output priority raw; }'",
-		"nft add rule " + r.Family + " answers out '" + r.proto().nft("sport", ports) + "notrack'",
-	}
+	return r.notrack("answers", "out", "output", r.proto().iptables()+ports.iptables("s"), r.proto().nft("sport", ports))
 }
 
 // unprepared finds SYNPROXY rules whose SYNs are tracked, so that they do not reach SYNPROXY.
@@ -135,17 +133,11 @@ func unprepared(rules []savedRule) Finding {
 
 // untrackSYNs returns the commands that exempt SYNs to these ports from conntrack.
 func (r savedRule) untrackSYNs(ports portSpans) []string {
-	if r.Iptables {
-		return []string{r.tool() + " -t raw -A PREROUTING -p tcp" + ports.iptables("d") + " --syn -j CT --notrack"}
-	}
 	match := ""
 	if !ports.all() {
 		match = tcp.nft("dport", ports)
 	}
-	return []string{
-		"nft add table " + r.Family + " syns", "nft add chain " + r.Family + " syns pre '{ type filter hook prerouting priority raw; }'",
-		"nft add rule " + r.Family + " syns pre '" + match + "tcp flags syn / fin,syn,rst,ack notrack'",
-	}
+	return r.notrack("syns", "pre", "prerouting", " -p tcp"+ports.iptables("d")+" --syn", match+"tcp flags syn / fin,syn,rst,ack ")
 }
 
 // asksState matches tests in rules that are possible only after conntrack or routing.
