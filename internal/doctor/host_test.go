@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/os/sockets"
-
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 	"github.com/floodwall/floodwall/test/testutil"
 )
@@ -239,8 +239,8 @@ func TestTool(t *testing.T) {
 
 func TestText(t *testing.T) {
 	for word, want := range map[string]string{"eth0.5": "eth0.5", "a b": "'a b'", "x;rm": "'x;rm'", "it's": `'it'\''s'`, "": "''"} {
-		if got := quoted(word); got != want {
-			t.Errorf("quoted(%q) is %q", word, got)
+		if got := wording.Shell(word); got != want {
+			t.Errorf("wording.Shell(%q) is %q", word, got)
 		}
 	}
 	if percent(99999, 100000) != 99 || percent(1, 0) != 0 || percent(1<<60, 1<<60) != 100 {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // offloads examines the offloads of the devices. Offloads change packets before any program sees them.
@@ -20,7 +22,7 @@ func offloads(_ context.Context, h *host) []Finding {
 			f.Evidence = "generic receive offload is on or has no meaning here (rx-gro, from ethtool)"
 			return []Finding{f.healthy()}
 		}
-		return []Finding{f.command("ethtool -K " + quoted(d.name) + " gro on")}
+		return []Finding{f.command("ethtool -K " + wording.Shell(d.name) + " gro on")}
 	})
 }
 
@@ -64,11 +66,11 @@ func (d *device) spread(cpus uint32, steering bool) Finding {
 	case have >= cpus || steering:
 		return f.healthy()
 	case have < min(most, cpus):
-		return f.command(fmt.Sprintf("ethtool -L %s %s %d", quoted(d.name), kind, n))
+		return f.command(fmt.Sprintf("ethtool -L %s %s %d", wording.Shell(d.name), kind, n))
 	}
 	f.Severity = Note // the device has no more queues
 	mask := fmt.Sprintf("%x", uint64(1)<<min(cpus, 32)-1)
-	return f.command(fmt.Sprintf("for f in /sys/class/net/%s/queues/rx-*/rps_cpus; do echo %s > $f; done", quoted(d.name), mask))
+	return f.command(fmt.Sprintf("for f in /sys/class/net/%s/queues/rx-*/rps_cpus; do echo %s > $f; done", wording.Shell(d.name), mask))
 }
 
 // transmitQueues returns a finding about a virtio device's queues for sending from XDP. XDP needs one queue for each CPU, in addition to the queues

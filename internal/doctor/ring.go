@@ -98,7 +98,7 @@ func (d *device) ringDrops(before, after map[string]uint64) Finding {
 	case f.Severity == OK:
 		return f.healthy()
 	case r != nil && r.Size < r.Max:
-		return f.command(fmt.Sprintf("ethtool -G %s rx %d", quoted(d.name), r.Max))
+		return f.command(fmt.Sprintf("ethtool -G %s rx %d", wording.Shell(d.name), r.Max))
 	}
 	return f.advice("let more CPUs receive (see queues), and make each packet cheaper (see rules-path, conntrack-services, xdp-native)")
 }

@@ -5,6 +5,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // reversePath examines for each device how packets are handled whose sender is not reachable through this device.
@@ -41,7 +43,7 @@ func (d *device) reversePath(all, own uint64, ways []string) Finding {
 		Evidence: fmt.Sprintf("net.ipv4.conf.%s.rp_filter is %d and net.ipv4.conf.all.rp_filter is %d: the larger one, %d, holds (/proc/sys)", d.name, own, all, value),
 		Numbers:  map[string]uint64{"all": all, "device": own},
 	}
-	loose := fmt.Sprintf("sysctl -w net/ipv4/conf/%s/rp_filter=%d", quoted(d.name), rpLoose)
+	loose := fmt.Sprintf("sysctl -w net/ipv4/conf/%s/rp_filter=%d", wording.Shell(d.name), rpLoose)
 	switch {
 	case value == rpOff:
 		f.Severity = Note

@@ -16,6 +16,7 @@ import (
 	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/text/wording"
 	"github.com/floodwall/floodwall/policy"
 )
 
@@ -178,7 +179,7 @@ func (h *host) judgeWarning(w, policy string) Finding {
 	case strings.HasPrefix(w, control.Unread):
 		f.Cost, do = "nobody sees an attack, and no rule is added against one", "restart"
 	default:
-		return f.command("floodwall apply " + quoted(policy))
+		return f.command("floodwall apply " + wording.Shell(policy))
 	}
 	if h.hasDaemonUnit() {
 		return f.command("systemctl " + do + " " + boot.DaemonUnit)

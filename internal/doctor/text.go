@@ -2,25 +2,10 @@
 
 package doctor
 
-import (
-	"strings"
-)
-
 // percent returns part as a percentage of whole. It rounds down, so that 100 means all of it. It returns 0 if whole is 0.
 func percent(part, whole uint64) uint64 {
 	if whole == 0 {
 		return 0
 	}
 	return uint64(float64(part) / float64(whole) * 100)
-}
-
-// quoted quotes a word for a shell.
-func quoted(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./:@%+=,", r)
-	}
-	if word != "" && strings.TrimFunc(word, plain) == "" {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

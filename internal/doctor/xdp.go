@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/image"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
+	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
 // xdpSupport returns findings for each device on whether Floodwall can run in its driver, and if not, why.
@@ -43,7 +44,7 @@ func (d *device) native() Finding {
 	case d.xdpErr != nil:
 		f.Cost = "whether Floodwall runs in the driver shows when it is applied"
 		f.Evidence = fmt.Sprintf("%s: %v", d.kinds(), errNoXDPFeatures)
-		return f.command("floodwall apply --dry-run --mode native --device " + quoted(d.name) + " policy.yaml")
+		return f.command("floodwall apply --dry-run --mode native --device " + wording.Shell(d.name) + " policy.yaml")
 	case d.xdp&xdpBasic != 0:
 		f.Evidence = d.kinds() + " has native XDP" + d.extras() + " (from the kernel's netdev family)"
 		cost, remedy := control.NativeCost(d.kind, d.name)
@@ -82,7 +83,7 @@ func (d *device) extras() string {
 // advance.
 func (d *device) refusals() Finding {
 	f := Finding{ID: "xdp-setup", Severity: Warning, Cost: "the driver refuses an XDP program as the device is set up"}
-	name := quoted(d.name)
+	name := wording.Shell(d.name)
 	lro := d.features["rx-lro"]
 	switch c := d.channels; {
 	case lro.On && !lro.Fixed:
@@ -120,7 +121,7 @@ func (d *device) frames() Finding {
 		f.Severity = Note
 		f.Cost = "frames come in several buffers: Floodwall reads them, most other XDP programs are refused"
 	}
-	return f.command("ip link set dev " + quoted(d.name) + " mtu 1500")
+	return f.command("ip link set dev " + wording.Shell(d.name) + " mtu 1500")
 }
 
 // occupied returns a finding on whether another tool's XDP program is attached.
@@ -146,5 +147,5 @@ func (d *device) occupied() Finding {
 	if l := datapath.LinkOf(d.index, id); l != 0 {
 		return f.command(fmt.Sprintf("bpftool link detach id %d", l))
 	}
-	return f.command("ip link set dev " + quoted(d.name) + " " + datapath.ModeWord(d.program.AttachMode) + " off")
+	return f.command("ip link set dev " + wording.Shell(d.name) + " " + datapath.ModeWord(d.program.AttachMode) + " off")
 }

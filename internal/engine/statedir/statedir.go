@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,26 +33,16 @@ func (e *Error) Error() string {
 // Hint returns the remedy. The command uses mv -T: without -T, mv would move the directory into an existing directory of the new name.
 func (e *Error) Hint() string {
 	return fmt.Sprintf("leave --state out, or name %s; to move it, end the daemon, `mv -T %s %s`, and apply with the new --state",
-		e.Uses, quoted(e.Uses), quoted(cmp.Or(absolute(e.Given), e.Given)))
-}
-
-var plain = wording.Regexp(`^[\w/.,:@%+=][\w/.,:@%+=-]*$`)
-
-// quoted quotes a word for a shell.
-func quoted(word string) string {
-	if plain().MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		e.Uses, wording.Shell(e.Uses), wording.Shell(cmp.Or(absolute(e.Given), e.Given)))
 }
 
 // Flags returns the flags that select an instance and its state directory, each with a space before it. dir may be "" for the default directory.
 func Flags(bpffs, dir string) (text string) {
 	if bpffs != datapath.DefaultDir {
-		text += " --bpffs " + quoted(bpffs)
+		text += " --bpffs " + wording.Shell(bpffs)
 	}
 	if dir != "" {
-		text += " --state " + quoted(dir)
+		text += " --state " + wording.Shell(dir)
 	}
 	return text
 }

@@ -43,3 +43,13 @@ func Either(words []string) string {
 	}
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
+
+var plainWord = Regexp(`^[\w/.,:@%+=][\w/.,:@%+=-]*$`)
+
+// Shell quotes a word for a shell, if it needs quotes.
+func Shell(word string) string {
+	if plainWord().MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
