@@ -10,9 +10,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
-
 	"github.com/floodwall/floodwall/cmd/floodwall-lab/rig"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/lab"
@@ -103,6 +100,9 @@ func (s *calmSite) await(ctx context.Context, mode datapath.Mode) error {
 	}
 	return errors.Join(ctx.Err(), fmt.Errorf("after %v the programs are not in mode %s", calmWait, mode))
 }
+
+// calmRest is longer than the daemon works on a move back after the device is at tc. A flood that begins meanwhile would wait for that.
+const calmRest = time.Second
 
 // calmAmount is the traffic of the figures of a round.
 type calmAmount struct {
@@ -203,11 +203,16 @@ func (s *calmSite) beginning(ctx context.Context, pps float64) (rig.Reading, err
 		if err := s.await(ctx, datapath.TC); err != nil {
 			return err
 		}
+		wait(ctx, calmRest)
+		seen, err := watchPastXDP(s.attacked.In)
+		if err != nil {
+			return err
+		}
 		go func() {
 			switched <- onCPU(rig.SourceCPU, lab.MostUrgent, func() error {
-				took, ran, err := s.switching(ctx)
-				late, busy = max(late, float64(took)/1e6), max(busy, float64(ran)/float64(took))
-				return err
+				took, share, err := seen.switching(ctx)
+				late, busy = max(late, float64(took)/1e6), max(busy, share)
+				return errors.Join(err, seen.close())
 			})
 		}()
 		stop, err = s.begin(ctx, pps)
@@ -220,36 +225,4 @@ func (s *calmSite) beginning(ctx context.Context, pps float64) (rig.Reading, err
 		read["switch-ms"], read["receiver-busy"] = late, busy
 	}
 	return read, err
-}
-
-// switching returns the time from the first packet of a flood until XDP decides about it, and how long the receive thread ran in this time.
-func (s *calmSite) switching(ctx context.Context) (took, ran time.Duration, err error) {
-	in, began := s.attacked.In, time.Time{}
-	before, err := in.Received()
-	for late := time.Now().Add(calmWait); err == nil && time.Now().Before(late) && ctx.Err() == nil; {
-		_ = unix.Nanosleep(&unix.Timespec{Nsec: 1e6}, nil) // a timer of Go would need another thread
-		var n uint64
-		var there bool
-		if began.IsZero() {
-			if n, err = in.Received(); err == nil && n > before {
-				began = time.Now()
-				ran, err = in.Ran()
-			}
-		} else if there, err = atXDP(in); there {
-			took = time.Since(began)
-			after, err := in.Ran()
-			return took, after - ran, err
-		}
-	}
-	return 0, 0, errors.Join(err, ctx.Err(), fmt.Errorf("after %v XDP does not decide about the flood", calmWait))
-}
-
-// atXDP reports whether a device has a program at XDP.
-func atXDP(d *lab.Device) (is bool, err error) {
-	err = d.Host.Do(func() error {
-		dev, err := netlink.LinkByName(d.Name)
-		is = err == nil && dev.Attrs().Xdp != nil && dev.Attrs().Xdp.Attached
-		return err
-	})
-	return is, err
 }
