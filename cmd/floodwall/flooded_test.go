@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/features"
@@ -66,7 +68,7 @@ func TestFlooded(t *testing.T) {
 	f.mode("no daemon runs", "native")
 	f.start()
 	f.mode("the daemon runs", "tc")
-	if n := f.urgent(); n != 1 {
+	if n := f.urgent(); n != 1 && (n != 0 || mayHurry(t)) {
 		t.Errorf("%d threads of the daemon have a real-time priority", n)
 	}
 
@@ -187,6 +189,21 @@ func (f *floodedHost) urgent() (n int) {
 		}
 	}
 	return n
+}
+
+// mayHurry reports whether a thread may have a real-time priority here. A container, or a control group without a share of the real-time CPU, forbids it.
+func mayHurry(t *testing.T) bool {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread, with its priority, ends with the goroutine
+		done <- unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 51}, 0)
+	}()
+	err := <-done
+	if err != nil {
+		t.Logf("no real-time priority here: %v", err)
+	}
+	return err == nil
 }
 
 // check ends the senders, and compares the packets that were sent with those that arrived and were counted.
