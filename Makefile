@@ -18,7 +18,7 @@ PORTABLE := ./policy ./internal/model/ir ./internal/model/packet ./internal/mode
 
 export PATH := $(PATH):/usr/sbin:/sbin
 .DELETE_ON_ERROR:
-.PHONY: help build demo demo-fleet soak test test-race test-long test-nightly test-reach test-fresh test-kernels test-hosts test-fast test-arm64 prove bench bench-guard bench-history verifier readme-bench generate format lint install dist packages release repository rebuild test-release clean
+.PHONY: help build demo demo-fleet soak test test-race test-long test-nightly test-reach test-fresh test-kernels test-hosts test-fast test-arm64 prove bench bench-guard bench-history verifier readme-bench generate format lint install dist packages source-package release repository rebuild test-release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' Makefile
@@ -93,8 +93,8 @@ test-kernels: ## Test programs and protected connections on Debian's kernels 6.1
 test-hosts: ## Take policies through their lives on hosts as they are, on each target, and in guests: before a release
 	@scripts/hosts
 
-test-release: ## Make a release with keys of its own, twice, and install it on Debian 12 and 13: the gate before a release, a quarter of an hour
-	@scripts/setup build generate release test-release
+test-release: ## Make a release with keys of its own, twice, install it on Debian 12 and 13, and build the source package on Debian 13: the gate before a release, half an hour
+	@scripts/setup build generate release source test-release
 	FLOODWALL_TEST_ROOT=1 $(GO) test $(if $(SUDO),-exec '$(SUDO) -E') -vet=off -count=1 -timeout 2h -v -tags nethttpomithttp2,release -run TestRelease ./e2e/release
 
 test-fast: ## Run the tests that need no root, in less than a minute; make test begins with them
@@ -131,6 +131,10 @@ dist: build build/share ## Make release archives for amd64 and arm64 with their 
 packages: ## Make .deb and .rpm for amd64 and arm64 with their checksums in build/packages
 	@scripts/setup build
 	@scripts/packages '$(VERSION)'
+
+source-package: ## Make Debian's source package in build/source
+	@scripts/setup build source
+	@scripts/source '$(VERSION)'
 
 release: ## Make a signed release of the tag VERSION, and add it to the apt repository (CONTRIBUTING.md says how)
 	@scripts/setup build generate release
