@@ -33,6 +33,8 @@ var (
 	licenceFile = regexp.MustCompile(`^(LICEN[CS]E|COPYING)([.-].*)?$`)
 	// holder matches a line that says whose the copyright is. The template in the Apache licence has brackets, and its text no year.
 	holder = regexp.MustCompile(`(?i)^[\s/*#;]*(?:\w+ )?copyright\s*(?:\(c\)|©)?\s*:?\s*((?:\d{4}|.*\b(?:authors|inc|llc)\b)[^\[{]*)$`)
+	// apache matches the text of the licence among others in a file.
+	apache = regexp.MustCompile(`(?s)[ \t]*Apache License\s+Version 2\.0, January 2004.*?limitations under the License\.`)
 	space  = regexp.MustCompile(`\s+`)
 )
 
@@ -226,7 +228,7 @@ func (p *paragraphs) licence(text []byte, module string) (string, error) {
 	if p.texts[name] != "" || len(is) > 1 {
 		name += "-" + module
 	}
-	p.add(name, plain, strings.Join(lines, "\n"))
+	p.add(name, plain, apache.ReplaceAllString(strings.Join(lines, "\n"), "Apache License, Version 2.0: /usr/share/common-licenses/Apache-2.0"))
 	return name, nil
 }
 
