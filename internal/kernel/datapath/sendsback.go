@@ -25,14 +25,14 @@ import (
 // sent although answers are lost. A program at the other end disables segmentation offload at this end (veth_fix_features). This distinguishes a
 // program from GRO.
 
-// NotSentError says that a device does not send the answers of an XDP program in native mode.
+// NotSentError says that a device loses the answers of an XDP program in native mode.
 type NotSentError struct {
 	Device string
 	Cause  error
 }
 
 func (e *NotSentError) Error() string {
-	return fmt.Sprintf("device %s does not send what XDP in native mode answers (%v)", e.Device, e.Cause)
+	return fmt.Sprintf("device %s loses the packets that XDP in native mode sends as answers (%v)", e.Device, e.Cause)
 }
 
 // Unwrap returns the cause.
