@@ -56,7 +56,7 @@ func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
 		if e.JSON {
 			return e.PrintJSON(list)
 		}
-		e.printAttacks(list)
+		e.printAttacks(store, list)
 		return nil
 	}
 	r, err := store.Report(args[0])
@@ -74,10 +74,13 @@ func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
 	return nil
 }
 
-func (e *env) printAttacks(list []attack.Summary) {
+func (e *env) printAttacks(store attack.Store, list []attack.Summary) {
 	if len(list) == 0 {
-		e.Println("no attack is known; `floodwall top` shows what comes now. The daemon looks for attacks if the policy has the line `detect: {baseline: learn}`, which " +
-			"`floodwall apply FILE` puts in force")
+		looks := "The daemon looks for attacks while it runs (floodwall.service) and the policy in force has the line `detect: {baseline: learn}`"
+		if l, err := store.Learning(); err == nil && l != nil {
+			looks = "The daemon looks for attacks"
+		}
+		e.Println("no attack is known; `floodwall top` shows what comes now. %s", looks)
 		return
 	}
 	t := wording.NewTable("id", "lasted", ">peak packets/s", ">peak bits/s", ">dropped", ">passed", "at", "kinds")
@@ -85,6 +88,29 @@ func (e *env) printAttacks(list []attack.Summary) {
 		t.Row(a.ID, a.Lasted(), wording.Rate(a.Peak.Packets), wording.Rate(a.Peak.Bits), wording.Count(int(a.Dropped.Packets)), wording.Count(int(a.Passed.Packets)), strings.Join(a.At, ", "), strings.Join(a.Vectors, ", "))
 	}
 	e.Table(t)
+}
+
+// sayAttacks names the attacks that go on, and what detection still has to learn. It says nothing if no daemon looks for attacks.
+func (e *env) sayAttacks() {
+	state, err := e.State()
+	if err != nil {
+		return
+	}
+	store := attack.InState(state, e.BPFFS, datapath.DefaultDir)
+	l, err := store.Learning()
+	if err != nil || l == nil {
+		return
+	}
+	list, _ := store.List() // an error is of `floodwall attacks`
+	for _, a := range list {
+		if a.Ended == nil {
+			e.Println("attack at %s, for %s: %s, at most %s packets/s; `floodwall attacks %s` shows more",
+				strings.Join(a.At, " and "), wording.Span(time.Since(a.Started)), strings.Join(a.Vectors, ", "), wording.Rate(a.Peak.Packets), a.ID)
+		}
+	}
+	if l.Text() != "" {
+		e.Println("detect: %s", l.Text())
+	}
 }
 
 func (e *env) printAttack(r *attack.Report) {

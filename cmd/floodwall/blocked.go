@@ -56,6 +56,10 @@ func blocked(ctx context.Context, e *env, f blockedFlags) error {
 	if e.JSON {
 		return e.PrintJSON(ban.Shown(list))
 	}
+	if len(list) == 0 && f == (blockedFlags{}) {
+		e.Note("nothing is blocked")
+		return nil
+	}
 	t := wording.NewTable("prefix", "set", "left", "origin", "why")
 	for _, b := range list {
 		left := "forever"

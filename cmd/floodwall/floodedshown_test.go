@@ -52,6 +52,7 @@ func TestFloodedShown(t *testing.T) {
 		t.Errorf("after an apply the program is there since %v, not %v", again, moved)
 	}
 	waitFor(t, "an attack", func() bool { return v.attacksOf().Active == 1 })
+	waitFor(t, "the attack in `status`", func() bool { return strings.Contains(mustFloodwall(t, "status", "--state", state), "\nattack at ") })
 	stop()
 	returned := v.show("tc", "native in a flood")
 	if !returned.After(moved) {

@@ -11,10 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/floodwall/floodwall/cmd/internal/cli"
-	"github.com/floodwall/floodwall/internal/daemon/attack"
 	"github.com/floodwall/floodwall/internal/daemon/operate"
 	"github.com/floodwall/floodwall/internal/engine/control"
-	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/internal/text/wording"
 )
 
@@ -72,6 +70,7 @@ func status(ctx context.Context, e *env, all bool) error {
 	if r := s.Repairs; r.Count > 0 {
 		e.Println("repaired %s, last %s ago: %s", wording.Things(r.Count, "time", "times"), wording.Span(time.Since(r.Last)), r.What)
 	}
+	e.sayAttacks()
 	for _, line := range portLines(s.Ports) {
 		e.Println("%s", line)
 	}
@@ -96,12 +95,6 @@ func status(ctx context.Context, e *env, all bool) error {
 	if r := s.ReplyFlows; r != nil {
 		e.Println("")
 		e.Println("%s", flowsLine(r))
-	}
-	if state, err := e.State(); err == nil {
-		if l, err := attack.InState(state, e.BPFFS, datapath.DefaultDir).Learning(); err == nil && l.Text() != "" {
-			e.Println("")
-			e.Println("detect: %s", l.Text())
-		}
 	}
 	e.printPlacement(s.Placement)
 	e.printFleet(in.State)
