@@ -16,7 +16,8 @@ import (
 // sshHost is a host with a real SSH server. Sessions come from other network namespaces.
 type sshHost struct {
 	*servedHost
-	dir string
+	dir     string
+	outside *testutil.Elsewhere // where the sessions come from
 }
 
 func newSSHHost(t *testing.T) *sshHost {
@@ -25,7 +26,8 @@ func newSSHHost(t *testing.T) *sshHost {
 	t.Setenv("SSH_CONNECTION", "")
 	// The keys are in a /root of this mount namespace.
 	mountOver(t, "tmpfs", "/root", "mode=0700,uid=0,gid=0")
-	s := &sshHost{&servedHost{newOnHost(t), testutil.NewElsewhere(t), testutil.NewElsewhere(t), "/"}, t.TempDir()}
+	s := &sshHost{servedHost: &servedHost{newOnHost(t), testutil.NewElsewhere(t), testutil.NewElsewhere(t), "/"}, dir: t.TempDir()}
+	s.outside = s.client
 	sh(t, "chmod 755 "+s.dir+" "+filepath.Dir(s.dir)+"; for d in /sys/fs/bpf /var/lib /etc/systemd/system /run/floodwall; do [ ! -d $d ] || chown 0:0 $d; done")
 	s.in("cd " + s.dir + "; mkdir /root/.ssh; dropbearkey -t ed25519 -f host >/dev/null 2>&1; dropbearkey -t ed25519 -f user 2>/dev/null | grep ^ssh- >/root/.ssh/authorized_keys; chmod 600 /root/.ssh/authorized_keys")
 	s.in("ip addr add 2001:db8::1/64 dev fw0 nodad; ip -6 route add default via 2001:db8::fe")
@@ -54,9 +56,9 @@ func (s *sshHost) ssh(how string) string {
 	return fmt.Sprintf("dbclient -y -y -i %s/user %s", s.dir, how)
 }
 
-// from is a shell command line of the client, as root.
+// from is a shell command line where the sessions come from, as root.
 func (s *sshHost) from(line string) *exec.Cmd {
-	return s.command("exec nsenter --net=" + s.client.Path() + " sh -c '" + line + "'")
+	return s.command("exec nsenter --net=" + s.outside.Path() + " sh -c '" + line + "'")
 }
 
 // portForward returns a function that has an SSH session forward port 2200 of the client to the SSH server at a port, as ProxyJump does.
@@ -82,6 +84,21 @@ func portForward(port int) func(*sshHost) {
 func (s *sshHost) linkLocal() {
 	sh(s.T, "ip -6 addr flush dev fw0 scope link; ip addr add fe80::1/64 dev fw0 nodad")
 	s.client.Do(func() { script(s.T, "ip -6 addr flush dev fw1 scope link; ip addr add fe80::fe/64 dev fw1 nodad") })
+}
+
+// behindNAT has the sessions come from a host whose address the client translates.
+func (s *sshHost) behindNAT() {
+	testutil.Veth(s.T, "lan0", "lan1")
+	s.client.Take(s.T, "lan0")
+	s.inner.Take(s.T, "lan1")
+	s.client.Do(func() {
+		script(s.T, "ip link set lan0 up; ip addr add 10.0.0.1/24 dev lan0; sysctl -qw net.ipv4.ip_forward=1; "+
+			"nft 'table ip nat { chain post { type nat hook postrouting priority srcnat; oifname fw1 snat to 203.0.113.5; }; }'")
+	})
+	s.inner.Do(func() {
+		script(s.T, "ip link set lo up; ip link set lan1 up; ip addr add 10.0.0.2/24 dev lan1; ip route add default via 10.0.0.1")
+	})
+	s.outside = s.inner
 }
 
 // login reports whether a new login works.
@@ -119,6 +136,7 @@ func TestOnSSH(t *testing.T) {
 		{"through a port forward of the host", portForward(22), "-p 2200 root@127.0.0.1", "%s", "203.0.113.5, by SSH to port 22"},
 		{"through a port forward at another port", portForward(2222), "-p 2200 root@127.0.0.1", "%s", "203.0.113.5, by SSH to port 2222"},
 		{"by an address of the link", (*sshHost).linkLocal, "root@fe80::1%fw1", "%s", "fe80::fe, by SSH to port 22"},
+		{"from behind NAT", (*sshHost).behindNAT, "root@192.0.2.1", "%s", "203.0.113.5, by SSH to port 22"},
 		{"without an environment", nil, "root@192.0.2.1", "env -i PATH=$PATH %s", "203.0.113.5, by SSH to port 22"},
 		{"a multiplexer that was attached again", nil, "root@192.0.2.1", "env SSH_CONNECTION='198.51.100.9 1000 192.0.2.1 22' %s", "203.0.113.5, by SSH to port 22"},
 	} {
