@@ -92,14 +92,14 @@ func (w *Watcher) lacks(l *Learning) string {
 // noteEvery is the least time between two writes of the state.
 const noteEvery = 5 * time.Second
 
-// noteLearning publishes the state of learning when it has changed.
+// noteLearning publishes the state of learning when its text has changed, and otherwise before the published state is stale.
 func (w *Watcher) noteLearning() {
 	l := w.learning()
-	before := w.learns.Swap(l)
-	if w.replays() || w.at.Sub(w.noted) < noteEvery || before != nil && before.Text() == l.Text() && (l.Text() == "" || w.at.Sub(w.noted) < time.Minute/2) && !w.noted.IsZero() {
+	w.learns.Store(l)
+	if since := w.at.Sub(w.noted); w.replays() || since < noteEvery || since < staleAfter/2 && l.Text() == w.notes {
 		return
 	}
-	w.noted = w.at
+	w.noted, w.notes = w.at, l.Text()
 	if err := w.store.writeJSON(learningName, l); err != nil {
 		w.fail(err)
 	}

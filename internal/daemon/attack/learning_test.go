@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/floodwall/floodwall/internal/daemon/operate"
 )
 
 // TestWhyNoRule plays attacks while `auto` cannot add rules. The state, an event and the report must say why. When `auto` can add rules again, it
@@ -56,6 +58,29 @@ func TestWhyRulesAreUnfit(t *testing.T) {
 		out := replayed(t, 4*time.Second, m)
 		if len(out.Reports) != 1 || !strings.Contains(out.Reports[0].NoRule, want) || out.Dropped > 0 {
 			t.Errorf("want %q: %d packets are dropped, %+v", want, out.Dropped, out.Reports)
+		}
+	}
+}
+
+// TestLearningIsNoted learns what is usual some seconds after the state was written. The written state must soon say so, and must never be stale.
+func TestLearningIsNoted(t *testing.T) {
+	w := New(operate.Host{}, Store{t.TempDir()}, nil)
+	begin := time.Now()
+	for second := range 100 {
+		w.at = begin.Add(time.Duration(second) * time.Second)
+		if second == 32 {
+			w.traffic.total.rate.usual = append(w.traffic.total.rate.usual, make([]float64, leastSeconds)...)
+		}
+		w.noteLearning()
+		var l Learning
+		if err := w.store.readJSON(learningName, &l); err != nil {
+			t.Fatal(err)
+		}
+		if age := w.at.Sub(l.Updated); age >= staleAfter {
+			t.Fatalf("in second %d the state is %v old", second, age)
+		}
+		if learned := second > 32+int(noteEvery/time.Second); learned != (l.Text() == "") && (second < 32 || learned) {
+			t.Fatalf("in second %d the state says %q", second, l.Text())
 		}
 	}
 }

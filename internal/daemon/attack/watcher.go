@@ -71,6 +71,7 @@ type Watcher struct {
 
 	learns atomic.Pointer[Learning]
 	noted  time.Time // when the state was last written
+	notes  string    // its text
 	needed struct {  // number of samples that prove a share
 		share   float64
 		samples int
