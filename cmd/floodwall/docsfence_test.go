@@ -128,6 +128,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\b[\d,]+ +N\b`), "N"},                                                                                                         // packets before bytes
 	{regexp.MustCompile(`(?m)^floodwall: note: (device \S+ loses the packets that XDP|XDP in native mode on veth) .*\n`), ""},                          // of the test's cable
 	{regexp.MustCompile(`(?m)^floodwall: note: (systemd does not run here|this is not the host's network|\S+ can be changed by users other).*\n`), ""}, // of the test's namespaces
+	{regexp.MustCompile(`(?m)^floodwall: (note|warning): nobody takes samples of the traffic, nor looks for attacks while .*\n`), ""},                  // systemd starts no daemon in a test
 	{regexp.MustCompile(` {2,}`), "  "},
 	{regexp.MustCompile(`(?m) +$`), ""},
 }

@@ -303,6 +303,9 @@ func enable(ctx context.Context, e *env, h operate.Host, s *survey) error {
 		}
 	}
 	e.Println("%s", row("every day", "floodwall status      what passed, and what was dropped"))
+	if s.policy.Daemon.Detect.On {
+		e.Println("%s", row("", "floodwall attacks     which attacks came, and of what kind"))
+	}
 	e.Println("%s", row("", "floodwall deny PORT   closes a port, and floodwall allow PORT opens one"))
 	e.Println("%s", row("", "floodwall block ADDRESS --for 1h"))
 	e.Println("%s", row("", "floodwall off         ends all of this, and `"+onWith(s.file)+"` brings it back"))

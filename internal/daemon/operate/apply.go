@@ -12,6 +12,7 @@ import (
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/engine/manifest"
 	"github.com/floodwall/floodwall/internal/engine/statedir"
+	"github.com/floodwall/floodwall/internal/host/boot"
 	"github.com/floodwall/floodwall/internal/host/facts"
 	"github.com/floodwall/floodwall/internal/kernel/datapath"
 	"github.com/floodwall/floodwall/policy"
@@ -82,6 +83,7 @@ func (h Host) Apply(ctx context.Context, o Order) (*control.Applied, *policy.Pol
 	options := control.ApplyOptions{
 		Target: plan.Target(o.Target), Devices: o.Devices, Mode: datapath.Mode(o.Mode), Kept: s.kept, DryRun: o.DryRun, Confirm: trial,
 		Boot: s.id(), Origin: manifest.OriginOf(o.Policy, s.text), Costs: h.Costs(), Fetch: h.Instance.Fetcher(), Read: s.verify,
+		Daemon: o.Later && boot.Running(),
 	}
 	if !o.Force {
 		options.Sessions = o.Sessions

@@ -59,6 +59,7 @@ type ApplyOptions struct {
 	Costs    *cost.Model     // the costs of this host, from which rules get their places; nil: rules run as early as possible
 	Confirm  time.Duration   // time after which the previous policy returns if Confirm is not called; 0: no trial
 	Fetch    *feed.Fetcher   // fetches lists that have no copy; nil: nothing is fetched, and the sets of these lists are empty
+	Daemon   bool            // the caller starts the daemon after the apply
 	Read     func() error    // called after all files that the policy names were read; its error ends the apply; nil: not called
 
 	Origin *manifest.Origin // the text of the policy; nil: unknown

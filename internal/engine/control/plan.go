@@ -187,7 +187,9 @@ func (t *transaction) record(ctx context.Context) error {
 	}
 	t.manifest = m
 	t.note(t.in.bansWaitFor(m))
-	t.note(t.in.settingsWaitFor(m))
+	if !t.options.Daemon {
+		t.note(t.in.settingsWaitFor(m))
+	}
 	t.notes = append(t.notes, xdpIgnored(m, t.compiled.Policy)...)
 	t.notes = append(t.notes, portsOf(m)...)
 	t.notes = append(t.notes, plan.LateNotes(t.stages)...)
