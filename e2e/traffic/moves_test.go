@@ -28,7 +28,7 @@ const (
 
 // TestMovesCount moves the program between tc and XDP while an attacker sends to an open, a limited and a closed port. In between, addresses are banned
 // that send to the open port. No forbidden packet may reach a socket. Each packet must be counted once, and must be charged to the limit once: the
-// limit passes as many packets as its rate and its burst allow, with a tolerance of 1%.
+// limit passes as many packets as its rate and its burst allow, with a tolerance of 1%, and of a fifth of a second in which the sender starts and ends.
 func TestMovesCount(t *testing.T) {
 	inScene(t, func(s *scene) {
 		if features.TCX() != nil {
@@ -100,6 +100,7 @@ rules:
 		}
 		lost := a.dropped()
 		testutil.Eventually(patience, func() bool { return counted()+lost >= sent })
+		late := time.Since(begin).Seconds() // the last packets may wait for a CPU
 		if n := counted(); n > sent || n+lost < sent {
 			t.Errorf("%d packets are counted, of %d; the link dropped %d", n, sent, lost)
 		}
@@ -110,18 +111,31 @@ rules:
 		}
 		for rule, socket := range map[string]int{"open": 0, "limited": 1} {
 			want := s.counted(rule)
-			testutil.Eventually(patience, func() bool { return got[socket].allowed.Load() >= want })
-			if n := got[socket].allowed.Load(); n != want {
-				t.Errorf("%s has passed %d packets, and %d have arrived", rule, want, n)
+			arrives := func() bool { return got[socket].allowed.Load()+s.fullSockets() >= want }
+			if n := got[socket].allowed.Load(); !testutil.Eventually(patience, arrives) || n > want {
+				t.Errorf("%s has passed %d packets, and %d have arrived; %d found a full socket", rule, want, n, s.fullSockets())
 			}
 		}
-		limit := burst + rate*took
-		passed := float64(s.counted("limited"))
-		t.Logf("%d packets in %.1f s, longest pause %v; %.0f of %.0f passed by the limit", sent, took, pause, passed, limit)
-		if passed > 1.01*limit || pause < time.Second*burst/rate/2 && passed < 0.99*limit {
-			t.Errorf("the limit has passed %.0f packets, and allows %.0f", passed, limit)
+		least, most, passed := burst+rate*took, burst+rate*late, float64(s.counted("limited"))
+		t.Logf("%d packets in %.1f s, longest pause %v; %.0f of %.0f passed by the limit", sent, took, pause, passed, least)
+		if passed > 1.01*most || pause < time.Second/5 && passed < 0.99*least-rate/5 {
+			t.Errorf("the limit has passed %.0f packets, and allows %.0f to %.0f", passed, least, most)
 		}
 	})
+}
+
+// fullSockets returns the number of datagrams that found no space in a socket of the server, whose reader waited for a CPU.
+func (s *scene) fullSockets() (n uint64) {
+	s.Helper()
+	err := s.server.Do(func() error {
+		all, err := counters("/proc/thread-self/net/snmp")
+		n = all["Udp:RcvbufErrors"]
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return n
 }
 
 // moveByFlood moves the programs to XDP or to tc.
