@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -105,7 +106,7 @@ func (e *env) sayAttacks() {
 	for _, a := range list {
 		if a.Ended == nil {
 			e.Println("attack at %s, for %s: %s, at most %s packets/s; `floodwall attacks %s` shows more",
-				strings.Join(a.At, " and "), wording.Span(time.Since(a.Started)), strings.Join(a.Vectors, ", "), wording.Rate(a.Peak.Packets), a.ID)
+				strings.Join(a.At, ", "), wording.Span(time.Since(a.Started)), cmp.Or(strings.Join(a.Vectors, ", "), "of no known kind yet"), wording.Rate(a.Peak.Packets), a.ID)
 		}
 	}
 	if l.Text() != "" {

@@ -148,16 +148,17 @@ func TestStatus(t *testing.T) {
 // TestNotWhole tests the findings when parts of the policy are missing in netfilter.
 func TestNotWhole(t *testing.T) {
 	s := &control.Status{Target: "nftables", Policy: "p.yaml", Generation: 2, Open: []string{"netfilter: table inet floodwall2 has gone"},
-		Warnings: []string{"set s is full", control.NobodyBanned + " for rule \"r\""}}
+		Warnings: []string{"set s is full", control.NobodyBanned + " for rule \"r\"", "nobody looks for attacks" + control.WithoutDaemon + ": start it"}}
 	h := captured(nil)
 	found := h.judgeStatus(s)
 	same(t, found, "ok floodwall:", "problem floodwall-open: floodwall repair", "warning floodwall-status: floodwall apply p.yaml",
-		"warning floodwall-status: floodwall daemon")
+		"warning floodwall-status: floodwall daemon", "warning floodwall-status: floodwall daemon")
 	if !Bad(found[:2]) || !strings.Contains(found[1].Evidence, "floodwall2 has gone") {
 		t.Errorf("%+v", found[1])
 	}
 	h.hasDaemonUnit = func() bool { return true }
-	same(t, h.judgeStatus(s)[3:], "warning floodwall-status: systemctl start "+boot.DaemonUnit)
+	start := "warning floodwall-status: systemctl start " + boot.DaemonUnit
+	same(t, h.judgeStatus(s)[3:], start, start)
 }
 
 func TestTrial(t *testing.T) {

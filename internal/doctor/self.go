@@ -176,6 +176,8 @@ func (h *host) judgeWarning(w, policy string) Finding {
 	switch {
 	case strings.HasPrefix(w, control.NobodyBanned):
 		f.Cost = "who exceeds limits is dropped, but not banned"
+	case strings.Contains(w, control.WithoutDaemon):
+		f.Cost = "what the policy asks of the daemon is not done"
 	case strings.HasPrefix(w, control.Unread):
 		f.Cost, do = "nobody sees an attack, and no rule is added against one", "restart"
 	default:

@@ -129,6 +129,9 @@ func (in Instance) DaemonSettings(ctx context.Context) (policy.Daemon, error) {
 	return w.Daemon, err
 }
 
+// WithoutDaemon is in the warning that settings of the policy need a daemon.
+const WithoutDaemon = " while `floodwall daemon` does not run"
+
 // settingsWaitFor returns the warning that settings of the policy need a daemon. It returns "" if a daemon runs or no setting needs one.
 func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	var waits []string
@@ -141,5 +144,5 @@ func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	if waits == nil || in.HasDaemon() {
 		return ""
 	}
-	return strings.Join(waits, ", and ") + " while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot"
+	return strings.Join(waits, ", and ") + WithoutDaemon + ": start it; `apply --boot` has systemd start it after each reboot"
 }

@@ -186,8 +186,8 @@ func (t *transaction) record(ctx context.Context) error {
 		m.GoOnWith(g.Manifest, time.Now())
 	}
 	t.manifest = m
-	t.note(t.in.bansWaitFor(m))
 	if !t.options.Daemon {
+		t.note(t.in.bansWaitFor(m))
 		t.note(t.in.settingsWaitFor(m))
 	}
 	t.notes = append(t.notes, xdpIgnored(m, t.compiled.Policy)...)
