@@ -4,6 +4,7 @@ package traffic
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +21,7 @@ import (
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/control"
 	"github.com/floodwall/floodwall/internal/kernel/features"
+	"github.com/floodwall/floodwall/internal/lab"
 	"github.com/floodwall/floodwall/policy"
 	"github.com/floodwall/floodwall/test/testutil"
 )
@@ -200,15 +202,21 @@ func TestMovesByFlood(t *testing.T) {
 }
 
 // move moves the program to XDP or to tc. It returns the number of the devices that it has moved.
-func (s *synScene) move(flood bool) (n int) {
+func (s *synScene) move(flood bool) int {
 	s.Helper()
-	err := s.protects.Do(func() error {
-		moved, _, err := s.MoveByFlood(s.ctx, "", func(policy.XDP) (bool, bool) { return flood, true })
+	return moveByFlood(s.T, s.ctx, s.Instance, s.protects, flood)
+}
+
+// moveByFlood moves the program of an instance on a host to XDP or to tc. It returns the number of the devices that it has moved.
+func moveByFlood(t *testing.T, ctx context.Context, in control.Instance, on *lab.Host, flood bool) (n int) {
+	t.Helper()
+	err := on.Do(func() error {
+		moved, _, err := in.MoveByFlood(ctx, "", func(policy.XDP) (bool, bool) { return flood, true })
 		n = len(moved)
 		return err
 	})
 	if err != nil {
-		s.Fatal(err)
+		t.Fatal(err)
 	}
 	return n
 }

@@ -4,19 +4,19 @@ package traffic
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/floodwall/floodwall/internal/compile/plan"
 	"github.com/floodwall/floodwall/internal/engine/ban"
 	"github.com/floodwall/floodwall/internal/kernel/features"
-	"github.com/floodwall/floodwall/policy"
 	"github.com/floodwall/floodwall/test/testutil"
 )
 
@@ -75,7 +75,7 @@ rules:
 				return s.frames(fmt.Sprintf("udp %s:9 > 10.0.0.2:5000 payload=%s", from, payload))
 			}
 			last := a.send(frames(allowed)...)
-			s.moveByFlood(i%2 == 1)
+			moveByFlood(t, s.ctx, s.Instance, s.server, i%2 == 1)
 			err := s.server.Do(func() error {
 				_, err := s.Block(s.ctx, "bans", []ban.Ban{{Prefix: netip.PrefixFrom(from, 32)}})
 				return err
@@ -85,7 +85,7 @@ rules:
 			}
 			a.replace(last, frames(forbidden)[0])
 			time.Sleep(20 * time.Millisecond)
-			s.moveByFlood(i%2 == 0)
+			moveByFlood(t, s.ctx, s.Instance, s.server, i%2 == 0)
 			time.Sleep(20 * time.Millisecond)
 			a.remove(last)
 		}
@@ -138,18 +138,6 @@ func (s *scene) fullSockets() (n uint64) {
 	return n
 }
 
-// moveByFlood moves the programs to XDP or to tc.
-func (s *scene) moveByFlood(flood bool) {
-	s.Helper()
-	err := s.server.Do(func() error {
-		_, _, err := s.MoveByFlood(s.ctx, "", func(policy.XDP) (bool, bool) { return flood, true })
-		return err
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
-}
-
 // pacedSender sends a list of frames about every millisecond from the attacker.
 type pacedSender struct {
 	*scene
@@ -171,7 +159,6 @@ func (a *pacedSender) send(frames ...[]byte) int {
 	return a.last
 }
 
-// replace replaces a frame. No earlier frame with its number is sent after that.
 func (a *pacedSender) replace(number int, frame []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -182,6 +169,13 @@ func (a *pacedSender) remove(number int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.frames, number)
+}
+
+// round returns the frames of one round.
+func (a *pacedSender) round() [][]byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Values(a.frames))
 }
 
 // dropped returns the number of frames that the sender's device has dropped: a program that comes to XDP, or goes, may find its rings full.
@@ -204,46 +198,20 @@ func (a *pacedSender) dropped() (n uint64) {
 func (a *pacedSender) start() (end func() (sent uint64, pause time.Duration)) {
 	var sent uint64
 	var longest time.Duration
-	stop, done := make(chan struct{}), make(chan error, 1)
-	round := func(socket int, to *unix.SockaddrLinklayer) error {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for _, f := range a.frames {
-			err := unix.Sendto(socket, f, 0, to)
-			switch err {
-			case nil:
-				sent++
-			case unix.ENOBUFS: // the queue of the device is full: the frame is not sent
-			default:
-				return err
-			}
-		}
-		return nil
-	}
+	stop, done, last := make(chan struct{}), make(chan error, 1), time.Now()
 	go func() {
 		done <- a.attacker.Do(func() error {
-			dev, err := netlink.LinkByName("server")
-			if err != nil {
-				return err
-			}
-			socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-			if err != nil {
-				return err
-			}
-			defer unix.Close(socket)
-			to := &unix.SockaddrLinklayer{Ifindex: dev.Attrs().Index}
-			for last := time.Now(); ; {
+			return testutil.SendFrames("server", func() (frames [][]byte) {
 				select {
 				case <-stop:
 					return nil
 				case <-time.After(time.Millisecond):
 				}
-				if err := round(socket, to); err != nil {
-					return err
-				}
 				longest = max(longest, time.Since(last))
-				last = time.Now()
-			}
+				frames, last = a.round(), time.Now()
+				sent += uint64(len(frames))
+				return frames
+			})
 		})
 	}()
 	return func() (uint64, time.Duration) {
