@@ -94,9 +94,9 @@ func calmTable(b *rig.Builder) *rig.Table {
 			"The clients' link is a plain veth with the kernel's own offloads. The flood comes by another link of the server, whose receive",
 			fmt.Sprintf("thread goes before all else on CPU %d. Of tc: of the program at tc that passes. CPU: of both ends of the transfer into the server.", rig.ReceiverCPU),
 			"Segments: of a packet that the server's IP got in it.",
-			"XDP after: from the first packet of a flood to the last that XDP let through to tc; the most of all floods. Receiver busy:",
-			"the share of that time in which the flood's receive thread ran. A flood begins with each figure, and ends with it; there the bulk's",
-			"threads have the priority of the daemon, elsewhere one above all other programs.",
+			"XDP after: from the first packet of a flood to the last that XDP let through to tc; the most of the floods of a round. Receiver busy:",
+			"the share of the time until XDP is in the list of programs in which the flood's receive thread ran. A flood begins with each",
+			"figure, and ends with it; there the bulk's threads have the priority of the daemon, elsewhere one above all other programs.",
 			fmt.Sprintf("Medians of %d rounds, in which the rows take turns; shares are of the same round.", b.Rounds),
 		},
 	}

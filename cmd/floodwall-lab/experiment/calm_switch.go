@@ -78,7 +78,8 @@ func (w *pastXDP) close() error {
 	return w.times.Close()
 }
 
-// switching waits until XDP decides about a flood. It returns the time since the first packet, and the share of it in which the receive thread ran.
+// switching waits until XDP decides about a flood, and is in the list of programs. It returns the time from the first packet to the last one, and the
+// share of the whole wait in which the receive thread ran.
 func (w *pastXDP) switching(ctx context.Context) (took time.Duration, busy float64, err error) {
 	var seen pastTimes
 	var began time.Time
