@@ -65,13 +65,18 @@ func (in Instance) BanLimits(ctx context.Context, known uint64) (b *BanLimits, o
 // NobodyBanned is the start of the warning that bans need the daemon.
 const NobodyBanned = "nobody is banned"
 
+// WithoutDaemon is in each warning that a part of the policy needs the daemon.
+const WithoutDaemon = " while `floodwall daemon` does not run"
+
+const startDaemon = WithoutDaemon + ": start it; `apply --boot` has systemd start it after each reboot"
+
 // bansWaitFor returns the warning that bans need the daemon. It returns "" if a daemon runs or no rule bans.
 func (in Instance) bansWaitFor(m *manifest.Manifest) string {
 	rule := m.BanningRule()
 	if rule == "" || in.HasDaemon() {
 		return ""
 	}
-	return fmt.Sprintf(NobodyBanned+" for rule %q while `floodwall daemon` does not run: start it; `apply --boot` has systemd start it after each reboot", rule)
+	return fmt.Sprintf(NobodyBanned+" for rule %q"+startDaemon, rule)
 }
 
 // HasDaemon reports whether a daemon runs for the instance.
@@ -129,9 +134,6 @@ func (in Instance) DaemonSettings(ctx context.Context) (policy.Daemon, error) {
 	return w.Daemon, err
 }
 
-// WithoutDaemon is in the warning that settings of the policy need a daemon.
-const WithoutDaemon = " while `floodwall daemon` does not run"
-
 // settingsWaitFor returns the warning that settings of the policy need a daemon. It returns "" if a daemon runs or no setting needs one.
 func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	var waits []string
@@ -144,5 +146,5 @@ func (in Instance) settingsWaitFor(m *manifest.Manifest) string {
 	if waits == nil || in.HasDaemon() {
 		return ""
 	}
-	return strings.Join(waits, ", and ") + WithoutDaemon + ": start it; `apply --boot` has systemd start it after each reboot"
+	return strings.Join(waits, ", and ") + startDaemon
 }

@@ -248,5 +248,5 @@ func (in Instance) listsWaitFor(live []manifest.Live) string {
 	if len(live) == 0 || in.HasDaemon() {
 		return ""
 	}
-	return fmt.Sprintf("set %q stays as it is while `floodwall daemon` does not run: start it, or call `floodwall feeds refresh` now and then", live[0].Set)
+	return fmt.Sprintf("set %q stays as it is"+WithoutDaemon+": start it, or call `floodwall feeds refresh` now and then", live[0].Set)
 }
