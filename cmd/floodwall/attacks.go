@@ -44,11 +44,10 @@ func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
 	if html && (len(args) == 0 || e.JSON) {
 		return cli.Usagef(c, "write floodwall attacks ID --html", "flag --html: it is for the report of one attack")
 	}
-	state, err := e.State()
+	store, err := e.attackStore()
 	if err != nil {
 		return err
 	}
-	store := attack.InState(state, e.BPFFS, datapath.DefaultDir)
 	if len(args) == 0 {
 		list, err := store.List()
 		if err != nil {
@@ -75,6 +74,12 @@ func (e *env) attacks(c *cobra.Command, args []string, html bool) error {
 	return nil
 }
 
+// attackStore returns the reports of the instance that the flags name.
+func (e *env) attackStore() (attack.Store, error) {
+	state, err := e.State()
+	return attack.InState(state, e.BPFFS, datapath.DefaultDir), err
+}
+
 func (e *env) printAttacks(store attack.Store, list []attack.Summary) {
 	if len(list) == 0 {
 		looks := "The daemon looks for attacks while it runs (floodwall.service) and the policy in force has the line `detect: {baseline: learn}`"
@@ -93,11 +98,10 @@ func (e *env) printAttacks(store attack.Store, list []attack.Summary) {
 
 // sayAttacks names the attacks that go on, and what detection still has to learn. It says nothing if no daemon looks for attacks.
 func (e *env) sayAttacks() {
-	state, err := e.State()
+	store, err := e.attackStore()
 	if err != nil {
 		return
 	}
-	store := attack.InState(state, e.BPFFS, datapath.DefaultDir)
 	l, err := store.Learning()
 	if err != nil || l == nil {
 		return

@@ -313,7 +313,11 @@ func (s *survey) protectLines() (texts []string) {
 		texts = append(texts, "this host: replies to what it asks pass, and other packets of strangers do not")
 	}
 	if s.policy.Daemon.Detect.On && s.noBoot == nil {
-		texts = append(texts, "this host: the daemon names attacks in `floodwall attacks` and on its page"+map[bool]string{true: ", and adds no rule by itself"}[s.policy.Daemon.Detect.Auto.Max == 0])
+		text := "this host: the daemon names attacks in `floodwall attacks` and on its page"
+		if s.policy.Daemon.Detect.Auto.Max == 0 {
+			text += ", and adds no rule by itself"
+		}
+		texts = append(texts, text)
 	}
 	return texts
 }
